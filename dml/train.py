@@ -163,12 +163,12 @@ def verified(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
       comm: Ranks.
       every: Number of epochs or updates between verifications; 0: never.
     """
-    from dml.metrics.replicas import Diverged, different  # takes half a second
+    from dml.metrics.replicas import Diverged, first_difference  # takes half a second
 
     before = None
     for step in steps:
         if due(count(step), before, every) and step.replicas:
-            leaf = different(step.params(), comm)
+            leaf = first_difference(step.params(), comm)
             if leaf is not None:
                 raise Diverged(
                     f"expected equal replicas on {comm.size} ranks at step "

@@ -67,7 +67,9 @@ def main(argv: Sequence[str]) -> list[Row]:
         # On virtual ranks both kinds of memory give equal rows, unless events differ.
         checked: dict | None = None if FLAGS.events else {}
         console = writers.table(allreduce_times.COLUMNS)
-        chart = allreduce_times.chart(path / "allreduce", among=[*SCHEDULES, "shared"])
+        chart = allreduce_times.chart(
+            path / "allreduce", compared=[*SCHEDULES, "shared"]
+        )
         with writing.first(
             path, FLAGS, comm, console, chart, claims=(optimal,)
         ) as writer:

@@ -47,7 +47,9 @@ def show(
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
     contexts_NxL = held_out.inputs[:CONTEXTS]
-    fits = partial(blanks.fits, known.tokenizer, length=contexts_NxL.shape[1])
+    fits = partial(
+        blanks.is_short_enough, known.tokenizer, length=contexts_NxL.shape[1]
+    )
     sentences = [FLAGS.blank] if FLAGS.blank else [*filter(fits, blanks.SENTENCES)]
     predictions = blanks.fill(known.tokenizer, scores, sentences, contexts_NxL)
     sys.stdout.write("\n".join(blanks.lines(predictions)) + "\n")

@@ -81,7 +81,7 @@ def compared(
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
     sizes = alexnet.Sizes(FLAGS.unit, FLAGS.kernel, FLAGS.stride)
     about = (training.inputs.shape[1:], classes, sizes)
-    plans = {layers: alexnet.plan(*about, layers) for layers in crossings}
+    plans = {layers: alexnet.network_layers(*about, layers) for layers in crossings}
     two = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
     rows: list[dict[str, Any]] = []
     learned = None
@@ -92,7 +92,9 @@ def compared(
             calls = {"take": partial(take, training)}
             calls["evaluate"] = partial(evaluate, model, held_out)
             problem = model_problem(model, params, examples=count, **calls)
-            split = towers.split(towers.tower(*about, layers), params, two)
+            split = towers.sharded_gradient(
+                towers.tower_model(*about, layers), params, two
+            )
             specs = towers.specs(params)
             divisions = [
                 comparison.one_device(problem),

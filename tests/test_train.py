@@ -12,7 +12,7 @@ from dml.evaluation.scores import digest, evaluate
 from dml.metrics.replicas import Diverged
 from dml.runs.writers import Writer
 from dml.train import NUMBA, checkpointed, curve, interruptible, train, verified
-from dml.types import BadInput, Batch, Model, Step, itself, nothing
+from dml.types import BadInput, Batch, Model, Step, identity, no_op
 
 # a model of one number whose only metric tells params and batch
 MODEL = Model(
@@ -63,7 +63,7 @@ def test_steps_with_epochs_are_counted_and_evaluated_by_them():
 
 
 def test_measures_are_in_the_rows_and_scores_where_params_are_collected():
-    found = steps(3.0, 1.0, params=nothing)
+    found = steps(3.0, 1.0, params=no_op)
     found = (one._replace(measures={"norm": one.loss / 2}) for one in found)
     rows, summary = run(found)
     assert [row["norm"] for row in rows] == [1.5, 0.5]
@@ -83,7 +83,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_step(bad):
 def test_a_strategy_that_overflows_says_so_by_its_loss_alone():
     def overflows():
         with_inf = np.float32([3e38]) * np.float32([10])
-        yield Step(1, float((with_inf - with_inf)[0]), nothing, 1, {}, 0)
+        yield Step(1, float((with_inf - with_inf)[0]), no_op, 1, {}, 0)
 
     with pytest.raises(FloatingPointError):  # and no RuntimeWarning, an error here
         run(overflows())
@@ -122,7 +122,7 @@ def test_replicas_that_differ_stop_all_ranks(every, wrong_from, numbers, wrong):
         def differing():
             for number in numbers:
                 last = [number, comm.rank == 1 and number >= wrong_from]
-                params = partial(itself, {"a": np.ones(2), "b": np.float32(last)})
+                params = partial(identity, {"a": np.ones(2), "b": np.float32(last)})
                 yield Step(number, 1.0, params, 1, {}, 0, replicas=True)
 
         try:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import BadInput, itself
+from dml.types import BadInput, identity
 
 
 class Part(NamedTuple):
@@ -29,7 +29,7 @@ def feed(
     take: Callable[[np.ndarray], Any],
     batches: Iterable[np.ndarray],
     split: Callable[[np.ndarray], Sequence[np.ndarray]],
-    put: Callable[[Any], Any] = itself,
+    put: Callable[[Any], Any] = identity,
     ahead: int = 2,
 ) -> Iterator[Fed]:
     """Yield the number of examples and the parts of each minibatch.

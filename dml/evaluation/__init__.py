@@ -1,1 +1,1 @@
-"""Scores of trained models."""
+"""Scores, demonstrations and files of trained models."""

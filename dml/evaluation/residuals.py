@@ -7,35 +7,42 @@ import numpy as np
 from dml.figures.style import drawing
 
 BINS = 61
-MIN_ENTRIES = 20  # least number of entries for a point of the curve
+MIN_ENTRIES = 20  # minimum number of errors for a point of the curve
 
 
-def by_seen(errors: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of `seen` and the RMSE, for groups by powers of two of `seen`.
+def rmse_by_count(
+    errors: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for groups of errors, the mean count and the RMSE.
 
-    Groups with few entries are omitted.
+    A group has the errors whose counts have the same integer part of log2. Groups of
+    fewer than MIN_ENTRIES errors are omitted.
+
+    Args:
+      errors: Errors of the held-out entries.
+      counts: Number of training entries of the same item, for each error.
     """
-    group = np.log2(np.maximum(seen, 1)).astype(int)
+    powers = np.log2(np.maximum(counts, 1)).astype(int)
     xs, ys = [], []
-    for power in np.unique(group):
-        members = group == power
+    for power in np.unique(powers):
+        members = powers == power
         if members.sum() >= MIN_ENTRIES:
-            xs.append(seen[members].mean())
+            xs.append(counts[members].mean())
             ys.append(np.sqrt(np.square(errors[members], dtype=np.float64).mean()))
     return np.array(xs), np.array(ys)
 
 
-def residuals(path: Path, errors: np.ndarray, seen: np.ndarray) -> None:
-    """Draw a histogram of errors, and the RMSE by the training entries of the item.
+def residuals(path: Path, errors: np.ndarray, counts: np.ndarray) -> None:
+    """Draw a histogram of errors, and the RMSE by number of training entries.
 
     Args:
-      path: Name of path.svg and path.png.
+      path: Files path.svg and path.png are written.
       errors: Errors of the held-out entries.
-      seen: Number of training entries of the same item, for each error.
+      counts: Number of training entries of the same item, for each error.
     """
     limit = float(np.quantile(abs(errors), 0.995)) or 1.0
     rmse = float(np.sqrt(np.square(errors, dtype=np.float64).mean()))
-    points = by_seen(errors, seen)
+    points = rmse_by_count(errors, counts)
     with drawing(path, 1, 2, size=(8.4, 3.6)) as (_, (left, right)):
         left.hist(np.clip(errors, -limit, limit), BINS, color="C0")
         left.set(xlabel="predicted − rated", ylabel="held-out ratings")

@@ -10,7 +10,7 @@ from dml.figures.pictures import softmax
 from dml.types import BadInput
 
 END = "<|endoftext|>"
-WIDTH = 88
+WIDTH = 88  # columns of printed text
 
 
 def continuation(
@@ -23,12 +23,12 @@ def continuation(
     seed: int = 0,
     temperature: float = 0.8,
 ) -> str:
-    """Return the prompt and `count` tokens after it, drawn one by one.
+    """Return the text of the prompt and `count` sampled tokens.
 
     Args:
       tokenizer: Tokenizer of the model.
-      scores: tokens 1xL -> logits 1xLxV, where L is always `length`: a causal model
-        ignores the padding after the text.
+      scores: tokens 1xL -> logits 1xLxV, where L is `length`. Shorter texts are padded
+        at the end, which a causal model ignores.
       prompt: Text before the tokens; an empty prompt begins a document.
       length: Length of the model's windows.
       count: Number of tokens to draw.
@@ -48,19 +48,19 @@ def continuation(
         window_1xL = np.zeros((1, length), np.int32)
         window_1xL[0, : len(recent)] = recent
         scores_V = np.asarray(scores(window_1xL)[0, len(recent) - 1], np.float64)
-        tokens.append(drawn(scores_V, temperature, rng.random()))
-    return decoded(tokenizer, tokens)
+        tokens.append(draw_token(scores_V, temperature, rng.random()))
+    return decode(tokenizer, tokens)
 
 
-def drawn(scores_V: np.ndarray, temperature: float, random: float) -> int:
-    """Return the token that a random number of 0 to 1 selects."""
+def draw_token(scores_V: np.ndarray, temperature: float, random: float) -> int:
+    """Return the token at quantile `random`, from 0 to 1, of the softmax of scores."""
     if not temperature:
         return int(scores_V.argmax())
     cumulative = softmax(scores_V / temperature).cumsum()
     return int(np.searchsorted(cumulative, random * cumulative[-1], side="right"))
 
 
-def decoded(tokenizer: Any, tokens: list[int]) -> str:
+def decode(tokenizer: Any, tokens: list[int]) -> str:
     """Return the text of tokens, with a new line at the end of a document."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=False)
     return text.replace(END, "\n").strip()

@@ -19,7 +19,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the model's metrics as numbers, and the hash of params.
 
-    Metrics are means over blocks, weighted by numbers of examples.
+    Metrics are means over blocks, weighted by the number of examples of each block.
 
     Args:
       model: The model.

@@ -15,12 +15,12 @@ import numpy as np
 
 from dml.types import BadInput
 
-ROWS = 4096  # rows that are converted at once, to save memory
+ROWS = 4096  # rows converted at a time, to limit memory
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def save(folder: str | Path, words: Sequence[str], vectors: np.ndarray) -> None:
-    """Write folder/vectors.txt, .bin and .npy; all three are lossless."""
+    """Write vectors.txt, vectors.bin and vectors.npy in a folder; all are lossless."""
     vectors_VxD = np.ascontiguousarray(vectors, "<f4")
     if vectors_VxD.ndim != 2 or len(vectors_VxD) != len(words):
         raise BadInput(
@@ -32,7 +32,8 @@ def save(folder: str | Path, words: Sequence[str], vectors: np.ndarray) -> None:
         if name.split() != [name]:
             raise BadInput(
                 f"expected words without white space, got {words[row - 1]!r} as word "
-                f"{row}; remove the word, as white space ends a word in these formats"
+                f"{row}; remove the word, because white space separates words in "
+                "these formats"
             )
     V, D = vectors_VxD.shape
     line = b"%s" + b" %.9g" * D + b"\n"  # nine digits are lossless for float32
@@ -77,7 +78,11 @@ def save_state(
 
 
 def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
-    """Read the arguments of save_state as float32; values of C files are rounded."""
+    """Return vectors, biases, contexts and context biases of a file, in float32.
+
+    Files of the C GloVe contain float64 values that are rounded; files of `save_state`
+    contain float32 values.
+    """
     shape = 2, vocabulary_size, dim + 1
     expected = 8 * int(np.prod(shape))
     try:
@@ -90,7 +95,7 @@ def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
         table = np.memmap(path, "<f8", "r", shape=shape)
     except OSError as error:
         raise BadInput(
-            f"expected a state at {path}, got {error}; pass a readable file"
+            f"expected a readable state file at {path}, got {error}; pass another file"
         ) from error
     both = table.astype(np.float32)
     vectors, contexts = (np.ascontiguousarray(rows[:, :dim]) for rows in both)
@@ -101,12 +106,12 @@ def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces `path` if no exception is raised."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "wb") as file:
+        with open(temporary, "wb") as file:
             yield file
-        os.replace(part, path)
+        os.replace(temporary, path)
     except OSError as error:
         raise BadInput(
             f"expected disk space for {path}, got {error}; free space or write to "
@@ -114,4 +119,4 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         ) from error
     finally:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

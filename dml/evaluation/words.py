@@ -1,7 +1,7 @@
 """Evaluate word vectors on analogies and word similarity.
 
-Scores are those of gensim. Analogies are computed in blocks by matrix products, many
-times faster than in gensim, which computes them one by one.
+Scores are equal to gensim's. Analogies are computed in blocks by matrix products, which
+is many times faster than gensim's loop over questions.
 """
 
 import logging
@@ -30,87 +30,101 @@ Score = tuple[int, int]  # number of correct answers, number of questions
 
 
 def evaluate(
-    words: Sequence[str], vectors: np.ndarray, restrict: int = 30_000
+    words: Sequence[str], vectors: np.ndarray, limit: int = 30_000
 ) -> dict[str, float | None]:
     """Return accuracies of analogies, and Spearman correlations with human ratings.
 
-    Questions and answers of analogies are limited to the first `restrict` words. A
-    score is None if the vocabulary has too few words of the data set.
+    A score is None if the vocabulary has too few words of the data set.
     analogy_questions is the number of questions.
+
+    Args:
+      words: The vocabulary, most frequent words first.
+      vectors: Vector of each word.
+      limit: Only the first `limit` words are used in analogies.
     """
     from gensim.test.utils import datapath
 
     with quiet():
-        known = keyed(words, vectors)
-        scores = analogies(known, datapath("questions-words.txt"), restrict)
+        word_vectors = keyed_vectors(words, vectors)
+        scores = analogies(word_vectors, datapath("questions-words.txt"), limit)
         syntactic = [name for name in scores if name.startswith("gram")]
         return {
             "analogy_accuracy": _share(scores, list(scores)),
             "analogy_semantic": _share(scores, SEMANTIC),
             "analogy_syntactic": _share(scores, syntactic),
-            "analogy_questions": sum(asked for _, asked in scores.values()),
-            "wordsim353": _spearman(known, datapath("wordsim353.tsv")),
-            "simlex999": _spearman(known, datapath("simlex999.txt")),
+            "analogy_questions": sum(count for _, count in scores.values()),
+            "wordsim353": _spearman(word_vectors, datapath("wordsim353.tsv")),
+            "simlex999": _spearman(word_vectors, datapath("simlex999.txt")),
         }
 
 
 def neighbours(
-    words: Sequence[str], vectors: np.ndarray, of: Sequence[str], count: int = 5
+    words: Sequence[str], vectors: np.ndarray, queries: Sequence[str], count: int = 5
 ) -> dict[str, list[str]]:
-    """Return the nearest words of each word in `of` that the vocabulary has.
+    """Return the words with the most similar vectors, for each query in the vocabulary.
 
     Args:
       words: The vocabulary.
       vectors: Vector of each word.
-      of: Words whose neighbours are returned.
-      count: Number of neighbours, by descending cosine.
+      queries: Words whose neighbours are returned.
+      count: Number of neighbours per word, in descending order of cosine.
     """
     with quiet():
-        known = keyed(words, vectors)
+        word_vectors = keyed_vectors(words, vectors)
         return {
-            word: [name for name, _ in known.most_similar(word, topn=count)]
-            for word in of
-            if word in known
+            word: [name for name, _ in word_vectors.most_similar(word, topn=count)]
+            for word in queries
+            if word in word_vectors
         }
 
 
-def analogies(known: Any, path: str | Path, restrict: int) -> dict[str, Score]:
+def analogies(word_vectors: Any, path: str | Path, limit: int) -> dict[str, Score]:
     """Return the score of each section, equal to gensim's evaluate_word_analogies.
 
-    Questions whose two best answers differ by less than rounding errors are answered by
-    gensim, so the counts are always equal.
+    Gensim answers the questions whose two best answers differ by less than rounding
+    errors, so that scores are always equal.
     """
     sections = _questions(path)
-    rows: dict[str, int] = {}  # in upper case, as in gensim; the first word is used
-    for row, word in enumerate(known.index_to_key[:restrict]):
+    # by word in upper case, as in gensim; of equal words the first one is used
+    rows: dict[str, int] = {}
+    for row, word in enumerate(word_vectors.index_to_key[:limit]):
         rows.setdefault(word.upper(), row)
-    first = np.array([rows[word.upper()] for word in known.index_to_key[:restrict]])
+    first = np.array([rows[word.upper()] for word in word_vectors.index_to_key[:limit]])
     scores: dict[str, Score] = {}
-    unsure: dict[str, list[Question]] = {}
+    undecided: dict[str, list[Question]] = {}
     for section, questions in sections.items():
-        questions = [each for each in questions if all(word in rows for word in each)]
-        rows_Qx4 = np.array([[rows[word] for word in each] for each in questions], int)
-        with np.errstate(all="ignore"):  # zero vectors give NaN, which is unsure
-            correct, doubtful = _answer(known, first, rows_Qx4.reshape(-1, 4))
+        questions = [
+            question for question in questions if all(word in rows for word in question)
+        ]
+        rows_Qx4 = np.array(
+            [[rows[word] for word in question] for question in questions], int
+        )
+        # zero vectors give NaN, and their questions are undecided
+        with np.errstate(all="ignore"):
+            correct, undecided_mask = _answer(
+                word_vectors, first, rows_Qx4.reshape(-1, 4)
+            )
         scores[section] = int(correct.sum()), len(questions)
-        unsure[section] = [questions[i] for i in np.flatnonzero(doubtful)]
-    for section, more in _by_gensim(known, unsure, restrict).items():
-        scores[section] = scores[section][0] + more, scores[section][1]
+        undecided[section] = [questions[i] for i in np.flatnonzero(undecided_mask)]
+    for section, correct_by_gensim in _by_gensim(
+        word_vectors, undecided, limit
+    ).items():
+        scores[section] = scores[section][0] + correct_by_gensim, scores[section][1]
     return scores
 
 
-def keyed(words: Sequence[str], vectors: np.ndarray) -> Any:
+def keyed_vectors(words: Sequence[str], vectors: np.ndarray) -> Any:
     """Return gensim's KeyedVectors of unchanged vectors."""
     from gensim.models import KeyedVectors
 
-    known = KeyedVectors(vectors.shape[1])
-    known.add_vectors(list(words), np.asarray(vectors, np.float32))
-    return known
+    word_vectors = KeyedVectors(vectors.shape[1])
+    word_vectors.add_vectors(list(words), np.asarray(vectors, np.float32))
+    return word_vectors
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence gensim's log, and warnings of empty sets and zero vectors."""
+    """Suppress gensim's log, and warnings about empty sets and zero vectors."""
     log = logging.getLogger("gensim")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -123,21 +137,21 @@ def quiet() -> Iterator[None]:
 
 
 def _answer(
-    known: Any, first: np.ndarray, rows_Qx4: np.ndarray
+    word_vectors: Any, first: np.ndarray, rows_Qx4: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return masks of correct answers and of answers that gensim must decide.
+    """Return masks of correct answers, and of answers that gensim must decide.
 
     Args:
-      known: Vectors by word.
-      first: Row of the first word that is equal but for case, by row.
+      word_vectors: KeyedVectors of gensim.
+      first: For each row, the first row whose word is equal in upper case.
       rows_Qx4: Rows of the words of each question.
     """
-    vectors_RxD = known.vectors[: len(first)]
+    vectors_RxD = word_vectors.vectors[: len(first)]
     norms = np.linalg.norm(vectors_RxD, axis=1)
     units_RxD = vectors_RxD / norms[:, None]
-    # twice the error bound of a product of D terms, for gensim and for this module
-    close = 4 * vectors_RxD.shape[1] * np.finfo(np.float32).eps
-    correct, unsure = np.zeros((2, len(rows_Qx4)), bool)
+    # the error bounds of two inner products of D terms, by gensim and by this module
+    tolerance = 4 * vectors_RxD.shape[1] * np.finfo(np.float32).eps
+    correct, undecided = np.zeros((2, len(rows_Qx4)), bool)
     for start in range(0, len(rows_Qx4), BLOCK):
         a, b, c, expected = rows_Qx4[start : start + BLOCK].T
         targets_QxD = units_RxD[b] + units_RxD[c] - units_RxD[a]
@@ -151,31 +165,34 @@ def _answer(
         scores_QxR[q, best] = -np.inf
         margin = margin - scores_QxR.max(axis=1)
         answer = first[best]
-        # gensim skips answers that equal an input in another case (Paris, PARIS)
+        # gensim skips answers that are words of the question in another case
         is_input = (answer == a) | (answer == b) | (answer == c)
         block = slice(start, start + len(a))
-        unsure[block] = ~(margin > close) | is_input  # a margin of NaN is unsure
-        correct[block] = (answer == expected) & ~unsure[block]
-    return correct, unsure
+        undecided[block] = ~(margin > tolerance) | is_input  # also for NaN
+        correct[block] = (answer == expected) & ~undecided[block]
+    return correct, undecided
 
 
 def _by_gensim(
-    known: Any, questions: Mapping[str, Sequence[Question]], restrict: int
+    word_vectors: Any, questions: Mapping[str, Sequence[Question]], limit: int
 ) -> dict[str, int]:
     """Return the number of gensim's correct answers by section."""
     lines = [
         line
-        for section, asked in questions.items()
-        for line in (f": {section}", *map(" ".join, asked))
-        if asked
+        for section, section_questions in questions.items()
+        for line in (f": {section}", *map(" ".join, section_questions))
+        if section_questions
     ]
     if not lines:
         return {}
     with TemporaryDirectory() as folder, np.errstate(all="ignore"):
         path = Path(folder, "questions.txt")
         path.write_text("\n".join(lines), encoding="utf-8")
-        _, sections = known.evaluate_word_analogies(str(path), restrict)
-    return {each["section"]: len(each["correct"]) for each in sections[:-1]}
+        _, sections = word_vectors.evaluate_word_analogies(str(path), limit)
+    return {
+        section["section"]: len(section["correct"])
+        for section in sections[:-1]  # the last one is the total
+    }
 
 
 def _questions(path: str | Path) -> dict[str, list[Question]]:
@@ -201,9 +218,9 @@ def _share(scores: Mapping[str, Score], sections: Sequence[str]) -> float | None
     return float(correct / total) if total else None
 
 
-def _spearman(known: Any, path: str) -> float | None:
+def _spearman(word_vectors: Any, path: str) -> float | None:
     try:
-        _, spearman, _ = known.evaluate_word_pairs(path)
+        _, spearman, _ = word_vectors.evaluate_word_pairs(path)
     except ValueError:  # fewer than two pairs are known
         return None
     return None if math.isnan(spearman[0]) else float(spearman[0])

@@ -11,12 +11,12 @@ from dml.runs.writers import Columns, Row, Writer, collected, scaled
 
 
 def ratio(above: float | None, below: float) -> str:
-    """Return a quotient as text; a dash if it is unknown."""
+    """Return above / below as text; a dash if `above` is None or `below` is 0."""
     return "-" if above is None or not below else f"{above / below:.3g}"
 
 
 def bus_gigabytes(row: Row) -> float:
-    """Return the least traffic of a rank's link that an all-reduce needs."""
+    """Return the minimum gigabytes that each rank must send in an all-reduce."""
     return 2 * (row["p"] - 1) / row["p"] * row["bytes"] / 1e9
 
 
@@ -36,7 +36,13 @@ Lines = Mapping[str, Mapping[int, float]]  # seconds by bytes, by algorithm
 
 
 class Crossover(NamedTuple):
-    """From `bytes` on, `after` is the fastest; below it, `before` is."""
+    """The size at which the fastest algorithm changes.
+
+    Attributes:
+      bytes: Size of the buffer.
+      before: Fastest algorithm for smaller buffers.
+      after: Fastest algorithm for larger buffers.
+    """
 
     bytes: float
     before: str
@@ -44,7 +50,10 @@ class Crossover(NamedTuple):
 
 
 def crossovers(lines: Lines) -> list[Crossover]:
-    """Return where the fastest algorithm changes, by interpolation of logarithms."""
+    """Return the sizes where the fastest algorithm changes.
+
+    The logarithm of the seconds is interpolated linearly in the logarithm of the bytes.
+    """
     crossings = []
     common = set.intersection(*(set(line) for line in lines.values()))
     sizes = sorted(size for size in common if size > 0)
@@ -60,45 +69,51 @@ def crossovers(lines: Lines) -> list[Crossover]:
     return crossings
 
 
-def chart(path: Path, among: Sequence[str]) -> AbstractContextManager[Writer]:
-    """Collect rows; draw a panel for each kind of buffer at the end.
+def chart(path: Path, compared: Sequence[str]) -> AbstractContextManager[Writer]:
+    """Collect rows; draw a panel for registered and one for plain buffers at the end.
 
-    Crossovers are those between the named algorithms.
+    Args:
+      path: Path of the figure, without suffix.
+      compared: Names of the algorithms whose crossovers are marked.
     """
-    return collected(lambda rows, _: draw(path, rows, among))
+    return collected(lambda rows, _: draw(path, rows, compared))
 
 
-def draw(path: Path, rows: Sequence[Row], among: Sequence[str]) -> None:
+def draw(path: Path, rows: Sequence[Row], compared: Sequence[str]) -> None:
     """Draw measured and predicted seconds by bytes."""
-    kinds = list(dict.fromkeys(row["registered"] for row in rows))
+    buffer_types = list(dict.fromkeys(row["registered"] for row in rows))
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
-    size = (5.6 * len(kinds) + 1.6, 4.4)
-    with drawing(path, 1, len(kinds), size=size, sharey=True) as (figure, panels):
-        for axes, kind in zip(panels, kinds, strict=True):
-            selected = [row for row in rows if row["registered"] == kind]
-            title = (
-                f"{'registered' if kind else 'plain'} buffers, p = {selected[0]['p']}"
-            )
-            panel(axes, title, selected, names, among)
+    size = (5.6 * len(buffer_types) + 1.6, 4.4)
+    subplots = drawing(path, 1, len(buffer_types), size=size, sharey=True)
+    with subplots as (figure, panels):
+        for axes, registered in zip(panels, buffer_types, strict=True):
+            selected = [row for row in rows if row["registered"] == registered]
+            buffers = "registered buffers" if registered else "plain buffers"
+            title = f"{buffers}, p = {selected[0]['p']}"
+            panel(axes, title, selected, names, compared)
         panels[0].set_ylabel("seconds")
         panels[0].plot([], [], "--", color="gray", label="predicted")
         legend(figure)
 
 
 def panel(
-    axes: Any, title: str, rows: Sequence[Row], names: list[str], among: Sequence[str]
+    axes: Any,
+    title: str,
+    rows: Sequence[Row],
+    names: list[str],
+    compared: Sequence[str],
 ) -> None:
     """Draw measured and predicted seconds by bytes, and crossovers, in a panel.
 
     Args:
       axes: The panel.
       title: Title of the panel.
-      rows: Rows of one kind of buffer.
+      rows: Rows of registered or of plain buffers.
       names: Algorithms, in the order of their colours.
-      among: Algorithms whose crossovers are marked.
+      compared: Algorithms whose crossovers are marked.
     """
     lines: dict[str, dict[int, float]] = {}
-    for number, name in enumerate(names):
+    for index, name in enumerate(names):
         selected = sorted(
             (row for row in rows if row["algorithm"] == name),
             key=lambda row: row["bytes"],
@@ -106,12 +121,17 @@ def panel(
         sizes = [row["bytes"] for row in selected]
         measured = [row["seconds"] for row in selected]
         expected = [row["predicted_seconds"] for row in selected]
-        axes.plot(sizes, measured, "o-", color=f"C{number}", label=name)
+        axes.plot(sizes, measured, "o-", color=f"C{index}", label=name)
         if None not in expected:
-            axes.plot(sizes, expected, "--", color=f"C{number}", alpha=0.6)
-        if name in among:
+            axes.plot(sizes, expected, "--", color=f"C{index}", alpha=0.6)
+        if name in compared:
             lines[name] = dict(zip(sizes, measured, strict=True))
-    for cross in crossovers(lines) if lines else ():
-        axes.axvline(cross.bytes, color="gray", linestyle=":", linewidth=1)
-        note(axes, f"{cross.before} → {cross.after}", cross.bytes, va="bottom")
+    for crossover in crossovers(lines) if lines else ():
+        axes.axvline(crossover.bytes, color="gray", linestyle=":", linewidth=1)
+        note(
+            axes,
+            f"{crossover.before} → {crossover.after}",
+            crossover.bytes,
+            va="bottom",
+        )
     axes.set(title=title, xlabel="bytes per rank", xscale="log", yscale="log")

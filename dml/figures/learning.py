@@ -13,9 +13,9 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.writers import Row, Writer
 
-SMOOTH = 40  # a moving average includes 1 / SMOOTH of the steps on each side
-POINTS = 1000  # largest number of points of a line
-STEEP = 10  # least ratio of the first to the last loss for a logarithmic axis
+SMOOTHING = 40  # a moving average includes 1 / SMOOTHING of the steps on each side
+POINTS = 1000  # maximum number of points of a line
+STEEP = 10  # minimum ratio of the first to the last loss for a logarithmic axis
 TRAINING, HELD_OUT = "#3b6ea5", "#cc3311"
 
 
@@ -27,8 +27,8 @@ def learning(
 
     Args:
       path: Path of the figure, without suffix.
-      loss: Name of the held-out loss.
-      share: Name of a held-out share of 0 to 1, which has its own panel.
+      loss: Name of the held-out loss in rows and summary.
+      share: Name of a held-out share from 0 to 1, drawn in its own panel.
     """
     losses: list[tuple[float, float]] = []
     held_out: dict[str, dict[float, float]] = {loss: {}, share: {}}
@@ -60,9 +60,9 @@ def draw(
 
     Args:
       path: Path of the figure, without suffix.
-      losses_Nx2: Step and training loss.
-      held_out: Held-out loss by step.
-      shares: Held-out share by step.
+      losses_Nx2: Steps and training losses.
+      held_out: Held-out losses by step.
+      shares: Held-out shares by step.
     """
     panels = 2 if len(shares) > 1 else 1  # a single share is part of a label
     size = (5.6 * panels + 0.8, 3.9)
@@ -70,20 +70,20 @@ def draw(
     means = smooth(losses)
     last = "".join(f" · accuracy {share:.1%}" for share in [*shares.values()][-1:])
     with figures.drawing(path, 1, panels, size=size) as (_, (left, *right)):
-        index = thinned(losses)
-        look = {"color": TRAINING, "alpha": 0.25, "linewidth": 0.8}
-        left.plot(steps[index], losses[index], **look)
+        index = thin(losses)
+        line_style = {"color": TRAINING, "alpha": 0.25, "linewidth": 0.8}
+        left.plot(steps[index], losses[index], **line_style)
         index = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
-        look = {"color": TRAINING, "linewidth": 1.8, "label": "training"}
-        left.plot(steps[index], means[index], **look)
-        evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
+        line_style = {"color": TRAINING, "linewidth": 1.8, "label": "training"}
+        left.plot(steps[index], means[index], **line_style)
+        plot_held_out(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
         if means.min() > 0 and means[0] > STEEP * means[-1]:
             left.set_yscale("log")
         left.set(xlabel="step", ylabel="loss")
         if held_out:
             left.legend()
         for axes in right:
-            evaluated(axes, shares, "{:.1%}")
+            plot_held_out(axes, shares, "{:.1%}")
             axes.legend(loc="lower right")
             axes.set(xlabel="step", ylabel="accuracy", xlim=left.get_xlim())
             axes.yaxis.set_major_formatter("{x:.0%}")
@@ -91,27 +91,30 @@ def draw(
 
 
 def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
-    """Draw smoothed losses by step; the first curve has a wide line."""
+    """Draw smoothed losses by step; the line of the first curve is wide."""
     wide = {"linewidth": 4, "alpha": 0.35}
-    for number, (name, values) in enumerate(curves.items()):
-        look = wide if number == 0 else {}
-        axes.plot(smooth(np.array(values)), label=name, **look)
+    for index, (name, values) in enumerate(curves.items()):
+        line_style = wide if index == 0 else {}
+        axes.plot(smooth(np.array(values)), label=name, **line_style)
     axes.set(xlabel="step", ylabel="loss", yscale="log")
     axes.legend(fontsize=8)
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
     """Return the centred moving average; windows are shorter at both ends."""
-    reach = len(values) // SMOOTH
+    half_window = len(values) // SMOOTHING
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
-    begin = np.maximum(index - reach, 0)
-    end = np.minimum(index + reach + 1, len(values))
+    begin = np.maximum(index - half_window, 0)
+    end = np.minimum(index + half_window + 1, len(values))
     return (sums[end] - sums[begin]) / (end - begin)
 
 
-def thinned(values: np.ndarray) -> np.ndarray:
-    """Return the indices of the least and greatest value of each part."""
+def thin(values: np.ndarray) -> np.ndarray:
+    """Return the indices of the minimum and the maximum in each part of the values.
+
+    If there are at most POINTS values, return all indices.
+    """
     index = np.arange(len(values))
     if len(values) <= POINTS:
         return index
@@ -122,7 +125,7 @@ def thinned(values: np.ndarray) -> np.ndarray:
     return np.unique(ends)
 
 
-def evaluated(axes: Any, values: dict[float, float], template: str) -> None:
+def plot_held_out(axes: Any, values: dict[float, float], template: str) -> None:
     """Draw values by step, with the last value in the legend."""
     if values:
         axes.plot(

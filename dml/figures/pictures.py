@@ -8,12 +8,12 @@ import numpy as np
 
 from dml.figures import style as figures
 
-COLUMNS, LINES = 6, 4
-WRONG = 16  # largest number of wrongly classified images, if others exist
-SIDE = 40  # largest side of an image in pixels
-CORRECT_COLOUR, WRONG_COLOUR, FAINT = "#3b6ea5", "#cc3311", "#777777"
-TALL = 1.28  # height over width of a cell, with the text below the image
-NUMBERED = 12  # largest number of classes for which the matrix shows numbers
+COLUMNS, ROWS = 6, 4  # of example images
+MAX_ERRORS = 16  # wrongly classified examples, if enough others exist
+MAX_SIDE = 40  # pixels; larger images are reduced
+CORRECT_COLOUR, WRONG_COLOUR, TEXT_COLOUR = "#3b6ea5", "#cc3311", "#777777"
+ASPECT = 1.28  # height over width of a cell, with the text below the image
+MAX_NUMBERED_CLASSES = 12  # for more classes the matrix has colours only
 
 
 def draw(
@@ -37,30 +37,30 @@ def draw(
     classes, scores_BxC = np.asarray(classes), np.asarray(scores_BxC, np.float64)
     count = scores_BxC.shape[1]
     names = [figures.legible(str(name)) for name in names or range(count)]
-    chances_BxC = softmax(scores_BxC)
-    shown = chosen(classes, chances_BxC)
-    ink = pixels(images_BxHxWxC, shown)
+    probabilities_BxC = softmax(scores_BxC)
+    selection = select_examples(classes, probabilities_BxC)
+    images = pixels(images_BxHxWxC, selection)
     layout = ConstrainedLayoutEngine(rect=(0.005, 0.02, 0.99, 0.96))
-    guesses = chances_BxC.argmax(axis=1)
-    hits = int((guesses == classes).sum())
+    predictions = probabilities_BxC.argmax(axis=1)
+    correct = int((predictions == classes).sum())
     title = (
-        f"{hits:,} of {len(classes):,} correct ({hits / len(classes):.1%}); "
-        "most confident errors first, then least confident hits"
+        f"{correct:,} of {len(classes):,} correct ({correct / len(classes):.1%}); "
+        "most confident errors first, then least confident correct images"
     )
     style = figures.PICTURE | {"axes.spines.top": True, "axes.spines.right": True}
     look: dict[str, Any] = {"style": style, "layout": layout, "size": (12, 5.9)}
     drawing = figures.drawing(path, 1, 2, width_ratios=(1.2, 1), **look)
     with drawing as (_, (left, right)):
-        for place, example in enumerate(shown):
-            guess = guesses[example]
-            chance = chances_BxC[example, guess]
+        for cell, example in enumerate(selection):
+            predicted = predictions[example]
+            probability = probabilities_BxC[example, predicted]
             truth = names[classes[example]]
-            mark(left, place, ink[place], truth, names[guess], chance)
-        left.set(xlim=(-0.1, COLUMNS + 0.02), ylim=(LINES, -0.12), aspect=TALL)
+            draw_example(left, cell, images[cell], truth, names[predicted], probability)
+        left.set(xlim=(-0.1, COLUMNS + 0.02), ylim=(ROWS, -0.12), aspect=ASPECT)
         left.set_axis_off()
         left.set_anchor("NW")
         left.set_title(title, loc="left", fontsize=9, color="#555555")
-        matrix(right, confusion(classes, guesses, count), names)
+        draw_confusion(right, confusion(classes, predictions, count), names)
 
 
 def softmax(scores_BxC: np.ndarray) -> np.ndarray:
@@ -69,87 +69,92 @@ def softmax(scores_BxC: np.ndarray) -> np.ndarray:
     return odds_BxC / odds_BxC.sum(axis=-1, keepdims=True)
 
 
-def chosen(classes: np.ndarray, chances_BxC: np.ndarray) -> np.ndarray:
-    """Return the examples to show.
+def select_examples(classes: np.ndarray, probabilities_BxC: np.ndarray) -> np.ndarray:
+    """Return the indices of the examples to show.
 
     The most confident errors come first, then the least confident correct examples.
     """
-    confidence = chances_BxC.max(axis=1)
-    wrong = chances_BxC.argmax(axis=1) != classes
+    confidence = probabilities_BxC.max(axis=1)
+    wrong = probabilities_BxC.argmax(axis=1) != classes
     order = np.argsort(np.where(wrong, -confidence, confidence), kind="stable")
     failures, others = order[wrong[order]], order[~wrong[order]]
-    count = COLUMNS * LINES
-    most = max(WRONG, count - len(others))
-    return np.concatenate([failures[:most], others])[:count]
+    count = COLUMNS * ROWS
+    max_errors = max(MAX_ERRORS, count - len(others))
+    return np.concatenate([failures[:max_errors], others])[:count]
 
 
-def confusion(classes: np.ndarray, guesses: np.ndarray, count: int) -> np.ndarray:
-    """Return the confusion matrix: true classes by guessed classes."""
+def confusion(classes: np.ndarray, predictions: np.ndarray, count: int) -> np.ndarray:
+    """Return the confusion matrix: true classes by predicted classes."""
     counts_CxC = np.zeros((count, count), int)
-    np.add.at(counts_CxC, (classes, guesses), 1)
+    np.add.at(counts_CxC, (classes, predictions), 1)
     return counts_CxC
 
 
 def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Return the selected images, reduced, for imshow; grey images are inverted."""
-    chosen_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
-    high, wide, colours = chosen_BxHxWxC.shape[1:]
-    block = -(-max(high, wide) // SIDE)
+    selected_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
+    height, width, colours = selected_BxHxWxC.shape[1:]
+    block = -(-max(height, width) // MAX_SIDE)
     if block > 1:
-        high, wide = high // block, wide // block
-        chosen_BxHxWxC = chosen_BxHxWxC[:, : high * block, : wide * block].reshape(
-            -1, high, block, wide, block, colours
-        )
-        chosen_BxHxWxC = chosen_BxHxWxC.mean(axis=(2, 4))
-    low, top = min(0.0, chosen_BxHxWxC.min()), max(1.0, chosen_BxHxWxC.max())
-    shades_BxHxWxC = (chosen_BxHxWxC - low) / (top - low)
+        height, width = height // block, width // block
+        selected_BxHxWxC = selected_BxHxWxC[
+            :, : height * block, : width * block
+        ].reshape(-1, height, block, width, block, colours)
+        selected_BxHxWxC = selected_BxHxWxC.mean(axis=(2, 4))
+    low, top = min(0.0, selected_BxHxWxC.min()), max(1.0, selected_BxHxWxC.max())
+    shades_BxHxWxC = (selected_BxHxWxC - low) / (top - low)
     if colours == 1:
         shades_BxHxWxC = np.repeat(1 - shades_BxHxWxC, 3, axis=3)
     return np.rint(255 * shades_BxHxWxC[..., :3]).astype(np.uint8)
 
 
-def mark(
-    axes: Any, place: int, image: np.ndarray, truth: str, guess: str, chance: float
+def draw_example(
+    axes: Any,
+    cell: int,
+    image: np.ndarray,
+    truth: str,
+    predicted: str,
+    probability: float,
 ) -> None:
-    """Draw an image with its guessed class and probability.
+    """Draw an image with its predicted class and probability.
 
     The true class is added if it differs. A cell is 1 by 1 in units of the axes.
 
     Args:
       axes: The axes.
-      place: Number of the cell, row by row.
+      cell: Index of the cell, row by row.
       image: Pixels for imshow.
       truth: Name of the true class.
-      guess: Name of the guessed class.
-      chance: Probability of the guessed class.
+      predicted: Name of the predicted class.
+      probability: Probability of the predicted class.
     """
     from matplotlib.patches import Rectangle
 
-    x, y, edge = place % COLUMNS, place // COLUMNS, 0.66
-    colour = CORRECT_COLOUR if guess == truth else WRONG_COLOUR
-    wide = edge * TALL
-    box = (x, x + wide, y + edge, y)
-    # unclipped, for equal bytes: a clip path is named by its address in memory
+    x, y, edge = cell % COLUMNS, cell // COLUMNS, 0.66
+    colour = CORRECT_COLOUR if predicted == truth else WRONG_COLOUR
+    width = edge * ASPECT
+    box = (x, x + width, y + edge, y)
+    # clip_on=False: SVG files name a clip path by its address, which differs by run
     axes.imshow(image, extent=box, interpolation="none", aspect="auto", clip_on=False)
     axes.add_patch(
-        Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
+        Rectangle((x, y), width, edge, fill=False, edgecolor=colour, linewidth=1.4)
     )
     text_style = {"fontsize": 8, "va": "top", "parse_math": False}
-    axes.text(x, y + edge + 0.03, guess, color=colour, weight="bold", **text_style)
+    axes.text(x, y + edge + 0.03, predicted, color=colour, weight="bold", **text_style)
     axes.text(
-        x + wide,
+        x + width,
         y + edge + 0.03,
-        f"{chance:.0%}",
+        f"{probability:.0%}",
         color=colour,
         ha="right",
         **text_style,
     )
-    if guess != truth:
-        axes.text(x, y + edge + 0.16, f"is {truth}", color=FAINT, **text_style)
+    if predicted != truth:
+        axes.text(x, y + edge + 0.16, f"true: {truth}", color=TEXT_COLOUR, **text_style)
 
 
-def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
-    """Draw the confusion matrix as shares of each row, the diagonal in blue."""
+def draw_confusion(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
+    """Draw the confusion matrix; colours are shares of each row."""
     from matplotlib.colors import to_rgb
 
     count = len(names)
@@ -164,13 +169,15 @@ def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
         aspect="equal",
         clip_on=False,
     )
-    axes.set(xlabel="guessed", ylabel="true")
+    axes.set(xlabel="predicted class", ylabel="true class")
     axes.tick_params(length=0, labelsize=8)
     axes.spines[:].set_color("#cccccc")
-    if count > NUMBERED:
+    if count > MAX_NUMBERED_CLASSES:
         return
-    long = max(map(len, names)) > 3
-    axes.set_xticks(range(count), names, parse_math=False, rotation=45 if long else 0)
+    is_long = max(map(len, names)) > 3
+    axes.set_xticks(
+        range(count), names, parse_math=False, rotation=45 if is_long else 0
+    )
     axes.set_yticks(range(count), names, parse_math=False)
     for row, column in zip(*np.nonzero(counts_CxC), strict=True):
         axes.text(

@@ -12,11 +12,11 @@ import numpy as np
 from dml.figures import style as figures
 from dml.types import BadInput
 
-SLICES = 3  # largest number of slices, evenly spaced in the volume
+MAX_SLICES = 3  # evenly spaced in the volume
 # colours of labels by lightness; distinct in grey and for the colour-blind
 COLOURS = ("#222255", "#4477aa", "#44aa99", "#88ccdd", "#eedd88", "#ffffff")
-WRONG, CORRECT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"
-SIDE = 2.6  # inches of a picture's longer side
+WRONG, CORRECT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"  # colours of errors
+SIDE_INCHES = 2.6  # longer side of a picture
 
 
 def draw(
@@ -27,12 +27,14 @@ def draw(
     truth: np.ndarray | None = None,
     names: Sequence[str] = (),
 ) -> None:
-    """Write path.svg and path.png; nodes are in C order, slices along the first axis.
+    """Write path.svg and path.png; slices are taken along the first axis of a volume.
+
+    Nodes are the elements of the picture or volume in C order.
 
     Args:
       path: Path of the figure, without suffix.
       shape: Shape of the picture or volume.
-      picture_NxC: One number per node, drawn in grey, or three colours from 0 to 1.
+      picture_NxC: One value per node, drawn in grey, or three RGB values from 0 to 1.
       labels: Label of each node.
       truth: True label of each node, negative if unknown; None: all are unknown.
       names: Names of the labels; by default their numbers.
@@ -55,7 +57,7 @@ def draw(
     _figure(path, columns, names or [str(label) for label in range(count)])
 
 
-def shaded(count: int) -> list[str]:
+def shades(count: int) -> list[str]:
     """Return `count` colours, from the darkest to the lightest."""
     places = np.linspace(0, len(COLOURS) - 1, count).astype(int)
     return [COLOURS[place] for place in places]
@@ -67,7 +69,7 @@ def slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
     volume = volume if len(shape) == 3 else volume[None]
     if volume.ndim == 4 and volume.shape[3] == 1:
         volume = volume[..., 0]
-    places = np.linspace(0, len(volume) - 1, min(SLICES, len(volume)) + 2)[1:-1]
+    places = np.linspace(0, len(volume) - 1, min(MAX_SLICES, len(volume)) + 2)[1:-1]
     return volume[places.round().astype(int)]
 
 
@@ -78,12 +80,12 @@ def _figure(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    shades = shaded(len(names))
+    colours = shades(len(names))
     first = columns["input"]
-    tall, wide = first.shape[1:3]
-    side = SIDE / max(tall, wide)
-    size = (wide * side * len(columns) + 0.2, tall * side * len(first) + 0.7)
-    looks = {
+    height, width = first.shape[1:3]
+    side = SIDE_INCHES / max(height, width)
+    size = (width * side * len(columns) + 0.2, height * side * len(first) + 0.7)
+    image_styles = {
         "input": {"cmap": "gray", "vmin": first.min(), "vmax": first.max()},
         "errors": {
             "cmap": ListedColormap([CORRECT, WRONG, UNKNOWN]),
@@ -91,21 +93,23 @@ def _figure(
             "vmax": 2,
         },
     }
-    labels = {"cmap": ListedColormap(shades), "vmin": 0, "vmax": len(names) - 1}
-    marks = [
-        Patch(facecolor=shade, edgecolor="#777777", label=figures.legible(name))
-        for shade, name in zip(shades, names, strict=True)
+    labels = {"cmap": ListedColormap(colours), "vmin": 0, "vmax": len(names) - 1}
+    handles = [
+        Patch(facecolor=colour, edgecolor="#777777", label=figures.legible(name))
+        for colour, name in zip(colours, names, strict=True)
     ]
     if "errors" in columns:
-        marks.append(Patch(facecolor=WRONG, label="wrong"))
+        handles.append(Patch(facecolor=WRONG, label="wrong"))
     with figures.figure(path, size, figures.PICTURE) as figure:
         grid = figure.subplots(len(first), len(columns), squeeze=False)
-        for across, (title, shown) in enumerate(columns.items()):
-            for down, image in enumerate(shown):
-                axes = grid[down, across]
-                axes.imshow(image, interpolation="nearest", **looks.get(title, labels))
+        for column, (title, images) in enumerate(columns.items()):
+            for row, image in enumerate(images):
+                axes = grid[row, column]
+                axes.imshow(
+                    image, interpolation="nearest", **image_styles.get(title, labels)
+                )
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
-            grid[0, across].set_title(title, fontsize=9)
-        place = {"loc": "outside lower center", "ncols": len(marks)}
-        figure.legend(handles=marks, **place)
+            grid[0, column].set_title(title, fontsize=9)
+        place = {"loc": "outside lower center", "ncols": len(handles)}
+        figure.legend(handles=handles, **place)

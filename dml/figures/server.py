@@ -9,10 +9,10 @@ import numpy as np
 
 from dml.figures import style as figures
 
-COMPUTING, WAITING = "#7fc29b", "#ee8866"
-WIDE, HIGH = 3.4, 2.6  # inches of a panel
-ACROSS = 4  # panels in a row
-BARS = 1024  # largest number of bars in a panel
+COMPUTING_COLOUR, WAITING_COLOUR = "#7fc29b", "#ee8866"
+PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.6  # inches
+MAX_COLUMNS = 4  # panels in a row
+MAX_BARS = 1024  # in a panel
 
 
 def histogram(staleness: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -25,48 +25,48 @@ def histograms(
     counts: Mapping[str, np.ndarray],
     marks: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Draw a panel with a histogram of the staleness of gradients for each title.
+    """Draw histograms of the staleness of gradients, one panel per title.
 
     Args:
       path: Path of the figure, without suffix.
-      counts: Numbers of gradients by staleness, by title.
-      marks: Expected values, drawn as dotted lines, by title.
+      counts: By title: numbers of gradients with staleness 0, 1, 2, ...
+      marks: By title: expected values, drawn as dotted lines.
     """
     with grid(path, len(counts)) as (_, panels):
         for axes, (name, counted) in zip(panels, counts.items(), strict=True):
             stale = np.arange(len(counted))
             shares, edges = counted / (counted.sum() or 1), np.arange(len(counted) + 1)
-            axes.stairs(shares, edges - 0.5, fill=True, color=WAITING)
+            axes.stairs(shares, edges - 0.5, fill=True, color=WAITING_COLOUR)
             mean = stale @ counted / (counted.sum() or 1)
             lines = (marks or {}).get(name, ())
             for mark in lines:
                 axes.axvline(mark, color="#555555", linestyle=":", linewidth=1)
-            most = max(1, len(counted) - 1, *lines)
+            largest = max(1, len(counted) - 1, *lines)
             axes.set(title=f"{name}: mean {mean:.2f}", xlabel="staleness")
-            axes.set_xlim(-0.5, most + 0.5)
+            axes.set_xlim(-0.5, largest + 0.5)
 
 
-def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
-    """Draw the computing and waiting time of each worker, in a panel for each title.
+def waiting_times(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
+    """Draw the computing and waiting time of each worker, one panel per title.
 
-    With more than BARS workers, a bar is the mean of adjacent workers.
+    With more than MAX_BARS workers, a bar is the mean over adjacent workers.
 
     Args:
       path: Path of the figure, without suffix.
-      work: Computing and waiting time of each worker, Wx2, by title.
+      work: By title: computing and waiting time of each worker, Wx2.
       unit: Unit of the times.
     """
     with grid(path, len(work)) as (figure, panels):
         for axes, (name, seconds_Wx2) in zip(panels, work.items(), strict=True):
             workers = len(seconds_Wx2)
-            first = np.linspace(0, workers, min(BARS, workers) + 1).astype(int)
+            first = np.linspace(0, workers, min(MAX_BARS, workers) + 1).astype(int)
             sums_Bx2 = np.add.reduceat(seconds_Wx2, first[:-1])
             computed, waited = sums_Bx2.T / np.diff(first)
             total, edges = computed + waited, first - 0.5
-            look = {"fill": True, "color": WAITING, "label": "waiting"}
-            axes.stairs(total, edges, baseline=computed, **look)
-            look = {"fill": True, "color": COMPUTING, "label": "computing"}
-            axes.stairs(computed, edges, **look)
+            style = {"fill": True, "color": WAITING_COLOUR, "label": "waiting"}
+            axes.stairs(total, edges, baseline=computed, **style)
+            style = {"fill": True, "color": COMPUTING_COLOUR, "label": "computing"}
+            axes.stairs(computed, edges, **style)
             share = seconds_Wx2[:, 1].sum() / (seconds_Wx2.sum() or 1)
             axes.set(title=f"{name}: {share:.0%} waiting", xlabel="worker", ylabel=unit)
         figures.legend(figure, "outside lower center", ncols=2)
@@ -74,15 +74,15 @@ def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
 
 @contextmanager
 def grid(path: Path, count: int) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield a figure and its panels, at most ACROSS in a row; write it at the end."""
-    columns = min(ACROSS, max(1, count))
+    """Yield a figure and `count` panels in rows; write the figure at the end."""
+    columns = min(MAX_COLUMNS, max(1, count))
     rows = -(-max(1, count) // columns)
-    size = (WIDE * columns, HIGH * rows + 0.3)
+    size = (PANEL_WIDTH * columns, PANEL_HEIGHT * rows + 0.3)
     style = {"axes.grid": False, "axes.titlesize": 9}
     with figures.drawing(path, rows, columns, size=size, style=style) as (
         figure,
-        every,
+        panels,
     ):
-        for axes in every[count:]:
+        for axes in panels[count:]:
             axes.set_visible(False)
-        yield figure, every[:count]
+        yield figure, panels[:count]

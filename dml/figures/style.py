@@ -10,7 +10,7 @@ import numpy as np
 
 from dml.runs.writers import Row, Writer
 
-MAX_MARKED_POINTS = 20  # largest number of points of a curve with markers
+MAX_MARKED_POINTS = 20  # curves with more points are drawn without markers
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
 STYLE: dict[Any, Any] = {  # rcParams of all figures
     "axes.grid": True,
@@ -30,12 +30,12 @@ PICTURE: dict[Any, Any] = {"axes.grid": False}  # style of images and timelines
 
 
 class Panel(NamedTuple):
-    """Named curves in one pair of axes."""
+    """Curves of one panel of a figure."""
 
     title: str
-    series: Mapping[str, Curve]
-    x: str
-    y: str
+    series: Mapping[str, Curve]  # curves by name
+    x: str  # label of the x axis
+    y: str  # label of the y axis
 
 
 @contextmanager
@@ -47,8 +47,10 @@ def figure(
 ) -> Iterator[Any]:
     """Yield an empty figure; write path.svg and path.png at the end.
 
+    Equal data give byte-identical files.
+
     Args:
-      path: Path of both files, without suffix; equal data give equal bytes.
+      path: Path of both files, without suffix.
       size: Width and height in inches.
       style: rcParams in addition to STYLE.
       layout: matplotlib's layout engine.
@@ -91,10 +93,10 @@ def drawing(
         yield result, list(grid.flat)
 
 
-def legend(figure: Any, loc: str = "outside right center", **look: Any) -> None:
-    """Add a legend of the first panel's curves outside of all panels."""
+def legend(figure: Any, loc: str = "outside right center", **options: Any) -> None:
+    """Add a legend of the curves of the first panel, outside of all panels."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc=loc, **look)
+    figure.legend(handles, labels, loc=loc, **options)
 
 
 def note(axes: Any, text: str, x: float, *, va: str = "top", ha: str = "right") -> None:
@@ -108,8 +110,8 @@ def note(axes: Any, text: str, x: float, *, va: str = "top", ha: str = "right") 
       ha: Alignment at the line.
     """
     place = (x, 0.98 if va == "top" else 0.02)
-    look: dict[str, Any] = {"rotation": 90, "fontsize": 8, "ha": ha, "va": va}
-    axes.annotate(text, place, xycoords=("data", "axes fraction"), **look)
+    options: dict[str, Any] = {"rotation": 90, "fontsize": 8, "ha": ha, "va": va}
+    axes.annotate(text, place, xycoords=("data", "axes fraction"), **options)
 
 
 def panels(
@@ -129,12 +131,12 @@ def panels(
       log: Logarithmic axes: "x", "y" or "xy".
       within: Limits of y.
       dashed: Names of curves with dashed lines, such as predictions.
-      bands: Lower and upper values around a curve, by its name.
+      bands: Lower and upper values around curves, by name of the curve.
     """
-    several = len(panels) > 1
-    size = (4.2 * len(panels) + 1.6, 3.8) if several else (6.4, 4.0)
-    with drawing(path, 1, len(panels), size=size) as (figure, every):
-        for axes, panel in zip(every, panels, strict=True):
+    side_by_side = len(panels) > 1
+    size = (4.2 * len(panels) + 1.6, 3.8) if side_by_side else (6.4, 4.0)
+    with drawing(path, 1, len(panels), size=size) as (figure, all_axes):
+        for axes, panel in zip(all_axes, panels, strict=True):
             for name, (xs, ys) in panel.series.items():
                 finite = np.isfinite(ys)
                 points = np.asarray(xs)[finite], np.asarray(ys)[finite]
@@ -152,14 +154,14 @@ def panels(
                 axes.set_ylim(within)
             axes.set_xscale("log" if "x" in log else "linear")
             axes.set_yscale("log" if "y" in log else "linear")
-        if several:
+        if side_by_side:
             legend(figure)
         elif len(panels[0].series) > 1:
-            every[0].legend()
+            all_axes[0].legend()
 
 
 def curves(
-    path: Path, series: Mapping[str, Curve], *, x: str, y: str, **look: Any
+    path: Path, series: Mapping[str, Curve], *, x: str, y: str, **options: Any
 ) -> None:
     """Draw one panel without a title.
 
@@ -170,11 +172,11 @@ def curves(
       y: Label of the y axis.
       **look: Options of `panels`.
     """
-    panels(path, [Panel("", series, x, y)], **look)
+    panels(path, [Panel("", series, x, y)], **options)
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write path.svg and path.png; equal data give equal bytes."""
+    """Write path.svg and path.png; equal data give byte-identical files."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
@@ -183,12 +185,12 @@ def save(figure: Any, path: Path) -> None:
 
 
 def legible(text: str) -> str:
-    """Replace characters that matplotlib's fonts lack."""
-    return "".join(letter if ord(letter) in _known() else "□" for letter in text)
+    """Replace characters that are not in matplotlib's fonts by boxes."""
+    return "".join(letter if ord(letter) in _code_points() else "□" for letter in text)
 
 
 @cache
-def _known() -> Set[int]:
+def _code_points() -> Set[int]:
     """Return the code points of matplotlib's default fonts."""
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font

@@ -2,9 +2,10 @@
 
     E |g_n|² = |G|² + tr(Σ) / n        for the mean gradient g_n of n examples
 
-The two unknowns follow from two values of n, such as the sizes of a rank's shard and of
-the minibatch. Their ratio tr(Σ) / |G|² is roughly the batch size above which larger
-batches have diminishing returns.
+G is the gradient over all examples, Σ the covariance of the gradients of single
+examples. |G|² and tr(Σ) follow from E |g_n|² for two values of n, such as the number of
+examples of a rank and of the minibatch. The noise scale tr(Σ) / |G|² is roughly the
+batch size above which larger batches have diminishing returns.
 """
 
 import math
@@ -34,9 +35,12 @@ def noise(
 
 
 class Noise:
-    """Exponential moving averages of both estimates, and their ratio.
+    """Exponential moving averages of |G|² and tr(Σ), and their ratio.
 
     The ratio is inaccurate in the first steps.
+
+    Args:
+      decay: Weight of the previous average in each step.
     """
 
     def __init__(self, decay: float = 0.95) -> None:
@@ -46,19 +50,22 @@ class Noise:
     def add(
         self, small_square: float, large_square: float, small: float, large: float
     ) -> float:
-        """Add a step's squared norms; return the noise scale so far."""
-        signal, spread = noise(small_square, large_square, small, large)
+        """Add the squared norms of a step; return the noise scale so far.
+
+        The arguments are those of the function `noise`.
+        """
+        signal, variance = noise(small_square, large_square, small, large)
         self.signal += (1 - self.decay) * (signal - self.signal)
-        self.noise += (1 - self.decay) * (spread - self.noise)
+        self.noise += (1 - self.decay) * (variance - self.noise)
         return self.scale
 
     @property
     def scale(self) -> float:
         """The ratio of the averages; NaN before the first step.
 
-        The bias of averages that start at 0 cancels.
+        Both averages start at 0; this bias cancels in their ratio. If the estimate of
+        |G|² is not positive, the scale is infinite.
         """
         if self.signal > 0:
             return self.noise / self.signal
-        # The estimate of |G|² is not positive, so the scale is infinite.
         return math.inf if self.noise > 0 else math.nan

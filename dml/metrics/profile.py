@@ -1,7 +1,7 @@
 """Merge the trace events of a timeline and of JAX into one trace, on one clock.
 
-The clocks are compared by marks: events that are both in a rank's timeline and, as
-annotations, in its JAX trace.
+The offset between the clocks is computed from marks: events that are both in the
+timeline of a rank and, as annotations, in its JAX trace.
 """
 
 import gzip
@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 from dml.metrics.timeline import Bounds, Event
 from dml.types import Timeline
 
-MARK = "clocks meet"  # name of a mark's interval and annotation
+MARK = "clock mark"  # name of the interval and of the annotation of a mark
 Marks = dict[int, list[Bounds]]  # marks of each rank, in seconds of the timeline
 
 
 class Fit(NamedTuple):
-    """The offset from a JAX trace to the timeline."""
+    """The offset between the clocks of a JAX trace and the timeline."""
 
-    ahead: float  # offset to add to times of the trace, in µs
-    within: float  # bound of the offset's error, in µs
+    offset: float  # microseconds to add to times of the trace
+    error: float  # upper bound of the error of the offset, in microseconds
 
 
 def read(folder: Path) -> list[Event]:
-    """Return the events of JAX's newest trace in a folder, if any."""
+    """Return the events of JAX's newest trace in a folder; [] if there is none."""
     traces = folder.glob("plugins/profile/*/*.trace.json.gz")
     newest = max(traces, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
@@ -47,8 +47,8 @@ def write(path: Path, events: Sequence[Event], metadata: Mapping[str, Any]) -> N
         json.dump(trace, file, separators=(",", ":"))
 
 
-def unmarked(timeline: Timeline) -> tuple[Timeline, Marks]:
-    """Return the timeline without its marks, and the marks of each rank, in order."""
+def split_marks(timeline: Timeline) -> tuple[Timeline, Marks]:
+    """Return the timeline without marks, and the marks of each rank, in order."""
     marks: Marks = {}
     for interval in timeline.intervals:
         if interval.name == MARK:
@@ -60,8 +60,8 @@ def unmarked(timeline: Timeline) -> tuple[Timeline, Marks]:
 def fit(trace: Sequence[Event], marks: Sequence[Bounds]) -> Fit:
     """Return the offset of a trace, from its annotations and the marks around them.
 
-    An annotation lies inside its mark, so the mark that is least longer than its
-    annotation gives the smallest error.
+    An annotation is inside its mark. The offset is computed from the annotation whose
+    duration is nearest to the duration of its mark, because its error is smallest.
     """
     annotations = sorted(
         (event["ts"], event.get("dur", 0.0))
@@ -70,24 +70,24 @@ def fit(trace: Sequence[Event], marks: Sequence[Bounds]) -> Fit:
     )
     fits = [
         Fit(
-            (1e6 * (start + end) - dur) / 2 - ts,
-            max(0.0, (1e6 * (end - start) - dur) / 2),
+            offset=(1e6 * (start + end) - duration) / 2 - time,
+            error=max(0.0, (1e6 * (end - start) - duration) / 2),
         )
-        for (ts, dur), (start, end) in zip(annotations, marks, strict=False)
+        for (time, duration), (start, end) in zip(annotations, marks, strict=False)
     ]
-    return min(fits, key=lambda candidate: candidate.within, default=Fit(0.0, 0.0))
+    return min(fits, key=lambda candidate: candidate.error, default=Fit(0.0, 0.0))
 
 
-def merged(
+def merge(
     messages: Sequence[Event],
     traces: Mapping[int, Sequence[Event]],
     fits: Mapping[int, Fit],
     title: str = "messages",
 ) -> list[Event]:
-    """Return the events of all traces: messages in process 0, JAX in one per rank.
+    """Return the events of all traces: messages in process 0, JAX in other processes.
 
-    Processes and flows are renumbered, because numbers are unique in one trace only.
-    Times are shifted so that none is negative.
+    Processes and flows are renumbered, because their ids are unique within one trace
+    only. Times are shifted so that none is negative.
 
     Args:
       messages: Events of the timeline.
@@ -106,20 +106,20 @@ def merged(
         for event in traces[rank]:
             event = event | {"pid": pid_of[event["pid"]]}
             if event["ph"] == "M" and event["name"] == "process_name":
-                events += process(event["pid"], f"rank {rank} JAX {named(event)}")
+                events += process(event["pid"], f"rank {rank} JAX {name_of(event)}")
                 continue
             if event["ph"] == "M" and event["name"] == "process_sort_index":
                 continue
             if "id" in event:
                 event["id"] = flow_of[event["id"]]
             if "ts" in event:
-                event["ts"] = round(event["ts"] + fits[rank].ahead, 3)
+                event["ts"] = round(event["ts"] + fits[rank].offset, 3)
             events.append(event)
-    return since(events)
+    return shift_to_zero(events)
 
 
 def process(pid: int, name: str) -> list[Event]:
-    """Return the events that set a process's name and position."""
+    """Return the events that set the name and the position of a process."""
     metadata = {"ph": "M", "pid": pid}
     return [
         metadata | {"name": "process_name", "args": {"name": name}},
@@ -127,12 +127,12 @@ def process(pid: int, name: str) -> list[Event]:
     ]
 
 
-def named(event: Event) -> str:
+def name_of(event: Event) -> str:
     """Return the name in a metadata event."""
     return str(event["args"]["name"])
 
 
-def since(events: list[Event]) -> list[Event]:
+def shift_to_zero(events: list[Event]) -> list[Event]:
     """Return the events shifted so that none is before 0."""
     first = min((event["ts"] for event in events if "ts" in event), default=0.0)
     if first >= 0:

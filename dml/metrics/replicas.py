@@ -1,11 +1,11 @@
-"""Compare the replicas of params: find the first leaf that differs.
+"""Comparison of the replicas of params by hashes.
 
     rank 0      rank 1
     d0   d1     d2   d3      each device hashes its own replica of every leaf;
     h0   h1     h2   h3      replicas are equal if max(h) == min(h) for every leaf
 
-min(h) is computed as ~max(~h). Words per comparison: those of one all-reduce of two
-words per leaf.
+min(h) is computed as ~max(~h). Cost of a comparison: one all-reduce of two uint32
+numbers per leaf.
 """
 
 from functools import partial
@@ -25,13 +25,13 @@ AXIS = "replica"
 
 
 class Diverged(FloatingPointError):
-    """Raised for replicas that should be equal and are not."""
+    """Raised if replicas that must be equal are different."""
 
 
-def different(params: Params, comm: Comm) -> str | None:
-    """Return the path of the first leaf that differs between replicas; collective.
+def first_difference(params: Params, comm: Comm) -> str | None:
+    """Return the path of the first leaf that differs between replicas, or None.
 
-    Sharded leaves are not replicated and are skipped.
+    Collective. Sharded leaves have no replicas and are skipped.
     """
     hashes_RxN = fingerprints(params)
     buffer = np.concatenate([hashes_RxN, ~hashes_RxN], axis=1).max(axis=0)
@@ -47,8 +47,8 @@ def different(params: Params, comm: Comm) -> str | None:
 def fingerprints(params: Params) -> np.ndarray:
     """Return uint32 hashes of shape (replicas in this process, leaves).
 
-    Changing one element always changes the hash. Swapping two elements leaves it
-    unchanged with a probability of about 2**-32.
+    A change of one element always changes the hash. A swap of two elements does not
+    change it with a probability of about 2**-32.
     """
     leaves = [_plain(leaf) for leaf in jax.tree.leaves(params)]
     devices = set().union(
@@ -86,9 +86,9 @@ def _hashes(mesh: Mesh, leaves: list[jax.Array]) -> jax.Array:
 
 
 def _hash(leaf: jax.Array) -> jax.Array:
-    """Return the sum of all words, each mixed with its position.
+    """Return the sum, modulo 2**32, of all words, each mixed with its position.
 
-    Addition is commutative, so the order of the reduction does not matter.
+    Integer addition is associative, so the order of the reduction does not matter.
     Multiplication by odd numbers alone would not detect a swap of x and -x.
     """
     words = _words(leaf)
@@ -99,20 +99,20 @@ def _hash(leaf: jax.Array) -> jax.Array:
 
 
 def _words(leaf: jax.Array) -> jax.Array:
-    """Return the bits of a leaf as uint32, at least one word per element."""
+    """Return the bits of a leaf as uint32 words, at least one word per element."""
     if jnp.iscomplexobj(leaf):
         leaf = jnp.stack([leaf.real, leaf.imag], -1)
     if leaf.dtype == jnp.bool:
         leaf = leaf.astype(jnp.uint8)
-    narrow = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}
-    bits = jax.lax.bitcast_convert_type(leaf, narrow[leaf.dtype.itemsize])
+    by_itemsize = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}
+    bits = jax.lax.bitcast_convert_type(leaf, by_itemsize[leaf.dtype.itemsize])
     return bits.reshape(-1).astype(jnp.uint32)
 
 
 def _plain(leaf: Any) -> Any:
-    """Return PRNG keys as integers, and NumPy arrays as unsigned integers.
+    """Return the data of PRNG keys, and the bits of NumPy arrays as unsigned integers.
 
-    The integers have at most 32 bits, since JAX truncates types of 64 bits.
+    Integers have at most 32 bits, because JAX truncates types of 64 bits.
     """
     if not _is_jax(leaf):
         array = np.ascontiguousarray(leaf).reshape(-1)

@@ -1,4 +1,4 @@
-"""Chrome's trace events, a hash and the waiting time of a timeline."""
+"""Chrome's trace events, the hash and the waiting times of a timeline."""
 
 import hashlib
 import json
@@ -23,31 +23,31 @@ def write(path: Path, timeline: Timeline) -> None:
 
 
 def digest(timeline: Timeline) -> str:
-    """Return the sha256 of all events; equal virtual runs have equal hashes."""
+    """Return the SHA-256 of all events; equal virtual runs have equal hashes."""
     lines = [repr(tuple(event)) for event in (*timeline.intervals, *timeline.messages)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def waiting(timeline: Timeline) -> dict[int, float]:
+def waiting_seconds(timeline: Timeline) -> dict[int, float]:
     """Return the seconds that each rank waited."""
     return {
-        rank: sum(end - start for start, end in merged(bounds))
-        for rank, bounds in waits(timeline).items()
+        rank: sum(end - start for start, end in union(bounds))
+        for rank, bounds in wait_intervals(timeline).items()
     }
 
 
-def waits(timeline: Timeline) -> dict[int, list[Bounds]]:
+def wait_intervals(timeline: Timeline) -> dict[int, list[Bounds]]:
     """Return the intervals in which each rank waited for other ranks.
 
-    A call that receives messages waits until the last message is sent. A call that
-    receives no message (Barrier, Allreduce, ...) waits all the time, as does a phase
-    named wait outside of calls. Send does not wait.
+    A call that receives messages waits from its start until the last of them is sent. A
+    call that receives no message (Barrier, Allreduce, ...) waits from start to end. The
+    parts of a phase "wait" outside of calls are also waiting time. Send does not wait.
     """
     arrivals = defaultdict(list)
     for message in timeline.messages:
         arrivals[message.dest].append((message.received, message.sent))
-    for times in arrivals.values():
-        times.sort()
+    for times_of_rank in arrivals.values():
+        times_of_rank.sort()
     waited: dict[int, list[Bounds]] = {rank: [] for rank in ranks(timeline)}
     calls, phases = defaultdict(list), defaultdict(list)
     for interval in timeline.intervals:
@@ -59,21 +59,21 @@ def waits(timeline: Timeline) -> dict[int, list[Bounds]]:
             if until > interval.start and interval.name != "Send":
                 waited[interval.rank].append((interval.start, until))
     for rank in waited:
-        waited[rank] += without(phases[rank], calls[rank])
+        waited[rank] += subtract(phases[rank], calls[rank])
     return waited
 
 
-def without(intervals: list[Bounds], holes: list[Bounds]) -> Iterator[Bounds]:
+def subtract(intervals: list[Bounds], holes: list[Bounds]) -> Iterator[Bounds]:
     """Yield the parts of the intervals outside of the holes."""
-    edges = merged(holes)
+    edges = union(holes)
     for start, end in intervals:
         first = bisect_right(edges, (start, start))
-        for opens, closes in edges[max(0, first - 1) :]:
-            if opens >= end:
+        for hole_start, hole_end in edges[max(0, first - 1) :]:
+            if hole_start >= end:
                 break
-            if opens > start:
-                yield start, opens
-            start = max(start, closes)
+            if hole_start > start:
+                yield start, hole_start
+            start = max(start, hole_end)
         if start < end:
             yield start, end
 
@@ -82,13 +82,13 @@ def call_waits_until(interval: Interval, arrivals: list[tuple[float, float]]) ->
     """Return the time until which a call waits.
 
     Args:
-      interval: The call. A message received at its start belongs to the call before.
+      interval: The call. A message received at its start belongs to the previous call.
       arrivals: (time received, time sent) of each message to the rank, sorted.
     """
     first = bisect_right(arrivals, (interval.start, math.inf))
-    after = bisect_right(arrivals, (interval.end, math.inf))
-    sent = [sent for _, sent in arrivals[first:after]]
-    return max(sent, default=interval.end)
+    stop = bisect_right(arrivals, (interval.end, math.inf))
+    send_times = [sent for _, sent in arrivals[first:stop]]
+    return max(send_times, default=interval.end)
 
 
 def is_call(interval: Interval) -> bool:
@@ -101,32 +101,35 @@ def ranks(timeline: Timeline) -> list[int]:
     return sorted({interval.rank for interval in timeline.intervals})
 
 
-def merged(intervals: Iterable[Bounds], gap: float = 0.0) -> list[Bounds]:
+def union(intervals: Iterable[Bounds], gap: float = 0.0) -> list[Bounds]:
     """Return the union of intervals; gaps of at most `gap` are closed."""
-    union: list[Bounds] = []
+    result: list[Bounds] = []
     for start, end in sorted(intervals):
-        if union and start - union[-1][1] <= gap:
-            union[-1] = union[-1][0], max(end, union[-1][1])
+        if result and start - result[-1][1] <= gap:
+            result[-1] = result[-1][0], max(end, result[-1][1])
         else:
-            union.append((start, end))
-    return union
+            result.append((start, end))
+    return result
 
 
 # The format of trace events: https://perfetto.dev/docs/getting-started/other-formats
 
 
 def events(timeline: Timeline) -> list[Event]:
-    """Return threads of ranks, slices of intervals and arrows of messages, by time."""
+    """Return the events of threads, then of slices and arrows in order of time.
+
+    A rank is a thread, an interval a slice, a message an arrow.
+    """
     timed = [slice_of(interval) for interval in timeline.intervals]
     for number, message in enumerate(timeline.messages):
         timed += arrow(number, message)
-    # order matters: of slices that begin together, the outer one comes first
+    # order matters: of slices that begin together, the longest, outer one comes first
     timed.sort(key=lambda event: (event["ts"], -event.get("dur", -1.0)))
     return [*threads(ranks(timeline)), *timed]
 
 
 def threads(ranks: Iterable[int]) -> Iterator[Event]:
-    """Yield the name and the position of each rank's thread."""
+    """Yield the events that set the name and the position of each rank's thread."""
     for rank in ranks:
         thread = {"ph": "M", "pid": 0, "tid": rank}
         yield thread | {"name": "thread_name", "args": {"name": f"rank {rank}"}}
@@ -134,7 +137,7 @@ def threads(ranks: Iterable[int]) -> Iterator[Event]:
 
 
 def micro(seconds: float) -> float:
-    """Return microseconds, rounded to nanoseconds, the resolution of Perfetto."""
+    """Convert to microseconds, rounded to nanoseconds, the resolution of Perfetto."""
     return round(seconds * 1e6, 3)
 
 
@@ -153,10 +156,10 @@ def slice_of(interval: Interval) -> Event:
 
 
 def arrow(number: int, message: Message) -> Iterator[Event]:
-    """Yield both ends of a flow from the sender's slice to the receiver's.
+    """Yield the two events of a flow from the sender's slice to the receiver's slice.
 
-    The second end is a nanosecond before the end of the receiver's slice, so that it
-    lies in that slice.
+    The second event is a nanosecond before the message is received, which is at the end
+    of the receiver's slice, so that it lies in that slice.
     """
     sent, received = micro(message.sent), micro(message.received)
     flow = {"name": "message", "cat": "message", "id": number, "pid": 0}

@@ -1,4 +1,4 @@
-"""Seconds by phase, measured by any clock, such as the virtual comm.Wtime."""
+"""Seconds by phase, measured by any clock, such as time.perf_counter or comm.Wtime."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -8,9 +8,10 @@ Item = TypeVar("Item")
 
 
 class Phase:
-    """A context manager that adds its time to a phase of a timer.
+    """A context manager that adds its duration to a phase of a timer.
 
-    A class is faster than a generator; strategies enter it several times per update.
+    It is a class because contextlib.contextmanager is slower, and strategies enter it
+    several times per update.
     """
 
     __slots__ = ("name", "start", "timer")
@@ -25,8 +26,8 @@ class Phase:
         timer, name = self.timer, self.name
         end = timer.clock()
         timer.seconds[name] = timer.seconds.get(name, 0.0) + end - self.start
-        if timer.seen:
-            timer.seen(name, self.start, end)
+        if timer.on_end:
+            timer.on_end(name, self.start, end)
 
 
 class Timer:
@@ -34,15 +35,15 @@ class Timer:
 
     Args:
       clock: Returns the time in seconds.
-      seen: Called at the end of every phase with (phase, start, end).
+      on_end: Called at the end of every phase with (phase, start, end).
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
-        seen: Callable[[str, float, float], object] | None = None,
+        on_end: Callable[[str, float, float], object] | None = None,
     ) -> None:
-        self.clock, self.seen = clock, seen
+        self.clock, self.on_end = clock, on_end
         self.seconds: dict[str, float] = {}
 
     def __call__(self, phase: str) -> "Phase":
@@ -53,12 +54,12 @@ class Timer:
         return Phase(self, phase)
 
     def waits(self, phase: str, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items; add the time until each is ready to the phase."""
-        ends, rest = object(), iter(items)
+        """Yield the items; add the time spent waiting for each item to the phase."""
+        end, iterator = object(), iter(items)
         while True:
             with self(phase):
-                item = next(rest, ends)
-            if item is ends:
+                item = next(iterator, end)
+            if item is end:
                 return
             yield item  # type: ignore[misc]
 

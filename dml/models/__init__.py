@@ -1,1 +1,1 @@
-"""Minibatches in, loss and gradient out; one paper a file."""
+"""Networks and sparse problems: loss and gradient of a minibatch."""

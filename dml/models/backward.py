@@ -1,4 +1,4 @@
-"""The backward pass layer by layer, so that gradients are sent before it ends.
+"""The backward pass layer by layer, so that gradients can be sent before it ends.
 
 forward   layer 0 → layer 1 → layer 2 → loss
 backward  layer 0 ← layer 1 ← layer 2 ← 1        XLA computes later gradients while
@@ -12,23 +12,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.gradient import plus
-from dml.models.layered import first, read
+from dml.models.gradient import add_scaled
+from dml.models.layered import first_readers, layer_params
 from dml.types import Batch, Grads, Model, Params
 
 
-def order(model: Model) -> list[str]:
+def gradient_order(model: Model) -> list[str]:
     """Return the names of params in the order in which gradients are complete."""
-    first_layer = first(model.layers)
+    first_layer = first_readers(model.layers)
     return sorted(first_layer, key=lambda name: -first_layer[name])
 
 
 def backward(
     model: Model, params: Params, batch: Batch
 ) -> tuple[Any, Iterator[tuple[str, Grads]]]:
-    """Return the loss, and names with gradients, in the order of `order`.
+    """Return the loss, and names with gradients, in the order of `gradient_order`.
 
-    All layers are dispatched before the function returns: JAX may still be computing
+    All layers are dispatched before the function returns; JAX may still be computing
     the arrays.
 
     Args:
@@ -40,7 +40,7 @@ def backward(
     pullbacks = []
     for layer in model.layers:
         activations, pullback = _forward(
-            layer.apply, read(layer, params), activations, batch
+            layer.apply, layer_params(layer, params), activations, batch
         )
         pullbacks.append(pullback)
     return activations, _gradients(model.layers, pullbacks, activations)
@@ -51,25 +51,26 @@ def _gradients(
 ) -> Iterator[tuple[str, Grads]]:
     """Return names with complete gradients, from the last layer to the first.
 
-    The gradient of params that several layers read is complete after the first of
-    these layers.
+    If several layers read the same params, the gradient of these params is complete
+    after the backward pass of the first of these layers.
     """
-    first_layer, partial_grads = first(layers), dict[str, Grads]()
+    first_layer = first_readers(layers)
+    partial_grads: dict[str, Grads] = {}
     complete: list[tuple[str, Grads]] = []
     incoming: Any = _ones(loss)
-    for number in reversed(range(len(layers))):
+    for index in reversed(range(len(layers))):
         grads, incoming = _backward(pullbacks.pop(), incoming)
         for name, grad in grads.items():
             if name in partial_grads:
-                grad = plus(partial_grads.pop(name), grad, 1)
-            if first_layer[name] == number:
+                grad = add_scaled(partial_grads.pop(name), grad, 1)
+            if first_layer[name] == index:
                 complete.append((name, grad))
             else:
                 partial_grads[name] = grad
     return iter(complete)
 
 
-# The layer's function is a static argument: it is compiled once for all steps.
+# `apply` is a static argument: each layer is compiled once for all steps.
 @partial(jax.jit, static_argnums=0)
 def _forward(
     apply: Callable[..., Any], params: Params, activations: Any, batch: Batch

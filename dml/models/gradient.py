@@ -1,4 +1,4 @@
-"""Loss and gradient of a model; the mean over microbatches, summed in their order."""
+"""Loss and gradient of a model, and their weighted sum over microbatches."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,16 +21,16 @@ def gradient(
     return jax.value_and_grad(loss)(params, batch)
 
 
-def accumulated(
+def accumulate(
     gradient: Callable[[Params, Any], tuple[Any, Grads]],
     params: Params,
     batches: Sequence[Any],
     weights: Sequence[float],
 ) -> tuple[Any, Grads]:
-    """Return the weighted sum of the batches' losses and gradients.
+    """Return the weighted sum of the losses and gradients, in the order of batches.
 
     Products and sums are rounded as in the star all-reduce, so that results are
-    bit-identical.
+    bit-identical to those of one rank per batch.
 
     Args:
       gradient: (params, batch) -> loss, gradient.
@@ -40,33 +40,33 @@ def accumulated(
     """
     total: Any = None
     for batch, weight in zip(batches, weights, strict=True):
-        total = plus(total, gradient(params, batch), weight)
+        total = add_scaled(total, gradient(params, batch), weight)
     return total
 
 
-def plus(total: Grads | None, grads: Grads, weight: float) -> Grads:
+def add_scaled(total: Grads | None, grads: Grads, weight: float) -> Grads:
     """Return total + weight * grads; the memory of `total` is reused."""
     if weight != 1:
-        grads = _scaled(grads, _placed_like(np.float32(weight), grads))
-    return grads if total is None else _added(total, grads)
+        grads = _scale(grads, _replicate_like(np.float32(weight), grads))
+    return grads if total is None else _add(total, grads)
 
 
-def _placed_like(number: Any, tree: Any) -> jax.Array:
-    """Copy a number to the devices of a tree, as XLA would do implicitly."""
+def _replicate_like(scalar: Any, tree: Any) -> jax.Array:
+    """Copy a scalar to the devices of a tree, as XLA would do implicitly."""
     sharding = jax.tree.leaves(tree)[0].sharding
     if len(sharding.device_set) == 1:
-        return jax.device_put(number)
+        return jax.device_put(scalar)
     replicated = NamedSharding(sharding.mesh, PartitionSpec())
-    parts = [jax.device_put(number, device) for device in sharding.addressable_devices]
-    return jax.make_array_from_single_device_arrays((), replicated, parts)
+    copies = [jax.device_put(scalar, device) for device in sharding.addressable_devices]
+    return jax.make_array_from_single_device_arrays((), replicated, copies)
 
 
-# Two calls: in one, XLA would round a product and its sum once instead of twice.
+# Two programs: in one, XLA would fuse product and sum, and round once instead of twice.
 @partial(jax.jit, donate_argnums=0)
-def _scaled(grads: Grads, weight: Any) -> Grads:
+def _scale(grads: Grads, weight: Any) -> Grads:
     return jax.tree.map(lambda leaf: leaf * weight.astype(leaf.dtype), grads)
 
 
 @partial(jax.jit, donate_argnums=0)
-def _added(total: Grads, grads: Grads) -> Grads:
+def _add(total: Grads, grads: Grads) -> Grads:
     return jax.tree.map(jnp.add, total, grads)

@@ -1,4 +1,4 @@
-"""Initial params of a network, from their shapes and a key."""
+"""Initial params of a network, from their shapes and a random key."""
 
 import math
 from collections.abc import Callable
@@ -10,20 +10,20 @@ import numpy as np
 
 from dml.types import Params
 
-# (names of a leaf's path, shape) -> standard deviation of a leaf; 0.0 for zeros, None
-# for the default
+# (names on the path of a leaf, shape) -> standard deviation of the leaf; 0.0 for zeros,
+# None for the default
 Spread = Callable[[tuple[str, ...], tuple[int, ...]], float | None]
 
 EMBEDDING = 0.02  # standard deviation of the tables of BERT and GPT-2
-ONES = ("scale", "var")  # flax's names of scales and running variances
-ZEROS = ("bias", "mean")
+ONES = ("scale", "var")  # flax's names of leaves that start at 1
+ZEROS = ("bias", "mean")  # flax's names of leaves that start at 0
 
 
 def initial(shapes: Any, key: jax.Array, spread: Spread | None = None) -> Params:
-    """Draw params of these shapes: LeCun's normal kernels, ones, zeros.
+    """Draw params: LeCun-normal kernels, normal embeddings, scales of 1, biases of 0.
 
-    Equal keys give equal bits. numpy draws the numbers, because flax's initializers
-    take seconds to compile in each of many processes.
+    Equal keys give bit-identical params. NumPy draws the numbers, because flax's
+    initializers take seconds to compile in each of many processes.
 
     Args:
       shapes: A tree whose leaves are tuples or have a `shape`, like the result of
@@ -40,7 +40,7 @@ def initial(shapes: Any, key: jax.Array, spread: Spread | None = None) -> Params
         if deviation is None and names[-1] in ONES:
             return jnp.ones(shape)
         if deviation is None:
-            deviation = usual(names[-1], shape)
+            deviation = default_deviation(names[-1], shape)
         if not deviation:
             return jnp.zeros(shape)
         normal = rng.standard_normal(shape, np.float32)
@@ -51,7 +51,7 @@ def initial(shapes: Any, key: jax.Array, spread: Spread | None = None) -> Params
     )
 
 
-def usual(name: str, shape: tuple[int, ...]) -> float:
+def default_deviation(name: str, shape: tuple[int, ...]) -> float:
     """Return the default standard deviation of a leaf, by its last name."""
     if name in ZEROS or len(shape) < 2:
         return 0.0

@@ -1,8 +1,8 @@
 """A model made of layers, each of which can be differentiated separately.
 
-    batch ─┬──────────┬──────────┐
-    None → layer 0 → layer 1 → layer 2 → loss       a layer reads the params that it
-           names     names     names                names
+    batch ─┬──────────┬─────────┐
+    None → layer 0 → layer 1 → layer 2 → loss
+           params    params    params         those that the layer names
 
 The loss of the model is the composition of the layers.
 """
@@ -29,37 +29,37 @@ def layered(
       init: Random key -> params by name.
       metrics: (params, batch) -> means over the batch by name.
       scores: (params, inputs) -> logits.
-      remat: Whether the backward pass recomputes the inside of each layer.
+      remat: Whether the backward pass recomputes the activations inside each layer.
     """
     if remat:
         layers = [Layer(layer.names, jax.checkpoint(layer.apply)) for layer in layers]
-    return Model(init, composed(layers), metrics, tuple(layers), scores)
+    return Model(init, compose(layers), metrics, tuple(layers), scores)
 
 
-def composed(layers: Sequence[Layer]) -> Callable[[Params, Any], Any]:
+def compose(layers: Sequence[Layer]) -> Callable[[Params, Any], Any]:
     """Return the loss that the layers compute one after another."""
 
     def loss(params: Params, batch: Any) -> Any:
         activations = None
         for layer in layers:
-            activations = layer.apply(read(layer, params), activations, batch)
+            activations = layer.apply(layer_params(layer, params), activations, batch)
         return activations
 
     return loss
 
 
-def read(layer: Layer, params: Params) -> dict[str, Params]:
-    """Return the params that a layer names."""
+def layer_params(layer: Layer, params: Params) -> dict[str, Params]:
+    """Return the params that a layer reads, by name."""
     return {name: params[name] for name in layer.names}
 
 
-def first(layers: Sequence[Layer]) -> dict[str, int]:
-    """Return the number of the first layer that reads each name.
+def first_readers(layers: Sequence[Layer]) -> dict[str, int]:
+    """Return, for each name of params, the index of the first layer that reads them.
 
-    That layer is the last one that adds to the gradient of these params.
+    In the backward pass, this layer is the last that adds to their gradient.
     """
-    number_of: dict[str, int] = {}
-    for number, layer in enumerate(layers):
+    first_layer: dict[str, int] = {}
+    for index, layer in enumerate(layers):
         for name in layer.names:
-            number_of.setdefault(name, number)
-    return number_of
+            first_layer.setdefault(name, index)
+    return first_layer

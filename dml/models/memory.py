@@ -1,13 +1,15 @@
 """Memory of a transformer by plan: bytes on each device, by formula.
 
-    parameters │ gradients │ state │ activations          one device of stage k
-    └─ over tensor, stage ──┘        └─ of the microbatches in flight there
-       (and over data, by ZeRO)         1f1b: min(M, K - k) of them, gpipe: all M
+Memory of one device of stage k, for K stages and M microbatches per replica:
+
+    parameters │ gradients │ state │ activations
+    └─ divided over tensor, stage ─┘ └─ of the microbatches in flight on the stage
+       and, with ZeRO, over data        1f1b: min(M, K - k), gpipe: M
 
 Stage 0 stores the embedding, the last stage the head with a copy of the token table. A
 Rule has the bytes of one token's activations, for width D, H heads and L positions: per
-unit of width (`whole` on every device of tensor, `cut` divided over them) and per
-attention weight (H·L for each token).
+unit of D (`replicated` on every device of the tensor axis, or `sharded` over these
+devices) and per attention weight (each token has H·L of them).
 """
 
 import math
@@ -27,28 +29,31 @@ class Rule(NamedTuple):
       gradient: Bytes of its gradient.
       state: Bytes of its optimizer state.
       stream: Bytes per unit of D of a block's input; with remat, only this is saved.
-      whole: Bytes per unit of D of norms and of dropout masks.
-      cut: Bytes per unit of D of queries, keys, values, mixed and hidden (4 D).
+      replicated: Bytes per unit of D of norms and dropout masks; with sequence
+        parallelism, these too are sharded.
+      sharded: Bytes per unit of D of queries, keys, values, the attention output and
+        the hidden layer of width 4 D.
       attention: Bytes per attention weight.
-      embedded: Bytes per unit of D that the embedding saves.
+      embedding: Bytes per unit of D that the embedding saves.
       head: Bytes per unit of D that the head's norm and the loss save.
-      words: Bytes per word of the vocabulary of scores and probabilities.
-      back: Temporary bytes per unit of D in a block's backward pass.
-      back_attention: Temporary bytes per attention weight in a block's backward pass.
+      vocabulary: Bytes of logits and probabilities per token of the vocabulary.
+      backward: Temporary bytes per unit of D in a block's backward pass.
+      backward_attention: Temporary bytes per attention weight in a block's backward
+        pass.
     """
 
     parameter: int
     gradient: int
     state: int
     stream: int
-    whole: int
-    cut: int
+    replicated: int
+    sharded: int
     attention: int
-    embedded: int
+    embedding: int
     head: int
-    words: int
-    back: int
-    back_attention: int
+    vocabulary: int
+    backward: int
+    backward_attention: int
 
 
 # Korthikanti 2022, eq. 1 to 4: sbh(10 + 24/t + 5as/ht), and sbh/t (34 + 5as/h) with
@@ -59,33 +64,34 @@ MIXED = Rule(
     gradient=2,
     state=12,
     stream=2,
-    whole=10,
-    cut=24,
+    replicated=10,
+    sharded=24,
     attention=5,
-    embedded=1,
+    embedding=1,
     head=4,
-    words=4,
-    back=0,
-    back_attention=0,
+    vocabulary=4,
+    backward=0,
+    backward_attention=0,
 )
 
-# Our program: float32, no dropout. The backward needs 16 D + H·L numbers per token:
-# the stream twice, the outputs of two norms, q, k and v, mixed, the hidden layer before
-# and after gelu. XLA's CPU compiler saves 24 D + 3 H·L: also tanh (4 D), the statistics
-# of both norms (4 D), softmax's numerators and a constant array of H·L.
+# Compiled steps of `networks.transformer`: float32, no dropout. The backward pass needs
+# 16 D + H·L numbers per token: the residual stream twice, the outputs of two norms, q,
+# k and v, the attention output, and the hidden layer before and after gelu. XLA's CPU
+# compiler saves 24 D + 3 H·L numbers: also tanh (4 D), the statistics of both norms
+# (4 D), the numerators of softmax and a constant array of H·L numbers.
 FLOAT32 = Rule(
     parameter=4,
     gradient=4,
     state=8,
     stream=4,
-    whole=32,
-    cut=64,
+    replicated=32,
+    sharded=64,
     attention=12,
-    embedded=4,
+    embedding=4,
     head=0,
-    words=8,
-    back=12,
-    back_attention=8,
+    vocabulary=8,
+    backward=12,
+    backward_attention=8,
 )
 RULES = {"mixed": MIXED, "float32": FLOAT32}
 
@@ -116,9 +122,9 @@ class Expected(NamedTuple):
     temporary: int  # activations and gradients
 
 
-def checked(shape: Shape, plan: Plan) -> Plan:
-    """Return the plan if it fits the transformer; raise BadInput otherwise."""
-    if min(plan[:5]) < 1:
+def check(shape: Shape, plan: Plan) -> None:
+    """Raise BadInput if the transformer cannot be divided by the plan."""
+    if min(plan.data, plan.stage, plan.tensor, plan.microbatch, plan.microbatches) < 1:
         raise BadInput(f"expected sizes of at least 1, got {plan}; correct them")
     if shape.heads % plan.tensor:
         raise BadInput(
@@ -127,31 +133,37 @@ def checked(shape: Shape, plan: Plan) -> Plan:
         )
     if plan.stage > shape.layers:
         raise BadInput(
-            f"expected a block or more per stage, got {shape.layers} blocks for "
+            f"expected at least one block per stage, got {shape.layers} blocks for "
             f"{plan.stage} stages; pass at most stage:{shape.layers}"
         )
     if plan.schedule not in IN_FLIGHT or plan.zero not in range(4):
         raise BadInput(
             f"expected a schedule of {', '.join(IN_FLIGHT)} and zero of 0 to 3, got "
-            f"{plan.schedule!r} and {plan.zero}; pass one of them"
+            f"{plan.schedule!r} and {plan.zero}; correct them"
         )
-    return plan
 
 
-def block(shape: Shape, tensor: int = 1) -> int:
+def block_parameters(shape: Shape, tensor: int = 1) -> int:
     """Return the number of a block's parameters on one of `tensor` devices."""
     width = shape.width
-    cut = 12 * width**2 + 7 * width  # kernels; biases of qkv and up
-    return cut // tensor + 6 * width  # biases of out and down, two norms
+    sharded = 12 * width**2 + 7 * width  # kernels; biases of qkv and up
+    replicated = 6 * width  # biases of out and down; two norms
+    return sharded // tensor + replicated
 
 
-def table(shape: Shape, tensor: int = 1) -> int:
-    """Return the number of the token table's parameters, padded to equal shares."""
+def table_parameters(shape: Shape, tensor: int = 1) -> int:
+    """Return the number of the token table's parameters on one of `tensor` devices.
+
+    The table is padded to equal shares.
+    """
     return -(-shape.vocabulary // tensor) * shape.width
 
 
-def head(shape: Shape, causal: bool, tensor: int = 1) -> int:
-    """Return the number of the head's parameters, without the token table."""
+def head_parameters(shape: Shape, causal: bool, tensor: int = 1) -> int:
+    """Return the number of the head's parameters on one of `tensor` devices.
+
+    The token table, which the head shares with the embedding, is not counted.
+    """
     norm, dense = 2 * shape.width, shape.width**2 + shape.width
     bias = -(-shape.vocabulary // tensor)
     return norm if causal else norm + dense + norm + bias
@@ -159,8 +171,12 @@ def head(shape: Shape, causal: bool, tensor: int = 1) -> int:
 
 def parameters(shape: Shape, causal: bool) -> int:
     """Return the number of all parameters in `transformer.shapes`."""
-    embedding = table(shape) + shape.length * shape.width
-    return embedding + shape.layers * block(shape) + head(shape, causal)
+    embedding = table_parameters(shape) + shape.length * shape.width
+    return (
+        embedding
+        + shape.layers * block_parameters(shape)
+        + head_parameters(shape, causal)
+    )
 
 
 def blocks(layers: int, stages: int, stage: int) -> int:
@@ -168,7 +184,7 @@ def blocks(layers: int, stages: int, stage: int) -> int:
     return layers // stages + (stage < layers % stages)
 
 
-def on_stage(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
+def stage_parameters(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
     """Return the number of parameters on a device of a stage, before ZeRO.
 
     Args:
@@ -177,13 +193,13 @@ def on_stage(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
       plan: The division over devices.
       stage: Number of the stage.
     """
-    count = blocks(shape.layers, plan.stage, stage) * block(shape, plan.tensor)
-    last = stage == plan.stage - 1
+    count = block_parameters(shape, plan.tensor)
+    count *= blocks(shape.layers, plan.stage, stage)
     if stage == 0:
-        count += table(shape, plan.tensor) + shape.length * shape.width
-    if last:
-        count += head(shape, causal, plan.tensor)
-        count += table(shape, plan.tensor) * (plan.stage > 1)
+        count += table_parameters(shape, plan.tensor) + shape.length * shape.width
+    if stage == plan.stage - 1:
+        count += head_parameters(shape, causal, plan.tensor)
+        count += table_parameters(shape, plan.tensor) * (plan.stage > 1)
     return count
 
 
@@ -199,11 +215,11 @@ def device_bytes(
       stage: Number of the stage.
       rule: Bytes of a parameter and of activations.
     """
-    checked(shape, plan)
-    count = on_stage(shape, causal, plan, stage)
+    check(shape, plan)
+    count = stage_parameters(shape, causal, plan, stage)
     share = -(-count // plan.data)
     # level 3 of ZeRO gathers a block before its use
-    gathered = min(count, share + block(shape, plan.tensor))
+    gathered = min(count, share + block_parameters(shape, plan.tensor))
     return DeviceBytes(
         rule.parameter * (gathered if plan.zero > 2 and plan.data > 1 else count),
         rule.gradient * (share if plan.zero > 1 else count),
@@ -212,10 +228,13 @@ def device_bytes(
     )
 
 
-def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> DeviceBytes:
+def fullest_device(
+    shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED
+) -> DeviceBytes:
     """Return the bytes on the fullest device, which is in the first or last stage.
 
-    Stages between have no more blocks than the first, and fewer microbatches in flight.
+    The other stages have no more blocks than the first, and no more microbatches in
+    flight.
 
     Args:
       shape: Sizes of the transformer.
@@ -223,11 +242,11 @@ def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> Devic
       plan: The division over devices.
       rule: Bytes of a parameter and of activations.
     """
-    ends = {0, plan.stage - 1}
-    bytes_of = [
-        device_bytes(shape, causal, plan, stage, rule) for stage in sorted(ends)
+    devices = [
+        device_bytes(shape, causal, plan, stage, rule)
+        for stage in sorted({0, plan.stage - 1})
     ]
-    return max(bytes_of, key=lambda each: each.total)
+    return max(devices, key=lambda device: device.total)
 
 
 def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int:
@@ -239,29 +258,37 @@ def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int
       stage: Number of the stage.
       rule: Bytes of a token's activations.
     """
-    stream = shape.width / (plan.tensor if plan.sequence else 1)
-    cut = shape.width / plan.tensor
-    square = shape.heads * shape.length / plan.tensor
-    inside = rule.whole * stream + rule.cut * cut + rule.attention * square
-    saved_by_block = rule.stream * stream if plan.remat else inside
+    stream_width = shape.width / (plan.tensor if plan.sequence else 1)
+    sharded_width = shape.width / plan.tensor
+    attention_weights = shape.heads * shape.length / plan.tensor  # per token
+    block = (
+        rule.replicated * stream_width
+        + rule.sharded * sharded_width
+        + rule.attention * attention_weights
+    )
+    saved_by_block = rule.stream * stream_width if plan.remat else block
     saved = blocks(shape.layers, plan.stage, stage) * saved_by_block
     if stage == 0:
-        saved += rule.embedded * stream
-    # temporary memory of one microbatch: of a block's backward pass, or of the loss
-    temporary = inside * plan.remat + rule.back * stream + rule.back_attention * square
+        saved += rule.embedding * stream_width
+    # temporary bytes per token of one microbatch: a block's backward pass, or the loss
+    temporary = (
+        block * plan.remat
+        + rule.backward * stream_width
+        + rule.backward_attention * attention_weights
+    )
     if stage == plan.stage - 1:
-        words = rule.words * -(-shape.vocabulary // plan.tensor)
-        temporary = max(temporary, rule.head * stream + words)
+        logits = rule.vocabulary * -(-shape.vocabulary // plan.tensor)
+        temporary = max(temporary, rule.head * stream_width + logits)
     tokens = plan.microbatch * shape.length
     in_flight = IN_FLIGHT[plan.schedule](plan, stage)
     return math.ceil(tokens * (in_flight * saved + temporary))
 
 
-def program(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
-    """Return the expected bytes of a compiled step: gradient, Adam, one device.
+def step_bytes(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
+    """Return the expected bytes of a step, gradient and Adam, compiled for one device.
 
-    The gradients of one block exist at a time: if Adam is in the program, XLA updates
-    each leaf as soon as its gradient is computed.
+    Only the gradients of one block exist at any time: XLA updates each leaf as soon as
+    its gradient is computed.
 
     Args:
       shape: Sizes of the transformer.
@@ -272,7 +299,9 @@ def program(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
     plan = Plan(microbatch=batch, remat=remat)
     rule, tokens = FLOAT32, batch * shape.length
     stored = (rule.parameter + rule.state) * parameters(shape, causal)
+    step_count = 4  # Adam's, an int32
+    inputs_and_targets = 2 * 4 * tokens
     return Expected(
-        stored + 4 + 2 * 4 * tokens,  # Adam's count of steps; inputs and targets
-        activations(shape, plan, 0, rule) + rule.gradient * block(shape),
+        stored + step_count + inputs_and_targets,
+        activations(shape, plan, 0, rule) + rule.gradient * block_parameters(shape),
     )

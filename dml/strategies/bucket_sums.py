@@ -21,8 +21,8 @@ from dml.data.feed import Part, feed
 from dml.data.shards import microbatches
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
-from dml.models.backward import backward, order
-from dml.models.gradient import accumulated, plus
+from dml.models.backward import backward, gradient_order
+from dml.models.gradient import accumulate, add_scaled
 from dml.strategies.parameters import Tree, Update, restored
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once, once_per_call
@@ -129,7 +129,7 @@ def divided(
     """
     if layered:
         assert problem.model
-        tree, names = problem.params, order(problem.model)
+        tree, names = problem.params, gradient_order(problem.model)
     else:
         tree, names = {ALL: problem.params}, [ALL]
     return buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=scalars)
@@ -162,13 +162,13 @@ def begin(
     *others, weight = [part.examples / count for part in parts]
     if not before:
         return loss, done, weight
-    summed, sums = accumulated(
+    summed, sums = accumulate(
         problem.gradient, params, [part.batch for part in before], others
     )
     earlier = sums if layered else {ALL: sums}
     return (
-        plus(summed, loss, weight),
-        ((name, plus(earlier[name], grads, weight)) for name, grads in done),
+        add_scaled(summed, loss, weight),
+        ((name, add_scaled(earlier[name], grads, weight)) for name, grads in done),
         1.0,
     )
 

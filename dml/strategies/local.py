@@ -23,7 +23,7 @@ from dml.data.feed import Fed, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, begin, restored
-from dml.types import BadInput, CountedComm, Problem, Reducer, Step, itself
+from dml.types import BadInput, CountedComm, Problem, Reducer, Step, identity
 from dml.wire.comm.buffers import allocate, layout, pack, unpack
 
 
@@ -100,7 +100,7 @@ def local(
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
             state=parameters.state,
-            memory=partial(itself, memory),
+            memory=partial(identity, memory),
             replicas=True,
         )
 

@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding
 from dml.data.feed import feed
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
-from dml.models.gradient import gradient, plus
+from dml.models.gradient import add_scaled, gradient
 from dml.strategies.zero import ZERO, Level, Placement, placement
 from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
 from dml.update.dense import Optimizer
@@ -83,12 +83,12 @@ def mesh(
             total, remaining = None, rest.examples if rest else 0
             if even:
                 loss, square, grads = means(params, even.batch)
-                total = plus(None, (loss, grads), 1 - remaining / count)
+                total = add_scaled(None, (loss, grads), 1 - remaining / count)
             if rest:
                 batch = replicated(rest.batch, axes)
                 loss, grads = gradient(model.loss, layout.replicate(params), batch)
                 rest_total = loss, layout.place_grads(grads)
-                total = plus(total, rest_total, remaining / count)
+                total = add_scaled(total, rest_total, remaining / count)
             loss, grads = jax.block_until_ready(total)
             comm.platform.work(1)
         measures: dict[str, float] = {"bytes_held": nbytes((params, state))}

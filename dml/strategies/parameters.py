@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dml.data.feed import Part
-from dml.types import Params, Problem, Rows, Shard, itself
+from dml.types import Params, Problem, Rows, Shard, identity
 from dml.wire.reducers.rows import sum_rows
 
 Update = Any  # an optax GradientTransformation, or a function rows -> Shard
@@ -69,13 +69,13 @@ class Tree:
     def mean(self, parts: Iterable[Part | None], count: int) -> tuple[Any, Any]:
         import jax
 
-        from dml.models.gradient import accumulated
+        from dml.models.gradient import accumulate
 
         full = [part for part in parts if part]
         batches = [part.batch for part in full]
         weights = [part.examples / count for part in full]
         loss, grads = jax.block_until_ready(
-            accumulated(self.gradient, self.params, batches, weights)
+            accumulate(self.gradient, self.params, batches, weights)
         )
         return float(jax.device_get(loss)), grads
 
@@ -99,7 +99,7 @@ class Tree:
 
     @property
     def collect(self) -> Callable[[], Params]:
-        return partial(itself, self.params)
+        return partial(identity, self.params)
 
     @property
     def state(self) -> Callable[[], Any]:

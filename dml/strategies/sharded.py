@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from dml.metrics.timer import Timer
 from dml.strategies.mesh import local
-from dml.types import Batch, Comm, Params, Problem, Step, itself
+from dml.types import Batch, Comm, Params, Problem, Step, identity
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
 from dml.wire.mesh.traffic import collectives, sent
@@ -85,7 +85,7 @@ def sharded(
 def placed(tree: Any, axes: Mesh, specs: Any = WHOLE) -> Any:
     """Place a tree, equal in all processes, on the devices by its PartitionSpecs."""
     shardings = jax.tree.map(lambda spec: NamedSharding(axes, spec), specs)
-    return jax.jit(itself, out_shardings=shardings)(tree)
+    return jax.jit(identity, out_shardings=shardings)(tree)
 
 
 def collected(tree: Any, axes: Mesh) -> Any:

@@ -20,7 +20,7 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dml.models.layered import composed
+from dml.models.layered import compose
 from dml.types import Layer, Model, Params
 from dml.update.dense import Optimizer, apply
 from dml.wire.mesh.axes import SLICED, WHOLE
@@ -158,7 +158,7 @@ def gathering(model: Model, like: Params) -> Model:
         )
         return model._replace(loss=loss)
     layers = [around(layer) for layer in model.layers]
-    return model._replace(loss=composed(layers))
+    return model._replace(loss=compose(layers))
 
 
 def updating(

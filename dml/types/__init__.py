@@ -1,4 +1,4 @@
-"""Contracts between the stages; every name is importable from here."""
+"""Contracts between the packages of dml; every name can be imported from here."""
 
 from dml.types.comm import (
     ANY,
@@ -17,7 +17,7 @@ from dml.types.comm import (
     Status,
     Window,
 )
-from dml.types.defaults import BadInput, itself, nothing
+from dml.types.defaults import BadInput, identity, no_op
 from dml.types.learning import (
     STATISTICS,
     Batch,
@@ -59,8 +59,8 @@ __all__ = [
     "Groups",
     "Stage",
     "Cache",
-    "itself",
-    "nothing",
+    "identity",
+    "no_op",
     "BadInput",
     "Params",
     "Grads",

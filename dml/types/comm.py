@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dml.types.defaults import nothing
+from dml.types.defaults import no_op
 
 Op = np.ufunc  # combines two buffers: np.add, np.maximum, ...
 ANY = -1  # as source or tag: matches any message
@@ -45,7 +45,10 @@ class Window(Protocol):
     def parts(self) -> Sequence[np.ndarray]: ...  # bytes; one array per rank
 
     def barrier(self, pause: Callable[[], object]) -> None:
-        """Barrier of all ranks; stores made before it are visible after it."""
+        """Barrier of all ranks, which call `pause` while they wait.
+
+        Stores made before the barrier are visible to all ranks after it.
+        """
         ...
 
     def Free(self) -> None: ...
@@ -98,12 +101,15 @@ class Comm(Protocol):
     def Free(self) -> None: ...
     def Wtime(self) -> float: ...
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
-        """Set out, or inoutbuf, to op(inoutbuf, inbuf); γ per byte on virtual ranks."""
+        """Store op(inoutbuf, inbuf) in `out`, or in `inoutbuf` if `out` is None.
+
+        On virtual ranks the reduction takes γ seconds per byte.
+        """
         ...
 
 
 class CountedComm(Comm, Protocol):
-    """A communicator that counts the bytes sent, such as Metered(comm)."""
+    """A communicator that counts the bytes that its rank sends, as Metered does."""
 
     @property
     def bytes_sent(self) -> int: ...
@@ -121,11 +127,11 @@ class Platform(NamedTuple):
       shared_window: Allocates a window with the given number of bytes per rank;
         collective. All ranks must be on one host.
       compute: compute(seconds, unless=None) advances a virtual clock or sleeps.
-        Returns False if the request `unless` completed earlier.
-      pause: Yields to other ranks; called in polling loops.
+        Stops early and returns False if the request `unless` completes before.
+      pause: Yields the processor to other ranks; called in polling loops.
       network: The network of virtual ranks; None on real ranks.
-      work: work(share) takes the time of a share of an update's computation, where 1
-        is an even share. Takes no time except on a Delayed communicator.
+      work: work(share) delays the rank by the time of its share of the computation of
+        an update, where 1 is an even share. No delay except on a Delayed communicator.
       note: Appends a number read by the program to the recording of a run.
     """
 
@@ -135,8 +141,8 @@ class Platform(NamedTuple):
     compute: Callable[..., bool]
     pause: Callable[[], object]
     network: Any = None
-    work: Callable[[float], object] = nothing
-    note: Callable[[int], object] = nothing
+    work: Callable[[float], object] = no_op
+    note: Callable[[int], object] = no_op
 
     @property
     def virtual(self) -> bool:
@@ -144,12 +150,12 @@ class Platform(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Registered memory, one part per rank; all ranks are on one host."""
+    """Registered memory: a shared window with one part per rank of a host."""
 
     window: Window
     parts: Sequence[np.ndarray]  # bytes
-    start: int  # first address of this rank's part
-    stop: int  # address after its last byte
+    start: int  # address of the first byte of this rank's part
+    stop: int  # address after the last byte of this rank's part
 
 
 Registered = tuple[Window, list[np.ndarray]]  # window, and a view per rank
@@ -159,8 +165,8 @@ class Groups(NamedTuple):
     """The communicators of a hierarchical collective."""
 
     inside: Comm  # the ranks of this rank's group
-    across: Comm  # the ranks with this rank's position, one of each group
-    owners: int  # number of chunks: ranks of the smallest group
+    across: Comm  # one rank per group: those at this rank's position in their group
+    owners: int  # number of chunks, one per rank of the smallest group
 
 
 @dataclass
@@ -169,7 +175,7 @@ class Stage:
 
     window: Window
     views: list[list[np.ndarray]]  # views[slot][rank]: buffers of the slot's last use
-    turn: int = 0  # the next slot
+    next_slot: int = 0
 
 
 @dataclass
@@ -178,15 +184,15 @@ class Cache:
 
     Attributes:
       regions: Memory registered by `wire.comm.buffers.allocate`.
-      parent: The communicator that this one was split from, and the ranks of this one
-        in it. Its regions are usable here.
+      parent: The communicator that this one was split from, and the parent's ranks of
+        this one's members. Regions of the parent can be used here.
       chunks: Buffer, window and this rank's chunks of registered buffers, by id.
       copy: Registered memory for copies of unregistered buffers.
       stage: Window for unregistered buffers.
       groups: Groups of hierarchical collectives, by width and by the all-reduce across
         groups.
-      chosen: Name of the predicted fastest all-reduce, by length, itemsize and whether
-        the buffer is registered.
+      chosen: Name of the all-reduce predicted to be fastest, by length and itemsize of
+        the buffer and by whether it is registered.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       yielding: Wrapper for all-reduces in the background.
       calls: Number of calls of `wire.comm.once.once_per_call`, by name.

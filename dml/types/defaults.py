@@ -3,12 +3,12 @@
 from typing import Any
 
 
-def itself(value: Any) -> Any:
+def identity(value: Any) -> Any:
     """Return the value unchanged; a default for conversions."""
     return value
 
 
-def nothing(*arguments: Any) -> None:
+def no_op(*arguments: Any) -> None:
     """Do nothing; a default for callbacks."""
 
 

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types.defaults import itself, nothing
+from dml.types.defaults import identity, no_op
 
 Params = Any  # a pytree of arrays
 Grads = Any  # a pytree shaped like Params: the input of an optimizer
-STATISTICS = "statistics"  # name of the params that are running means
+STATISTICS = "statistics"  # name of the params that are running statistics
 
 
 class Batch(NamedTuple):
-    """One minibatch; the first axis of every array is the example."""
+    """One minibatch; the first axis of every array is over examples."""
 
     inputs: Any
     targets: Any
@@ -22,8 +22,8 @@ class Batch(NamedTuple):
 class Examples(NamedTuple):
     """Lazily built data: `take` returns the minibatch of an array of draw numbers.
 
-    Draw d is example d % count in epoch d // count. Random choices, such as the masked
-    words, depend on the draw number alone.
+    Draw d is example d % count in epoch d // count. Random choices, such as which
+    tokens are masked, depend on the draw number alone.
     """
 
     count: int  # type: ignore[assignment]  # hides tuple.count
@@ -33,8 +33,8 @@ class Examples(NamedTuple):
 class Layer(NamedTuple):
     """A part of a model. The first layer gets None, the last returns the loss."""
 
-    names: tuple[str, ...]  # names of the params that it reads; layers may share params
-    # (its params by name, output of the previous layer, batch) -> output
+    names: tuple[str, ...]  # of the params that it reads; layers may share params
+    # (params of the layer by name, output of the previous layer, batch) -> output
     apply: Callable[[Mapping[str, Params], Any, Any], Any]
 
 
@@ -47,21 +47,20 @@ class Model(NamedTuple):
     init: Callable[[Any], Params]  # random key -> params
     loss: Callable[[Params, Any], Any]  # -> scalar
     metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
-    layers: Sequence[Layer] = ()  # the loss in parts; params are then a mapping by name
-    scores: Callable[[Params, Any], Any] | None = (
-        None  # (params, inputs of a batch) -> logits
-    )
+    layers: Sequence[Layer] = ()  # compose the loss; params are then a mapping by name
+    # (params, inputs of a batch) -> logits
+    scores: Callable[[Params, Any], Any] | None = None
 
 
 class Tensor(NamedTuple):
     """A model sharded over the mesh axis `tensor`.
 
-    Inside shard_map the layers take a device's slices and return the total loss.
+    Inside shard_map the layers take the slices of a device and return the total loss.
     """
 
     layers: Sequence[Layer]
     specs: Any  # a tree like params: PartitionSpec of each leaf
-    partial: Any  # a tree like params: replicated leaves whose gradients need a sum
+    partial: Any  # a tree like params: whether gradients are summed over the axis
 
 
 class Problem(NamedTuple):
@@ -74,17 +73,17 @@ class Problem(NamedTuple):
     each strategy needs.
 
     Attributes:
-      params: Start value: a pytree of arrays, or one table, an array of T rows.
+      params: Start value: a pytree of arrays, or one table, which is an array of rows.
       examples: Number of examples. A minibatch is an array of their indices.
-      gradient: (params, batch) -> the mean loss over the batch and its gradient: a tree
-        like params, or the Rows of a table that the batch touches. Valid until the next
-        call.
+      gradient: (params, batch) -> the mean loss over the batch, and the gradient: a
+        tree like params, or the Rows of a table that the batch touches. The gradient is
+        valid until the next call.
       evaluate: params -> measures by name.
       take: indices -> batch; by default the indices themselves.
-      touched: batch -> the rows that its gradient reads and changes, each once.
+      touched: batch -> the distinct rows that its gradient reads and changes.
       frequency: Number of examples that touch each row; None if all are equal.
-      kernel: Compiled sequential in-place descent over examples.
-      products: Inner products of rows, whose columns can be split over ranks.
+      kernel: A Kernel: compiled sequential in-place descent over examples.
+      products: Inner products of rows, for tables whose columns are split over ranks.
       model: JAX model whose loss `gradient` differentiates.
       table: () -> the same problem with one table of rows as params.
       sums: True if gradients are of the summed loss instead of the mean; parts of a
@@ -95,7 +94,7 @@ class Problem(NamedTuple):
     examples: int
     gradient: Any
     evaluate: Callable[[Params], Mapping[str, Any]]
-    take: Callable[[np.ndarray], Any] = itself
+    take: Callable[[np.ndarray], Any] = identity
     touched: Callable[[Any], np.ndarray | slice] | None = None
     frequency: np.ndarray | None = None
     kernel: Any = None
@@ -110,16 +109,17 @@ class Step(NamedTuple):
 
     Attributes:
       number: Number of updates so far.
-      loss: Mean loss over this step's examples, each before its update.
+      loss: Mean loss over this step's examples; each loss is computed before the update
+        to which its example contributes.
       params: () -> the parameters after the update. Collective. Returns the value on
         rank 0, and on every rank if `replicas` is true. Valid until the next step.
       examples: Number of examples in this step, over all ranks.
-      seconds: Seconds by phase: input, gradient, wire, update, wait.
-      words_sent: Words sent by this rank in this step.
+      seconds: Seconds of this rank by phase: input, gradient, wire, update, wait.
+      words_sent: Number of buffer elements that this rank sent in this step.
       measures: Further measurements of the strategy, by name.
-      state: () -> the state of the update, for resuming; collective, as params.
-      memory: () -> the state of this rank alone, such as its reducer's.
-      epoch: Number of epochs so far, if a step is an epoch.
+      state: () -> the state of the update, for resuming; collective, as `params`.
+      memory: () -> the state that differs between ranks, such as that of a reducer.
+      epoch: Number of epochs so far; None if a step is not an epoch.
       replicas: True if all ranks have equal params.
     """
 
@@ -130,7 +130,7 @@ class Step(NamedTuple):
     seconds: Mapping[str, float]
     words_sent: int
     measures: Mapping[str, float] = {}
-    state: Callable[[], Any] = nothing
-    memory: Callable[[], Any] = nothing
+    state: Callable[[], Any] = no_op
+    memory: Callable[[], Any] = no_op
     epoch: int | None = None
     replicas: bool = False

@@ -14,18 +14,19 @@ Combine = Callable[[Sequence[Rows]], Rows]  # terms in worker order -> their sum
 class Reducer(NamedTuple):
     """A reduction of the gradients of all ranks to their mean.
 
-    The mean is a sum of one term per worker: its gradient times its share of the
-    examples. Without servers all ranks add their terms together, by `reduce`. A server
-    receives the terms of an update as messages and adds them by `combine`. Both
-    functions of a reducer compute the same sum: a robust estimate of the sum, such as
-    R times the median of R terms, is one reducer for `synchronous` and for `server`.
+    The mean is a sum of one term per worker: the worker's gradient times the worker's
+    share of the examples. Without servers all ranks add their terms by `reduce`. A
+    server receives the terms of an update as messages and adds them by `combine`.
+    `reduce` and `combine` of one reducer compute the same sum, or the same robust
+    estimate of the sum, such as R times the median of R terms.
 
-    init: layout of the gradient -> the state of this rank, or None.
-    reduce: (comm, buffer, state) -> the next state. The buffer holds this rank's term
-        and receives the mean. Scalars after the gradient, such as the loss, are
+    Attributes:
+      init: layout of the gradient -> the state of this rank, or None.
+      reduce: (comm, buffer, state) -> the next state. The buffer contains this rank's
+        term and receives the mean. Scalars after the gradient, such as the loss, are
         summed exactly by every reducer.
-    combine: the terms of an update -> the rows of their sum, or of an estimate of it.
-        Stateless. A term has the rows that its worker touched, each once; its other
+      combine: the terms of an update -> the rows of their sum, or of an estimate of the
+        sum. Stateless. A term has the distinct rows that its worker touched; its other
         rows are zero. None if the sum needs all ranks; `server` then raises BadInput.
     """
 

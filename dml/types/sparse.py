@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Ratings(NamedTuple):
-    """Ratings of items by users; both are rows of one table, users first."""
+    """Ratings of items by users. Users and items are rows of one table, users first."""
 
     users: np.ndarray  # int32
     items: np.ndarray  # int32
@@ -42,7 +42,8 @@ class Edges(NamedTuple):
 class Embeddings(NamedTuple):
     """Vectors and biases of T rows, with AdaGrad's sums of squared gradients.
 
-    With one table T is the number of words V; with two, V words precede V contexts.
+    For a vocabulary of V words: with one table T = V, with two tables T = 2 V and the
+    words precede the contexts.
     """
 
     vectors_TxD: np.ndarray
@@ -54,36 +55,36 @@ class Embeddings(NamedTuple):
 class SparseModel(Protocol):
     """Interface of a model for updates one edge at a time; kernels close over it.
 
-    The data is a NamedTuple of arrays whose first field is `edges`; a table has shape T
-    or TxD. `gradient` and `move` are compiled without fast math, so that inlining
-    changes no bit of the result.
+    The data is a NamedTuple of arrays whose first field is `edges`. A table has T rows:
+    its shape is T, or TxD for vectors of D elements. `gradient` and `move` are compiled
+    without fast math, so that results are bit-identical with and without inlining.
     """
 
     # (table, data, edge, step of the epoch, grads) -> the loss of the edge, and whether
-    # its gradient is nonzero; if so, grads[s] is the gradient of its s-th row
+    # its gradient is nonzero; if so, grads[s] is the gradient of the edge's s-th row
     gradient: Callable[..., tuple[float, bool]]
-    # (table, row, grads, s, rate): replaces the gradient grads[s] by the row's change
+    # (table, row, grads, s, rate): replaces the gradient grads[s] by a change of `row`
     move: Callable[..., None]
 
     def __hash__(self) -> int: ...
 
     def decay(self, data: Any) -> float:
-        """Return the weight of the squared norm / 2 that `settle` applies.
+        """Return the weight of the term ½ ‖table‖² that `settle` applies.
 
-        It is 0 if the gradients of the edges include the norm.
+        The weight is 0 if the gradients of the edges include the term.
         """
         ...
 
-    def paced(self, data: Any, rate: float) -> Any:
-        """Return the data for an epoch; a rate of 0 makes `settle` a no-op."""
+    def with_rate(self, data: Any, rate: float) -> Any:
+        """Return the data for an epoch at this rate; at rate 0 `settle` is a no-op."""
         ...
 
     def settle(self, table: np.ndarray, data: Any, steps: int) -> None:
-        """Apply the deferred decay of `steps` steps to the table, or to given rows."""
+        """Apply the deferred decay of `steps` steps to a table or some of its rows."""
         ...
 
     def objective(self, table: np.ndarray, data: Any) -> float:
-        """Return the mean loss of all edges plus the norm term."""
+        """Return the mean loss of all edges plus the term of the norm."""
         ...
 
 
@@ -99,8 +100,8 @@ class Kernel(NamedTuple):
       sizes: Number of examples of each block; None if all blocks have equal length.
       blocks: Slices of rows that rotation moves together; blocks of the second side
         come last.
-      sides: 2 if an example has one row on each of two sides, 1 if both rows are on one
-        side.
+      sides: 2 if the two rows of an example are of different kinds, such as a user and
+        an item; 1 if they are of one kind.
     """
 
     data: Any
@@ -112,12 +113,18 @@ class Kernel(NamedTuple):
 
 
 class Shard(Protocol):
-    """Rows of a table with their update rule."""
+    """R rows of a table with their update rule."""
 
     values: np.ndarray  # RxD float32; the server may replace it by an equal copy
 
     def update(
-        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+        self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Update distinct rows by the gradients of a share of a minibatch."""
+        """Update distinct rows by their gradients.
+
+        Args:
+          rows: Indices of the rows in this shard.
+          grads: Gradients of the rows.
+          share: Share of a minibatch that the gradients are computed from.
+        """
         ...

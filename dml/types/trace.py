@@ -1,4 +1,4 @@
-"""Scheduled exchanges; recorded intervals and messages."""
+"""Rounds of a schedule; recorded intervals and messages."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,10 +7,10 @@ import numpy as np
 
 
 class Round(NamedTuple):
-    """One exchange of a schedule: message k goes from source[k] to dest[k].
+    """One exchange of a schedule: message k goes from rank source[k] to rank dest[k].
 
-    A rank sends at most once and receives at most once per round. A rank that does both
-    does both at the same time, and continues when both are complete.
+    A rank sends at most once and receives at most once per round, simultaneously, and
+    continues when its send and its receive are complete.
     """
 
     source: np.ndarray
@@ -22,10 +22,10 @@ class Round(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A phase of a rank, or a call that may wait."""
+    """A phase of a rank, or a call that may block."""
 
     rank: int
-    name: str  # gradient, wire, update, wait; Recv, Sendrecv, Wait, ...
+    name: str  # of a phase: gradient, ...; or of a call: Recv, Sendrecv, Wait, ...
     start: float  # seconds since a barrier of all ranks
     end: float
 
@@ -37,7 +37,7 @@ class Message(NamedTuple):
     dest: int
     tag: int
     nbytes: int
-    sent: float
+    sent: float  # seconds since a barrier of all ranks
     received: float
 
 

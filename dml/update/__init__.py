@@ -1,1 +1,1 @@
-"""Updates: params and gradients in, new params out."""
+"""Optimizers: params and gradients in, new params out."""

@@ -1,7 +1,7 @@
 """Updates of dense parameters by optax: gradients, state and params in, new ones out.
 
-Leaves under the name "statistics" are running means, not weights. Their gradient is the
-difference from the batch's statistics, and they follow it at a constant rate.
+Leaves under the name "statistics" are running statistics, not weights. Their gradient
+is running statistics - batch statistics, and their learning rate is constant.
 """
 
 from collections.abc import Callable
@@ -17,26 +17,26 @@ from dml.update import norms
 Optimizer: TypeAlias = optax.GradientTransformation
 Mask: TypeAlias = Callable[[Any], Any]  # tree -> mask of its leaves
 
-FOLLOWING = 0.1  # rate at which running statistics follow those of a batch
-LARS_TRUST = 0.001  # You 2017, section 5: ratio of a layer's update to its weights
+STATISTICS_RATE = 0.1  # learning rate of running statistics
+LARS_TRUST = 0.001  # ratio of the norms of update and weights (You 2017, section 5)
 
 
 class Settings(NamedTuple):
-    """The arguments of a Maker."""
+    """The arguments of a Maker; see `make`."""
 
     learning_rate: Any  # number or schedule
     decay: float | None
-    matrices: Mask
+    matrices: Mask  # leaves of two or more axes
     axis: norms.Axis
 
 
 Maker: TypeAlias = Callable[[Settings], Optimizer]
 
 
-def summed(rule: Callable[..., Optimizer]) -> Maker:
-    """Return a Maker whose decay is added to the gradient, as a part of the loss."""
+def with_l2_decay(rule: Callable[..., Optimizer]) -> Maker:
+    """Return a Maker that adds the decay to the gradient, as an L2 term of the loss."""
 
-    def made(settings: Settings) -> Optimizer:
+    def make_optimizer(settings: Settings) -> Optimizer:
         optimizer = rule(settings.learning_rate)
         if not settings.decay:
             return optimizer
@@ -44,13 +44,13 @@ def summed(rule: Callable[..., Optimizer]) -> Maker:
             optax.add_decayed_weights(settings.decay, settings.matrices), optimizer
         )
 
-    return made
+    return make_optimizer
 
 
-def decoupled(rule: Callable[..., Optimizer]) -> Maker:
+def with_decoupled_decay(rule: Callable[..., Optimizer]) -> Maker:
     """Return a Maker that passes the decay to the rule (Loshchilov 2019)."""
 
-    def made(settings: Settings) -> Optimizer:
+    def make_optimizer(settings: Settings) -> Optimizer:
         if settings.decay is None:
             return rule(settings.learning_rate)
         return rule(
@@ -59,24 +59,24 @@ def decoupled(rule: Callable[..., Optimizer]) -> Maker:
             mask=settings.matrices,
         )
 
-    return made
+    return make_optimizer
 
 
 def lars(settings: Settings) -> Optimizer:
     """Return optax.lars with trust ratios summed over the axis."""
-    ratios = norms.trust(LARS_TRUST, settings.axis)
+    ratios = norms.scale_by_trust_ratio(LARS_TRUST, settings.axis)
     return optax.chain(
         optax.add_decayed_weights(settings.decay or 0.0, settings.matrices),
         optax.masked(ratios, settings.matrices),
         optax.scale_by_learning_rate(settings.learning_rate),
-        # order matters: momentum sums updates multiplied by their rates (You 2017)
+        # order matters: momentum sums updates times learning rates (You 2017)
         optax.trace(0.9),
     )
 
 
 def lamb(settings: Settings) -> Optimizer:
     """Return optax.lamb with trust ratios summed over the axis."""
-    ratios = norms.trust(1.0, settings.axis)
+    ratios = norms.scale_by_trust_ratio(1.0, settings.axis)
     return optax.chain(
         optax.scale_by_adam(eps=1e-6),
         optax.add_decayed_weights(settings.decay or 0.0, settings.matrices),
@@ -86,15 +86,15 @@ def lamb(settings: Settings) -> Optimizer:
 
 
 OPTIMIZERS: dict[str, Maker] = {
-    "sgd": summed(optax.sgd),
-    "momentum": summed(partial(optax.sgd, momentum=0.9)),
-    "nesterov": summed(partial(optax.sgd, momentum=0.9, nesterov=True)),
-    "adagrad": summed(optax.adagrad),
-    "rmsprop": summed(optax.rmsprop),
-    "adam": summed(optax.adam),
-    "adamw": decoupled(optax.adamw),
-    "nadam": summed(optax.nadam),
-    "lion": decoupled(optax.lion),
+    "sgd": with_l2_decay(optax.sgd),
+    "momentum": with_l2_decay(partial(optax.sgd, momentum=0.9)),
+    "nesterov": with_l2_decay(partial(optax.sgd, momentum=0.9, nesterov=True)),
+    "adagrad": with_l2_decay(optax.adagrad),
+    "rmsprop": with_l2_decay(optax.rmsprop),
+    "adam": with_l2_decay(optax.adam),
+    "adamw": with_decoupled_decay(optax.adamw),
+    "nadam": with_l2_decay(optax.nadam),
+    "lion": with_decoupled_decay(optax.lion),
     "lars": lars,
     "lamb": lamb,
 }
@@ -114,13 +114,13 @@ def make(
     Args:
       name: Key of OPTIMIZERS.
       learning_rate: Number, or schedule.
-      clip: Greatest norm of all gradients together; 0: none.
+      clip: Maximum norm of all gradients together; 0: no clipping.
       decay: Weight decay of leaves of two or more axes; None: adamw and lion use
-        optax's default on all leaves, others none.
-      axis: Axis of the mesh over which each leaf is sharded in flat slices; None: none
-        is.
-      like: Shapes of the full leaves; needed with an axis, to find leaves of two or
-        more axes, which trust ratios of lars and lamb apply to.
+        optax's default on all leaves, the others do not decay weights.
+      axis: Axis of the mesh over which each leaf is sharded in flat slices; None:
+        leaves are not sharded.
+      like: Tree of the shapes of the full leaves, to find the leaves of two or more
+        axes, which decay and trust ratios are limited to; required with an axis.
     """
     if name not in OPTIMIZERS:
         raise BadInput(
@@ -129,19 +129,23 @@ def make(
         )
     if axis is not None and like is None:
         raise BadInput(
-            f"expected the shapes of full params with {axis=}, got none; pass like"
+            f"expected the shapes of full params with {axis=}, got like=None; pass "
+            "like=params"
         )
     optimizer = OPTIMIZERS[name](Settings(learning_rate, decay, matrices(like), axis))
     if clip:
         optimizer = optax.chain(norms.clip(clip, axis), optimizer)
     return optax.chain(
         optax.masked(optimizer, partial(statistics, wanted=False)),
-        optax.masked(optax.sgd(FOLLOWING), statistics),
+        optax.masked(optax.sgd(STATISTICS_RATE), statistics),
     )
 
 
 def statistics(tree: Any, wanted: bool = True) -> Any:
-    """Return a mask of the leaves that are running statistics, or of all others."""
+    """Return a mask of the leaves that are running statistics.
+
+    With wanted=False the mask is true for all other leaves.
+    """
 
     def is_wanted(path: Any, leaf: Any) -> bool:
         names = [getattr(entry, "key", None) for entry in path]
@@ -151,21 +155,24 @@ def statistics(tree: Any, wanted: bool = True) -> Any:
 
 
 def matrices(like: Params = None) -> Mask:
-    """Return a mask of the leaves with two axes or more, by the shapes of `like`."""
-    whole = {
+    """Return tree -> mask of the leaves of two or more axes.
+
+    The axes are those of the leaves of `like`, or of the tree if `like` is None.
+    """
+    is_matrix_by_path = {
         jax.tree_util.keystr(path): leaf.ndim >= 2
         for path, leaf in jax.tree_util.tree_leaves_with_path(like)
     }
 
-    def one(path: Any, leaf: Any) -> bool:
-        at = jax.tree_util.keystr(path)
-        return leaf.ndim >= 2 if like is None else whole[at]
+    def is_matrix(path: Any, leaf: Any) -> bool:
+        name = jax.tree_util.keystr(path)
+        return leaf.ndim >= 2 if like is None else is_matrix_by_path[name]
 
-    return partial(jax.tree_util.tree_map_with_path, one)
+    return partial(jax.tree_util.tree_map_with_path, is_matrix)
 
 
-# Grads and state are donated: nobody else holds them, and params and state are written
-# into their memory. Params are not: whoever took the last Step still holds them.
+# Grads and state are donated: new params and state are written into their memory.
+# Params are not donated, because the last Step may still refer to them.
 @partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
 def apply(
     optimizer: Optimizer, grads: Grads, state: Any, params: Params

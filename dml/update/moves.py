@@ -1,6 +1,6 @@
-"""Updates of rows by the step of a sparse model: SGD, possibly with a projection.
+"""Updates of rows by `move` of a sparse model: SGD, or projected gradients.
 
-Projected gradients (Goldstein 1964): x ← the nearest feasible point to x - rate g.
+Projected gradients (Goldstein 1964): x ← the feasible point nearest to x - rate g.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from numba import njit
 
 
 class Moves:
-    """A Shard of rows that a sparse model moves.
+    """A Shard whose rows are updated by `move` of a sparse model.
 
     Args:
       values: Rows before the first update, RxD; copied.
-      move: `move` of the model, compiled; see `dml.types.SparseModel`.
-      rate: Number of an update, from 1 -> its learning rate.
+      move: Compiled function of the model; see `dml.types.SparseModel`.
+      rate: number of an update, from 1 -> learning rate of the update.
     """
 
     state = ()
@@ -25,21 +25,23 @@ class Moves:
         self, values: np.ndarray, move: Any, rate: Callable[[int], float]
     ) -> None:
         self.values = np.array(values, order="C")
-        self.move, self.rate, self.number = move, rate, 0
+        self.move, self.rate = move, rate
+        self.updates = 0
 
     def update(
-        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+        self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Update rows, each once."""
-        self.number += 1
-        rate = self.values.dtype.type(self.rate(self.number))
-        rows, changes = np.arange(len(self.values))[at], np.array(grads)
-        step(self.move, self.values, rows, changes, rate)
+        """Update distinct rows."""
+        self.updates += 1
+        rate = self.values.dtype.type(self.rate(self.updates))
+        indices = np.arange(len(self.values))[rows]
+        apply_moves(self.move, self.values, indices, np.array(grads), rate)
 
 
-# Not cached: numba's cache on disk would not notice a change of the model.
+# No cache=True: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
-def step(move, values, rows, changes, rate):
+def apply_moves(move, values, rows, changes, rate):
+    """Add the changes to rows; `changes` contains gradients, and is overwritten."""
     for n in range(len(rows)):
         move(values, rows[n], changes, n, rate)
         values[rows[n]] += changes[n]

@@ -1,7 +1,7 @@
 """Updates that depend on norms: clipping (Pascanu 2013), trust ratios (You 2017, 2020).
 
-As in optax, but leaves may be sharded in equal slices over an axis of a mesh: then
-squares are summed over the axis.
+These are optax's functions for leaves that may be sharded in equal slices over an axis
+of a mesh; squares are then summed over the axis.
 """
 
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ Axis: TypeAlias = str | tuple[str, ...] | None
 
 
 def squares(tree: Any, axis: Axis = None) -> Any:
-    """Return each leaf's sum of squares over all its slices, in float32."""
+    """Return the sum of squares of each leaf over all its slices, in float32."""
     sums = jax.tree.map(lambda leaf: jnp.sum(jnp.square(jnp.float32(leaf))), tree)
     return sums if axis is None else jax.lax.psum(sums, axis)
 
@@ -29,27 +29,34 @@ def clip(limit: float, axis: Axis = None) -> optax.GradientTransformation:
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         length = norm(grads, axis)
-        short = length < limit
+        is_short = length < limit
 
-        def clipped(leaf: jax.Array) -> jax.Array:
-            # divided first, as in optax: equal bits
-            return jnp.where(short, leaf, leaf / length.astype(leaf.dtype) * limit)
+        def clip_leaf(leaf: jax.Array) -> jax.Array:
+            # order matters: optax divides first, and results must be bit-identical
+            return jnp.where(is_short, leaf, leaf / length.astype(leaf.dtype) * limit)
 
-        return jax.tree.map(clipped, grads), state
+        return jax.tree.map(clip_leaf, grads), state
 
     return optax.GradientTransformation(optax.init_empty_state, update)
 
 
-def trust(coefficient: float, axis: Axis = None) -> optax.GradientTransformation:
-    """Scale each leaf's update to `coefficient` times its params' norm, unless 0."""
+def scale_by_trust_ratio(
+    coefficient: float, axis: Axis = None
+) -> optax.GradientTransformation:
+    """Scale the update of each leaf to the norm `coefficient` times norm(params).
+
+    The update is not scaled if its norm or the norm of the params is 0.
+    """
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        def scaled(leaf: jax.Array, square: jax.Array, params: jax.Array) -> jax.Array:
+        def scale_leaf(
+            leaf: jax.Array, square: jax.Array, params: jax.Array
+        ) -> jax.Array:
             is_zero = (square == 0) | (params == 0)
             ratio = coefficient * jnp.sqrt(params) / jnp.sqrt(square)
             return leaf * jnp.where(is_zero, 1.0, ratio).astype(leaf.dtype)
 
         sums = squares(updates, axis), squares(params, axis)
-        return jax.tree.map(scaled, updates, *sums), state
+        return jax.tree.map(scale_leaf, updates, *sums), state
 
     return optax.GradientTransformation(optax.init_empty_state, update)

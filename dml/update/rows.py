@@ -1,10 +1,11 @@
 """Updates of sparse parameters: AdaGrad (Duchi 2011) on the rows of a table.
 
-    row    | vector, padded |  its squares  | bias, its square, … |
-             0 … pad          pad … 2 pad     2 pad … 2 pad + 16
+    row    | vector, padded | its squares, padded | bias, its squares, unused |
+             0 … pad          pad … 2 pad           2 pad … 2 pad + 16
 
-A row contains all numbers that an update touches, in complete cache lines. The table is
-changed in place. The padding of a vector is zeros whose gradient is zero.
+"Squares" are AdaGrad's sums of squared gradients. A row consists of complete cache
+lines, and contains all elements that an update touches. The table is changed in place.
+The padding of a vector is zeros, whose gradients are zero.
 """
 
 import functools
@@ -23,17 +24,17 @@ HALF, THREE_HALVES = np.float32(0.5), np.float32(1.5)
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def padded(dim: int) -> int:
+def padded_length(dim: int) -> int:
     """Return the number of floats of a padded vector: a multiple of two registers.
 
-    Loops over an odd number of registers run at two thirds of the speed.
+    Loops over an odd number of registers are 1.5 times slower.
     """
     return -(-dim // (2 * LANES)) * 2 * LANES
 
 
 def width(dim: int) -> int:
-    """Return the number of floats in a row."""
-    return 2 * padded(dim) + LANES
+    """Return the number of floats in a row, for vectors of `dim` floats."""
+    return 2 * padded_length(dim) + LANES
 
 
 def pad_of(table_TxR: np.ndarray) -> int:
@@ -44,7 +45,7 @@ def pad_of(table_TxR: np.ndarray) -> int:
 def pack(state: Embeddings) -> np.ndarray:
     """Return the table of a state."""
     rows, dim = state.vectors_TxD.shape
-    pad = padded(dim)
+    pad = padded_length(dim)
     table_TxR = np.zeros((rows, width(dim)), np.float32)
     table_TxR[:, pad : 2 * pad] = 1  # in the padding: roots must be finite
     table_TxR[:, :dim] = state.vectors_TxD
@@ -56,7 +57,7 @@ def pack(state: Embeddings) -> np.ndarray:
 
 def unpack(table_TxR: np.ndarray, dim: int) -> Embeddings:
     """Return a copy of the state in a table."""
-    pad = padded(dim)
+    pad = padded_length(dim)
     return Embeddings(
         table_TxR[:, :dim].copy(),
         table_TxR[:, 2 * pad].copy(),
@@ -67,7 +68,7 @@ def unpack(table_TxR: np.ndarray, dim: int) -> Embeddings:
 
 @intrinsic
 def as_integer(typing, number):
-    """Return the bits of a float32 as an int32."""
+    """Reinterpret the bits of a float32 as an int32."""
 
     def emit(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -77,7 +78,7 @@ def as_integer(typing, number):
 
 @intrinsic
 def as_float(typing, number):
-    """Return the bits of an int32 as a float32."""
+    """Reinterpret the bits of an int32 as a float32."""
 
     def emit(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -87,10 +88,11 @@ def as_float(typing, number):
 
 @njit(inline="always")
 def rsqrt(number):
-    """Return 1/√number to 5e-6: an estimate from its bits, and two steps of Newton.
+    """Return 1/√number with a relative error of at most 5e-6.
 
-    Exact roots and divisions run at a fourth of the speed; the estimates of different
-    processors differ.
+    The estimate from the bits of the number is improved by two steps of Newton's
+    method. Exact roots and divisions are 4 times slower. The processor's instruction
+    for 1/√number is not used, because its result differs between processors.
     """
     half = HALF * number
     guess = as_float(np.int32(0x5F3759DF) - (as_integer(number) >> np.int32(1)))
@@ -100,7 +102,7 @@ def rsqrt(number):
 
 @njit(inline="always")
 def dot(x, y, length):
-    """Return the inner product of the first numbers of two rows."""
+    """Return the inner product of the first `length` elements of two rows."""
     product = np.float32(0)
     for d in range(length):
         product += x[d] * y[d]
@@ -108,15 +110,15 @@ def dot(x, y, length):
 
 
 @njit(inline="always")
-def adagrad(number, squares, step):
-    """Return a number and its sum of squares after a step; the sum includes it."""
+def adagrad(value, squares, step):
+    """Return value - step / √total and total = squares + step²."""
     total = squares + step * step
-    return number - step * rsqrt(total), total
+    return value - step * rsqrt(total), total
 
 
 @functools.cache
 def kernel(pad: int) -> Callable[..., None]:
-    """Compile AdaGrad for vectors of `pad` floats: known lengths are faster."""
+    """Compile AdaGrad for vectors of `pad` floats; a constant length is faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def update(table_TxR, index, grads_NxS, rate):
@@ -131,11 +133,11 @@ def kernel(pad: int) -> Callable[..., None]:
 
 
 class AdaGrad:
-    """A table of rows and its rule: a Shard whose squares are part of its values.
+    """A Shard updated by AdaGrad, whose values include AdaGrad's squares.
 
     Args:
-      values: The rows; copied.
-      rate: Learning rate of vectors; that of biases is 1.
+      values: The table, as returned by `pack`; copied.
+      rate: Learning rate of vectors; the rate of biases is 1.
     """
 
     state = ()
@@ -144,14 +146,14 @@ class AdaGrad:
         self.values, self.rate = values.copy(), rate
 
     def update(
-        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+        self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Update rows, each once, by their summed gradients: vector, then bias.
+        """Update distinct rows by their summed gradients: vector, then bias.
 
-        As in the reference program the squares are those of rate · gradient, and a bias
-        has rate 1. But squares are added before the step, so that no number moves by
-        more than 1 for sums of any number of records: this is optax's adagrad(1) of
-        rate · gradient.
+        As in Stanford's program, AdaGrad sums the squares of rate · gradient, and a
+        bias has rate 1. Unlike in that program, the squares are added before the step,
+        so that no element changes by more than 1, however many records are summed. The
+        rule is optax's adagrad(1) of rate · gradient.
         """
-        step = kernel(pad_of(self.values))
-        step(self.values, at, grads, np.float32(self.rate))
+        update = kernel(pad_of(self.values))
+        update(self.values, rows, grads, np.float32(self.rate))

@@ -1,8 +1,11 @@
 """Compiled rules by which gradients change a table's rows.
 
-Each rule is optax's, number by number, in one pass over the touched rows and without
-fast math. A row without a gradient does not change, nor do its momentum and its number
-of steps (which change in optax).
+Each rule computes what optax computes, in one pass over the touched rows and without
+fast math. Unlike in optax, momentum and number of steps of a row change only if the row
+has a gradient.
+
+A rule is (values, state, rows, gradients of the rows, learning rates of the columns);
+it changes values and state in place.
 """
 
 import functools
@@ -12,26 +15,28 @@ from typing import NamedTuple
 import numpy as np
 from numba import float32, int64, njit, types, void
 
-from dml.update.rows import adagrad as step
+from dml.update.rows import adagrad as glove_step
 
-MOMENTUM, B1, B2 = np.float32(0.9), np.float32(0.9), np.float32(0.999)
-REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
+MOMENTUM = np.float32(0.9)
+B1, B2 = np.float32(0.9), np.float32(0.999)
+# order matters: float32 of the difference, not the difference of float32
+ONE_MINUS_B1, ONE_MINUS_B2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
 ADAGRAD_EPS, ADAM_EPS = np.float32(1e-7), np.float32(1e-8)
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
-def sgd(values_RxD, state, at_N, grads_NxD, rates_D):
+def sgd(values_RxD, state, rows_N, grads_NxD, rates_D):
     """w ← w - rate g."""
-    for n in range(len(at_N)):
-        row, grads = values_RxD[at_N[n]], grads_NxD[n]
+    for n in range(len(rows_N)):
+        row, grads = values_RxD[rows_N[n]], grads_NxD[n]
         for d in range(len(row)):
             row[d] -= rates_D[d] * grads[d]
 
 
-def momentum(values_RxD, state, at_N, grads_NxD, rates_D):
+def momentum(values_RxD, state, rows_N, grads_NxD, rates_D):
     """t ← g + 0.9 t; w ← w - rate t."""
-    for n in range(len(at_N)):
-        row, traces = values_RxD[at_N[n]], state[0][at_N[n]]
+    for n in range(len(rows_N)):
+        row, traces = values_RxD[rows_N[n]], state[0][rows_N[n]]
         grads = grads_NxD[n]
         for d in range(len(row)):
             trace = grads[d] + MOMENTUM * traces[d]
@@ -39,10 +44,10 @@ def momentum(values_RxD, state, at_N, grads_NxD, rates_D):
             row[d] -= rates_D[d] * trace
 
 
-def adagrad(values_RxD, state, at_N, grads_NxD, rates_D):
+def adagrad(values_RxD, state, rows_N, grads_NxD, rates_D):
     """s ← s + g²; w ← w - rate g/√(s + ε), Duchi 2011."""
-    for n in range(len(at_N)):
-        row, squares = values_RxD[at_N[n]], state[0][at_N[n]]
+    for n in range(len(rows_N)):
+        row, squares = values_RxD[rows_N[n]], state[0][rows_N[n]]
         grads = grads_NxD[n]
         for d in range(len(row)):
             total = grads[d] * grads[d] + squares[d]
@@ -50,51 +55,53 @@ def adagrad(values_RxD, state, at_N, grads_NxD, rates_D):
             row[d] -= rates_D[d] * (ONE / np.sqrt(total + ADAGRAD_EPS) * grads[d])
 
 
-def glove(values_RxD, state, at_N, grads_NxD, rates_D):
+def glove(values_RxD, state, rows_N, grads_NxD, rates_D):
     """s ← s + (rate g)²; w ← w - rate g/√s, as in update.rows."""
-    for n in range(len(at_N)):
-        row, squares = values_RxD[at_N[n]], state[0][at_N[n]]
+    for n in range(len(rows_N)):
+        row, squares = values_RxD[rows_N[n]], state[0][rows_N[n]]
         grads = grads_NxD[n]
         for d in range(len(row)):
-            row[d], squares[d] = step(row[d], squares[d], rates_D[d] * grads[d])
+            row[d], squares[d] = glove_step(row[d], squares[d], rates_D[d] * grads[d])
 
 
-def adam(values_RxD, state, at_N, grads_NxD, rates_D):
+def adam(values_RxD, state, rows_N, grads_NxD, rates_D):
     """m, s ← means of g, g²; w ← w - rate (m/p)/(√(s/q) + ε), Kingma 2014.
 
-    p, q are the same means of ones: 1 - 0.9^t and 1 - 0.999^t after a row's t-th step.
+    p and q are the same exponential means of ones, 1 - 0.9^t and 1 - 0.999^t after the
+    t-th step of a row.
     """
-    for n in range(len(at_N)):
-        row, grads = values_RxD[at_N[n]], grads_NxD[n]
-        m, s = state[0][at_N[n]], state[1][at_N[n]]
-        p, q = state[2][at_N[n]], state[3][at_N[n]]
-        # three loops: with more arrays the compiler cannot exclude that they overlap
+    for n in range(len(rows_N)):
+        row, grads = values_RxD[rows_N[n]], grads_NxD[n]
+        m, s = state[0][rows_N[n]], state[1][rows_N[n]]
+        p, q = state[2][rows_N[n]], state[3][rows_N[n]]
+        # three loops: for more arrays per loop LLVM does not check that they are
+        # disjoint, and does not vectorise
         for d in range(len(row)):
-            m[d] = REST1 * grads[d] + B1 * m[d]
-            p[d] = REST1 + B1 * p[d]
+            m[d] = ONE_MINUS_B1 * grads[d] + B1 * m[d]
+            p[d] = ONE_MINUS_B1 + B1 * p[d]
         for d in range(len(row)):
-            s[d] = REST2 * (grads[d] * grads[d]) + B2 * s[d]
-            q[d] = REST2 + B2 * q[d]
+            s[d] = ONE_MINUS_B2 * (grads[d] * grads[d]) + B2 * s[d]
+            q[d] = ONE_MINUS_B2 + B2 * q[d]
         for d in range(len(row)):
             root = np.sqrt(s[d] / q[d])
             row[d] -= rates_D[d] * (m[d] / p[d] / (root + ADAM_EPS))
 
 
 @njit(nogil=True, cache=True)
-def shrink(values_RxD, at_N, amounts_D):
+def shrink(values_RxD, rows_N, amounts_D):
     """w ← sign(w) max(|w| - amount, 0): the proximal step of an L1 norm."""
-    for n in range(len(at_N)):
-        row = values_RxD[at_N[n]]
+    for n in range(len(rows_N)):
+        row = values_RxD[rows_N[n]]
         for d in range(len(row)):
-            small = abs(row[d]) <= amounts_D[d]  # False for NaN, which stays
-            row[d] = ZERO if small else row[d] - np.copysign(amounts_D[d], row[d])
+            is_zero = abs(row[d]) <= amounts_D[d]  # False for NaN, which stays
+            row[d] = ZERO if is_zero else row[d] - np.copysign(amounts_D[d], row[d])
 
 
 class Rule(NamedTuple):
-    """A kernel, and the initial value of each array of its state."""
+    """The function of a rule, and the initial value of each array of its state."""
 
     kernel: Callable[..., None]
-    starts: tuple[float, ...] = ()
+    initial: tuple[float, ...] = ()
 
 
 RULES = {
@@ -107,14 +114,14 @@ RULES = {
 
 
 @functools.cache
-def compiled(name: str) -> Callable[..., None]:
-    """Compile a rule once, for writable and read-only arrays."""
+def compile_rule(name: str) -> Callable[..., None]:
+    """Compile a rule, once for writable and read-only arguments."""
     rule, table = RULES[name], float32[:, ::1]
-    read = (
-        types.Array(kind, axes, "C", readonly=True)
-        for kind, axes in ((int64, 1), (float32, 2), (float32, 1))
+    read_only = (
+        types.Array(dtype, axes, "C", readonly=True)
+        for dtype, axes in ((int64, 1), (float32, 2), (float32, 1))
     )
-    signature = void(table, types.UniTuple(table, len(rule.starts)), *read)
-    # error model of numpy: divisions that may raise are not vectorised
+    signature = void(table, types.UniTuple(table, len(rule.initial)), *read_only)
+    # NumPy's error model: divisions that may raise an exception are not vectorised
     options = {"nogil": True, "cache": True, "error_model": "numpy"}
     return njit(signature, **options)(rule.kernel)

@@ -58,7 +58,7 @@ def traced(
     recorded = comm.timeline() if noted else nothing(comm)
     if not recorded:
         return
-    recorded, marks = profile.unmarked(recorded)
+    recorded, marks = profile.split_marks(recorded)
     if recorded.intervals:
         timeline.write(path / "timeline", recorded)
         timeline_figure.draw(path / "timeline", recorded)
@@ -131,12 +131,12 @@ def merge(comm: Any, path: Path, recorded: Timeline, marks: profile.Marks) -> No
         for rank in range(1 if virtual else comm.size)
     }
     fits = {rank: profile.fit(traces[rank], marks.get(rank, [])) for rank in traces}
-    within = max(fit.within for fit in fits.values())
+    within = max(fit.error for fit in fits.values())
     title, clocks = "messages", f"one clock, within {within:.1f} us"
     if virtual:
         title, clocks = "messages, in virtual time", "virtual and real time start at 0"
     if not recorded.intervals:
         clocks = "JAX's traces only, each from the start of its rank"
-    events = profile.merged(timeline.events(recorded), traces, fits, title)
+    events = profile.merge(timeline.events(recorded), traces, fits, title)
     profile.write(path / "profile", events, {"clocks": clocks})
     sys.stdout.write(f"profile {path / 'profile.json.gz'}  {clocks}\n")

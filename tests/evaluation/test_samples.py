@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from dml.evaluation import masked_tokens as blanks
 from dml.evaluation.masked_tokens import Prediction, fill, insert_sentence
-from dml.evaluation.samples import END, continuation, drawn, lines
+from dml.evaluation.samples import END, continuation, draw_token, lines
 from dml.figures import token_loss as surprise
 from dml.types import BadInput
 
@@ -62,10 +62,10 @@ def test_tokens_are_drawn_as_likely_and_losses_are_in_bits():
     odds = np.log([0.5, 0.0625, 0.25])
     chances = (np.arange(1000) + 0.5) / 1000
     for temperature in (1.0, 0.5):
-        counts = np.bincount([drawn(odds, temperature, one) for one in chances])
+        counts = np.bincount([draw_token(odds, temperature, one) for one in chances])
         likely = np.exp(odds / temperature)
         assert np.abs(counts / 1000 - likely / likely.sum()).max() <= 2e-3
-    assert drawn(odds, 0.0, 0.99) == 0
+    assert draw_token(odds, 0.0, 0.99) == 0
     odds = np.log([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]) + [[900.0], [-900.0]]
     assert np.allclose(surprise.bits(odds, np.array([1, 0])), [2, 3])
     assert np.allclose(surprise.bits(odds[:1], np.array([0])), [1])
@@ -79,10 +79,10 @@ def test_every_token_can_be_drawn(tokenizer, tmp_path):
     svg = (tmp_path / "a.svg").read_text("utf-8")
     for said in ("¶", "□", "$a$b", "10.00 bits per token · perplexity 1,024.0"):
         assert f"<!-- {said} -->" in svg
-    placed = surprise.placed([" " + "x" * n for n in range(1, 60)] * 3)
+    placed = surprise.place_words([" " + "x" * n for n in range(1, 60)] * 3)
     assert all(column + len(word) <= surprise.COLUMNS for _, column, word in placed)
     places = [place[:2] for place in placed]
-    assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1
+    assert places == sorted(set(places)) and places[-1][0] == surprise.MAX_LINES - 1
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "united"]
@@ -107,9 +107,9 @@ def test_a_sentence_with_one_gap_lies_in_a_window_whose_ends_and_rest_stay(wordp
     assert np.array_equal(tokens[:, at + 5 :], AROUND[:, at + 5 :])
     assert np.array_equal(tokens[:, 0], AROUND[:, 0])
     for sentence, message in [
-        ("the united states", "one ___"),
-        ("___ of ___", "one ___"),
-        ("the ___ " + "of " * 9, "10 tokens or fewer, got 11"),
+        ("the united states", "one gap, ___"),
+        ("___ of ___", "one gap, ___"),
+        ("the ___ " + "of " * 9, "at most 10 tokens, got 11"),
     ]:
         with pytest.raises(BadInput, match=message):
             insert_sentence(wordpiece, sentence, AROUND)
@@ -123,14 +123,14 @@ def test_chances_are_means_over_windows_the_likeliest_word_first(wordpiece):
         odds_NxLxV[tokens_NxL[:, -2] == 8, :, 5] = 4.0
         return odds_NxLxV
 
-    (found,) = fill(wordpiece, scores, ["the united ___ of"], AROUND, best=2)
+    (found,) = fill(wordpiece, scores, ["the united ___ of"], AROUND, count=2)
     one, e3, e4 = 1, np.exp(3), np.exp(4)
     expected = {
         "states": (e3 / (11 + e3) + e3 / (10 + e3 + e4)) / 2,
         "the": (one / (11 + e3) + e4 / (10 + e3 + e4)) / 2,
     }
     assert found.words == ("states", "the")
-    assert np.allclose(found.chances, [expected[word] for word in found.words])
+    assert np.allclose(found.probabilities, [expected[word] for word in found.words])
 
 
 def test_lines_and_bars_have_words_and_chances(tmp_path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.evaluation.residuals import MIN_ENTRIES, by_seen, residuals
+from dml.evaluation.residuals import MIN_ENTRIES, residuals, rmse_by_count
 from dml.evaluation.scores import digest, evaluate
 from dml.types import Batch, Model
 
@@ -46,7 +46,7 @@ def test_params_that_another_rank_collects_give_nothing_here():
 def test_misses_are_grouped_by_powers_of_two_of_what_was_seen(tmp_path):
     seen = np.repeat([1, 2, 3, 0, 64], [10, MIN_ENTRIES, MIN_ENTRIES, 10, 3])
     misses = np.where(seen < 2, 3.0, np.where(seen == 2, 1.0, 7.0))
-    xs, ys = by_seen(misses, seen)
+    xs, ys = rmse_by_count(misses, seen)
     assert xs.tolist() == [0.5, 2.5]  # 64: too few
     assert ys.tolist() == [3, 5]
     residuals(tmp_path / "few", np.array([0.5]), np.array([4]))

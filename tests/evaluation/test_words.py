@@ -9,7 +9,14 @@ import pytest
 from gensim.test.utils import datapath
 
 from dml.evaluation import words as words_module
-from dml.evaluation.words import SEMANTIC, analogies, evaluate, keyed, neighbours, quiet
+from dml.evaluation.words import (
+    SEMANTIC,
+    analogies,
+    evaluate,
+    keyed_vectors,
+    neighbours,
+    quiet,
+)
 from dml.types import BadInput
 
 SHARES = {"analogy_accuracy", "analogy_semantic", "analogy_syntactic"}
@@ -66,7 +73,7 @@ def cased(V):
 def test_the_counts_are_those_of_gensim(tmp_path, make, V, D, restrict, case):
     rng = np.random.default_rng([V, D])
     words = cased(V) if case else [f"w{i}" for i in range(V)]
-    known = keyed(words, make(V, D, rng))
+    known = keyed_vectors(words, make(V, D, rng))
     path = some_questions(tmp_path / "questions", words[:40], rng)
     assert analogies(known, path, restrict) == by_gensim(known, path, restrict)
 
@@ -83,7 +90,7 @@ def test_most_questions_are_answered_here_and_right_ones_are_among_them(
     pairs = [(f"w{i}", f"w{i + V // 2}") for i in rng.choice(V // 2 - 1, 60)]
     lines = [" ".join(a + b) for a, b in zip(pairs, pairs[::-1], strict=True) if a != b]
     (tmp_path / "questions").write_text("\n".join([": offset", *lines]))
-    known = keyed(words, vectors)
+    known = keyed_vectors(words, vectors)
     expected = by_gensim(known, tmp_path / "questions", V)
     slow = Mock(wraps=words_module._by_gensim)
     monkeypatch.setattr(words_module, "_by_gensim", slow)
@@ -93,7 +100,7 @@ def test_most_questions_are_answered_here_and_right_ones_are_among_them(
     assert sum(map(len, slow.call_args.args[1].values())) < 5
     (tmp_path / "questions").write_text("a b c d\n: late\n")
     with pytest.raises(BadInput, match="line 1: expected `: section`"):
-        analogies(keyed(["a"], np.ones((1, 2))), tmp_path / "questions", 9)
+        analogies(keyed_vectors(["a"], np.ones((1, 2))), tmp_path / "questions", 9)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +119,7 @@ def test_the_scores_are_those_of_gensim(english, tmp_path):
     # the whole file takes gensim a while: a few of each section will do
     restrict = 1200
     scores = evaluate(words, vectors, restrict)
-    known = keyed(words, vectors)
+    known = keyed_vectors(words, vectors)
     expected = by_gensim(known, datapath("questions-words.txt"), restrict)
     right, asked = np.array(list(expected.values())).T
     assert asked.sum() > 10
@@ -135,7 +142,7 @@ def test_sets_without_known_words_score_none_and_make_good_json(known):
 @pytest.mark.parametrize("value", [0, math.nan])
 def test_vectors_of_zeros_or_without_number_are_scored_too(english, value):
     words, vectors = english
-    scores = evaluate(words, np.full_like(vectors, value), restrict=300)
+    scores = evaluate(words, np.full_like(vectors, value), limit=300)
     assert scores["wordsim353"] is scores["simlex999"] is None
     json.dumps(scores, allow_nan=False)
 
@@ -160,7 +167,7 @@ def test_the_log_and_the_vectors_stay_as_they_are(english, capfd, caplog):
     words, vectors = english
     before = vectors.copy()
     with caplog.at_level(logging.INFO), caplog.at_level(logging.INFO, "gensim"):
-        evaluate(words, vectors, restrict=300)
+        evaluate(words, vectors, limit=300)
         neighbours(words, vectors, words[:2])
         assert logging.getLogger("gensim").level == logging.INFO
     assert not caplog.records

@@ -9,7 +9,7 @@ import pytest
 from dml.figures import allreduce_times, style
 from dml.figures import learning as module
 from dml.figures import server as server_figure
-from dml.figures.learning import learning, smooth, thinned
+from dml.figures.learning import learning, smooth, thin
 from dml.figures.style import Panel, chart, curves, panels
 
 
@@ -92,7 +92,7 @@ def test_a_run_without_evaluations_is_drawn_and_one_without_steps_is_not(tmp_pat
 @pytest.mark.parametrize("count", [1, 39, 40, 400])
 def test_means_follow_lines_and_quiet_noise(count):
     place = np.arange(count, dtype=float)
-    reach = count // module.SMOOTH
+    reach = count // module.SMOOTHING
     inside = slice(reach, count - reach)
     assert np.allclose(smooth(3 - place)[inside], (3 - place)[inside])
     assert np.allclose(smooth(np.full(count, 7.0)), 7)
@@ -101,10 +101,10 @@ def test_means_follow_lines_and_quiet_noise(count):
 
 def test_long_lines_keep_their_extremes():
     values = np.random.default_rng(0).standard_normal(10 * module.POINTS)
-    place = thinned(values)
+    place = thin(values)
     assert len(place) <= module.POINTS and (np.diff(place) > 0).all()
     assert {values.argmin(), values.argmax()} <= set(place.tolist())
-    assert thinned(values[: module.POINTS]).tolist() == list(range(module.POINTS))
+    assert thin(values[: module.POINTS]).tolist() == list(range(module.POINTS))
 
 
 def test_a_crossover_is_where_two_straight_lines_meet():
@@ -123,7 +123,7 @@ def test_the_figure_has_peers_without_predictions(tmp_path):
     row = {"registered": True, "p": 2, "native_seconds": 2e-3} | dict.fromkeys(
         ("words_sent", "sha256", "predicted_seconds")
     )
-    with allreduce_times.chart(tmp_path / "race", among=["ring"]) as writer:
+    with allreduce_times.chart(tmp_path / "race", compared=["ring"]) as writer:
         for n in (1000, 9000):
             ring = {"algorithm": "ring", "bytes": n, "seconds": n / 1e9}
             writer.row(row | ring | {"predicted_seconds": n / 2e9})
@@ -159,10 +159,12 @@ def test_a_bar_is_the_mean_of_adjacent_workers(tmp_path, monkeypatch, workers):
 
     monkeypatch.setattr("matplotlib.axes.Axes.stairs", record)
     computing, waiting = np.arange(workers) * 2.0, np.ones(workers)
-    server_figure.waits(tmp_path / "x", {"a": np.stack([computing, waiting], 1)})
+    server_figure.waiting_times(
+        tmp_path / "x", {"a": np.stack([computing, waiting], 1)}
+    )
     (_, total, edges, computed), (label, values, _, _) = drawn
     assert label == "computing"
-    assert len(values) == min(workers, server_figure.BARS)
+    assert len(values) == min(workers, server_figure.MAX_BARS)
     assert (total - computed == pytest.approx(1)) and (values == computed).all()
     counts = np.diff(edges)
     assert edges[0] == -0.5 and edges[-1] == workers - 0.5

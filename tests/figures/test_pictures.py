@@ -2,23 +2,23 @@ import numpy as np
 import pytest
 
 from dml.figures import pictures
-from dml.figures.pictures import chosen, confusion, pixels, softmax
+from dml.figures.pictures import confusion, pixels, select_examples, softmax
 
 
 def test_the_surest_mistakes_come_first_then_the_closest_calls():
     chances = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7], [0.55, 0.45]])
     classes = np.array([0, 0, 0, 1, 0])
-    assert chosen(classes, chances).tolist() == [2, 1, 4, 3, 0]
+    assert select_examples(classes, chances).tolist() == [2, 1, 4, 3, 0]
 
 
 @pytest.mark.parametrize("wrong, right", [(60, 60), (3, 60), (60, 3), (2, 4), (0, 50)])
 def test_a_grid_is_full_of_other_images_and_has_room_for_right_ones(wrong, right):
     chances = np.tile([0.2, 0.8], (wrong + right, 1))
     classes = np.repeat([0, 1], [wrong, right])
-    found = chosen(classes, chances)
-    room = pictures.COLUMNS * pictures.LINES
+    found = select_examples(classes, chances)
+    room = pictures.COLUMNS * pictures.ROWS
     assert len(set(found.tolist())) == len(found) == min(room, wrong + right)
-    assert (found >= wrong).sum() >= min(right, room - pictures.WRONG)
+    assert (found >= wrong).sum() >= min(right, room - pictures.MAX_ERRORS)
 
 
 def test_confusion_counts_every_example_once():
@@ -57,7 +57,7 @@ def test_the_picture_names_classes_and_counts_hits(tmp_path):
     names = ["$a$b", "字", "frog"]  # neither mathematics nor a letter of the font
     pictures.draw(tmp_path / "a", images, classes, scores, names)
     svg = (tmp_path / "a.svg").read_text("utf-8")
-    for words in ("is frog", "is $a$b", "is □", "guessed"):
+    for words in ("true: frog", "true: $a$b", "true: □", "predicted class"):
         assert f"<!-- {words} -->" in svg
     hits = (scores.argmax(axis=1) == classes).sum()
     assert f"<!-- {hits} of 40 correct" in svg

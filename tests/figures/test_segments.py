@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from dml.figures.segments import draw, shaded, slices
+from dml.figures.segments import draw, shades, slices
 from dml.types import BadInput
 
 WRONG, RIGHT = "#cc3311", "#e8e8e8"
@@ -25,7 +25,7 @@ def test_a_volume_is_drawn_in_its_labels_colours_with_errors(tmp_path):
     truth[-3:] = -1
     names = ("nothing", "a $grey$ thing", "white")
     pixels = drawn(tmp_path / "one", shape, rng.random((42, 1)), labels, truth, names)
-    assert {*shaded(3), WRONG, RIGHT} <= set(pixels)
+    assert {*shades(3), WRONG, RIGHT} <= set(pixels)
     red, light = (np.count_nonzero(pixels == shade) for shade in (WRONG, RIGHT))
     wrong = (labels != truth)[:-3].mean()  # the key adds some red
     assert red / (red + light) == pytest.approx(wrong, abs=0.1)

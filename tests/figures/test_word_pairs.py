@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dml.figures.word_pairs import (
-    FALLBACK,
+    FALLBACK_WORDS,
     GROUPS,
-    PAIRS,
-    PANELS,
+    MAX_PAIRS,
+    MAX_PANELS,
     overlap,
     pca_plot,
     plane,
@@ -65,7 +65,9 @@ def test_relations_hold_pairs_of_known_words_of_any_case_the_frequent_first():
         [[0, 1], [5, 4], [3, 6]]
     ]
     assert relations(words[:-2]) == {}  # two pairs show nothing
-    assert [len(index) for index in relations(EVERY).values()] == [PAIRS] * PANELS
+    assert [len(index) for index in relations(EVERY).values()] == [
+        MAX_PAIRS
+    ] * MAX_PANELS
 
 
 OTHERS = [f"w{i}" for i in range(100)]
@@ -73,7 +75,7 @@ PAIRED = [EVERY[row] for index in relations(EVERY).values() for row in index.rav
 
 
 @pytest.mark.parametrize(
-    "words, expected", [(EVERY, PAIRED), (OTHERS, OTHERS[:FALLBACK])]
+    "words, expected", [(EVERY, PAIRED), (OTHERS, OTHERS[:FALLBACK_WORDS])]
 )
 def test_every_known_word_or_else_the_most_frequent_is_written(
     tmp_path, words, expected

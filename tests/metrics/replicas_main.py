@@ -6,7 +6,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml import sim
 from dml.evaluation.scores import digest, evaluate, one_replica
-from dml.metrics.replicas import different, fingerprints
+from dml.metrics.replicas import fingerprints, first_difference
 from dml.types import Batch, Model
 from tests import checks
 
@@ -26,7 +26,7 @@ def find_each_device():
     found = []
 
     def look(params):
-        found.extend(sim.run(lambda comm: different(params, comm), 1))
+        found.extend(sim.run(lambda comm: first_difference(params, comm), 1))
 
     look(placed)
     for who in range(mesh.size):

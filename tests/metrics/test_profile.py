@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dml.metrics.profile import MARK, Fit, fit, merged, read, unmarked, write
+from dml.metrics.profile import MARK, Fit, fit, merge, read, split_marks, write
 from dml.metrics.timeline import events
 from dml.types import Interval, Message, Timeline
 
@@ -46,14 +46,14 @@ def test_the_narrowest_mark_sets_the_clock():
 def test_marks_are_no_part_of_the_timeline():
     times = (1, 0.1, 0.2), (0, 0.3, 0.4), (1, 0.5, 0.6)
     marks = [Interval(rank, MARK, *bounds) for rank, *bounds in times]
-    found, of = unmarked(Timeline([*marks, *INTERVALS], FOUND.messages))
+    found, of = split_marks(Timeline([*marks, *INTERVALS], FOUND.messages))
     assert found == FOUND
     assert of == {0: [(0.3, 0.4)], 1: [(0.1, 0.2), (0.5, 0.6)]}
 
 
 def test_every_rank_has_its_own_processes_on_the_messages_clock():
     traces = {1: jax(), 0: [*jax(), *jax("/device:GPU:0", 3)]}
-    trace = merged(events(FOUND), traces, {0: Fit(1e6, 0), 1: Fit(2e6, 0)})
+    trace = merge(events(FOUND), traces, {0: Fit(1e6, 0), 1: Fit(2e6, 0)})
     jaxs = "rank 0 JAX /host:CPU", "rank 0 JAX /device:GPU:0", "rank 1 JAX /host:CPU"
     assert names(trace) == dict(enumerate(("messages", *jaxs)))
     starts = {e["pid"]: e["ts"] for e in trace if e["name"] == "work"}
@@ -69,14 +69,14 @@ def test_flows_of_different_traces_stay_apart():
         {"ph": phase, "pid": 701, "tid": 5, "name": "flow", "id": 0, "ts": float(n)}
         for n, phase in enumerate("sf")
     ]
-    trace = merged(events(FOUND), {0: flow, 1: flow}, {0: Fit(0, 0), 1: Fit(0, 0)})
+    trace = merge(events(FOUND), {0: flow, 1: flow}, {0: Fit(0, 0), 1: Fit(0, 0)})
     ids = [event["id"] for event in trace if "id" in event]
     assert [ids.count(number) for number in (0, 1, 2)] == [2, 2, 2]
 
 
 def test_no_time_is_below_zero_and_all_move_together():
     given = jax()
-    trace = merged(events(FOUND), {0: given}, {0: Fit(-5e6, 0)})
+    trace = merge(events(FOUND), {0: given}, {0: Fit(-5e6, 0)})
     assert given == jax()  # is left as it was
     times = {e["name"]: e["ts"] for e in trace if "ts" in e}
     assert times["work"] == 0
@@ -96,7 +96,7 @@ def test_the_newest_trace_of_a_folder_is_read_and_written_again(tmp_path):
     older.write_bytes(gzip.compress(b'{"traceEvents": []}'))
     os.utime(older, (1, 1))
     assert read(tmp_path) == jax()
-    trace = merged([], {0: jax()}, {0: Fit(0, 0)})
+    trace = merge([], {0: jax()}, {0: Fit(0, 0)})
     assert names(trace) == {1: "rank 0 JAX /host:CPU"}
     write(tmp_path / "profile", trace, {"clocks": "one"})
     found = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.metrics.replicas import different, fingerprints
+from dml.metrics.replicas import fingerprints, first_difference
 from tests.checks import said
 
 RNG = np.random.default_rng(0)
@@ -42,7 +42,9 @@ def flipped(params, number, bit):
 
 
 def on_ranks(*replicas):
-    return sim.run(lambda comm: different(replicas[comm.rank], comm), len(replicas))
+    return sim.run(
+        lambda comm: first_difference(replicas[comm.rank], comm), len(replicas)
+    )
 
 
 @pytest.mark.parametrize("move", (lambda params: params, on_jax))

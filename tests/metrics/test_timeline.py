@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.metrics.timeline import digest, events, merged, waiting, without
+from dml.metrics.timeline import digest, events, subtract, union, waiting_seconds
 from dml.types import Interval, Message, Timeline
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Traced
@@ -94,11 +94,15 @@ def test_a_rank_waits_for_a_message_till_it_is_sent_and_else_for_the_whole_call(
         Message(0, 2, 0, 8, sent=3.0, received=5.0),
         Message(0, 2, 0, 8, sent=10.0, received=11.0),
     ]
-    assert waiting(Timeline(intervals, messages)) == {0: 4.0, 1: 3.5 + 1.5, 2: 9.0}
+    assert waiting_seconds(Timeline(intervals, messages)) == {
+        0: 4.0,
+        1: 3.5 + 1.5,
+        2: 9.0,
+    }
 
 
 def test_all_wait_for_a_straggler_and_it_for_nobody():
-    even, uneven = waiting(ring(4)), waiting(ring(4, late=1.0))
+    even, uneven = waiting_seconds(ring(4)), waiting_seconds(ring(4, late=1.0))
     assert max(even.values()) == pytest.approx(0.0, abs=1e-12)
     assert uneven.pop(1) == pytest.approx(0.0, abs=1e-12)
     assert list(uneven.values()) == pytest.approx([1.0] * 3, rel=1e-3)
@@ -106,13 +110,13 @@ def test_all_wait_for_a_straggler_and_it_for_nobody():
 
 def test_intervals_are_merged_and_cut():
     parts = [(4.0, 5.0), (0.0, 3.0), (1.0, 2.0), (5.0, 6.0)]
-    assert merged(parts) == [(0.0, 3.0), (4.0, 6.0)]
-    assert merged(parts, gap=1.0) == [(0.0, 6.0)]
+    assert union(parts) == [(0.0, 3.0), (4.0, 6.0)]
+    assert union(parts, gap=1.0) == [(0.0, 6.0)]
     holes = [(1.0, 2.0), (1.5, 3.0), (5.0, 6.0), (9.0, 11.0)]
-    found = list(without([(0.0, 4.0), (5.0, 6.0), (7.0, 8.0), (8.5, 10.0)], holes))
+    found = list(subtract([(0.0, 4.0), (5.0, 6.0), (7.0, 8.0), (8.5, 10.0)], holes))
     assert found == [(0.0, 1.0), (3.0, 4.0), (7.0, 8.0), (8.5, 9.0)]
-    assert list(without([(1.0, 3.0)], [(0.0, 5.0)])) == []
-    assert list(without([(1.0, 3.0)], [(0.0, 2.0)])) == [(2.0, 3.0)]
+    assert list(subtract([(1.0, 3.0)], [(0.0, 5.0)])) == []
+    assert list(subtract([(1.0, 3.0)], [(0.0, 2.0)])) == [(2.0, 3.0)]
 
 
 def test_a_run_has_one_hash_whatever_its_data_and_another_run_another():

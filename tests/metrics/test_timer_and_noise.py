@@ -20,7 +20,7 @@ def test_a_lap_has_the_seconds_of_each_phase_and_starts_over():
 
 def test_nested_phases_and_those_that_raise_are_counted_and_passed_on():
     phases = []
-    timer = Timer(count().__next__, seen=lambda *phase: phases.append(phase))
+    timer = Timer(count().__next__, on_end=lambda *phase: phases.append(phase))
     with pytest.raises(KeyError), timer("wire"), timer("wait"):
         raise KeyError
     assert timer.lap() == {"wait": 1, "wire": 3}

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from dml.models import memory
-from dml.models.memory import FLOAT32, MIXED, device_bytes, fullest
+from dml.models.memory import FLOAT32, MIXED, device_bytes, fullest_device
 from dml.models.networks.transformer import SIZES, Shape, shapes
 from dml.types import BadInput
 from dml.wire.plans.mesh import Plan
@@ -13,7 +13,7 @@ SMALL = Shape(vocabulary=50, length=16, layers=8, width=48, heads=8)
 
 
 def total(plan, rule=MIXED):
-    return fullest(SMALL, True, plan, rule).total
+    return fullest_device(SMALL, True, plan, rule).total
 
 
 def plans():
@@ -37,8 +37,10 @@ def test_parameters_are_as_many_as_the_network_has(shape, causal):
 @pytest.mark.parametrize("stages", (1, 2, 3, 8))
 def test_stages_together_hold_all_parameters_and_one_more_table(stages, causal):
     plan = Plan(stage=stages)
-    found = [memory.on_stage(SMALL, causal, plan, stage) for stage in range(stages)]
-    copy = memory.table(SMALL) * (stages > 1)
+    found = [
+        memory.stage_parameters(SMALL, causal, plan, stage) for stage in range(stages)
+    ]
+    copy = memory.table_parameters(SMALL) * (stages > 1)
     assert sum(found) == memory.parameters(SMALL, causal) + copy
 
 
@@ -53,7 +55,7 @@ def test_each_level_of_zero_cuts_sixteen_bytes_a_parameter_over_data():
     assert cut[0] == (whole[0], whole[1], share[2])
     assert cut[1] == (whole[0], share[1], share[2])
     # and the block that is used
-    assert cut[2] == (share[0] + 2 * memory.block(SMALL), share[1], share[2])
+    assert cut[2] == (share[0] + 2 * memory.block_parameters(SMALL), share[1], share[2])
 
 
 @pytest.mark.parametrize("rule", (MIXED, FLOAT32))
@@ -70,7 +72,9 @@ def test_the_fullest_device_is_on_the_first_or_the_last_stage():
     for plan, layers in itertools.product(plans(), (8, 11)):
         shape = SMALL._replace(layers=layers)
         every = [device_bytes(shape, True, plan, stage) for stage in range(plan.stage)]
-        assert fullest(shape, True, plan).total == max(one.total for one in every)
+        assert fullest_device(shape, True, plan).total == max(
+            one.total for one in every
+        )
 
 
 def test_1f1b_holds_no_more_than_gpipe_and_as_much_where_microbatches_are_few():

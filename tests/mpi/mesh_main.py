@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from dml.metrics.replicas import different
+from dml.metrics.replicas import first_difference
 from dml.metrics.timer import Timer
 from dml.runs import states
 from dml.strategies import mesh as deep
@@ -75,7 +75,7 @@ def train_deep(comm, path, folder):
     alone = train(serial)
     assert apart(sliced[-1].params, alone[-1].params) < 3e-6
     assert apart(found[-1].params, alone[-1].params) < 3e-6
-    assert different(found[-1].params, comm) is None
+    assert first_difference(found[-1].params, comm) is None
 
     tree = {"params": sliced[-1].params, "state": sliced[-1].state}
     if comm.rank == 0:

@@ -10,7 +10,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.types import Problem, Rows, itself
+from dml.types import Problem, Rows, identity
 from dml.wire.collectives import ALLREDUCE, predicted_seconds
 from dml.wire.collectives.benchmark import benchmark, seconds_per_call
 from dml.wire.collectives.gather_arrays import gather_arrays
@@ -107,7 +107,7 @@ class Descent:
 def trained(name, batch, clocks=3):
     """Return a program of one server, and workers of which `batch` have an example."""
     table = np.zeros((ROWS, WIDTH), np.float32)
-    problem = Problem(table, ROWS, gradient, lambda table: {}, touched=itself)
+    problem = Problem(table, ROWS, gradient, lambda table: {}, touched=identity)
 
     def program(comm):
         comm = Metered(comm)

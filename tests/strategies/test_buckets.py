@@ -12,7 +12,7 @@ from dml import sim
 from dml.data.minibatches import draws
 from dml.data.shards import shards
 from dml.metrics.noise import Noise
-from dml.models.layered import composed
+from dml.models.layered import compose
 from dml.strategies import bucket_sums as module
 from dml.strategies.local import local
 from dml.strategies.scan import scan
@@ -223,7 +223,7 @@ def test_all_is_traced_and_compiled_once(strategy, options, monkeypatch, caplog)
         return layer._replace(apply=apply)
 
     layers = [counted(layer) for layer in MODEL.layers]  # known to nobody
-    model = MODEL._replace(layers=layers, loss=composed(layers))
+    model = MODEL._replace(layers=layers, loss=compose(layers))
     monkeypatch.setattr("tests.strategies.small.MODEL", model)
     optimizer.cache_clear()
     options = options | {"name": "nadam", "drawn": 4 * BATCH}

@@ -9,7 +9,7 @@ import pytest
 from dml import sim
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models.sparse.completion import in_columns
+from dml.models.sparse.completion import with_products
 from dml.strategies import strategy
 from dml.strategies.operation import operation
 from dml.strategies.rotation import cells, in_blocks, orders, rotation
@@ -126,7 +126,7 @@ def trained(comm, problem, strategy, **own):
 def test_columns_of_any_ranks_learn_as_serial_does(ranks):
     problem = ratings()
     (want,) = sim.run(lambda comm: trained(comm, problem, serial), 1)
-    split = in_columns(problem)
+    split = with_products(problem)
     own = {"allreduce": ALLREDUCE["ring"], "batch": MINIBATCH}
     found = sim.run(lambda comm: trained(comm, split, operation, **own), ranks)
     for losses, _, _ in found:

@@ -8,7 +8,7 @@ from numba import njit
 
 from dml.types import Embeddings, Rows
 from dml.update import rows
-from dml.update.rows import LANES, AdaGrad, pack, padded, rsqrt, unpack, width
+from dml.update.rows import LANES, AdaGrad, pack, padded_length, rsqrt, unpack, width
 
 ROWS = 7
 dims = pytest.mark.parametrize("dim", (8, 16, 24))
@@ -26,7 +26,7 @@ def state(dim):
 
 def gradient(dim, index, seed=1, scale=1.0):
     """Make the sums of the rows named, padded with zeros, and the same ones dense."""
-    pad, draws = padded(dim), np.random.default_rng(seed)
+    pad, draws = padded_length(dim), np.random.default_rng(seed)
     sparse = np.zeros((len(index), pad + LANES), np.float32)
     sparse[:, :dim] = draws.normal(size=(len(index), dim)) * 3 * scale
     sparse[:, pad] = draws.normal(size=len(index)) * scale
@@ -56,7 +56,9 @@ def test_rsqrt_is_right_to_5_millionths_for_all_that_squares_can_be():
 def test_a_state_comes_out_of_a_table_as_it_went_in(dim):
     one = state(dim)
     table = pack(one)
-    assert width(dim) % LANES == 0 and padded(dim) - 2 * LANES < dim <= padded(dim)
+    assert width(dim) % LANES == 0 and padded_length(
+        dim
+    ) - 2 * LANES < dim <= padded_length(dim)
     for went, came in zip(one, unpack(table, dim), strict=True):
         assert came.tobytes() == went.tobytes() and came.dtype == went.dtype
         assert not np.shares_memory(came, table)
@@ -89,7 +91,7 @@ def test_adagrad_is_that_of_optax_on_the_dense_gradient(dim, scale):
 
 @dims
 def test_rows_not_named_and_padding_keep_their_bits(dim):
-    before, index, pad = pack(state(dim)), [5, 2], padded(dim)
+    before, index, pad = pack(state(dim)), [5, 2], padded_length(dim)
     shard = AdaGrad(before, 0.1)
     for step in range(20):
         shard.update(*gradient(dim, index, step)[0])
@@ -105,7 +107,7 @@ def test_rows_not_named_and_padding_keep_their_bits(dim):
 def test_a_gradient_that_is_not_a_number_makes_numbers_that_are_not(place):
     dim = 24
     shard, (sparse, _) = AdaGrad(pack(state(dim)), 0.1), gradient(dim, [4])
-    sparse.values[0, padded(dim) if place else 3] = np.nan
+    sparse.values[0, padded_length(dim) if place else 3] = np.nan
     for grads in (sparse, gradient(dim, [4])[0]):
         shard.update(*grads)
         found = unpack(shard.values, dim)
@@ -115,5 +117,5 @@ def test_a_gradient_that_is_not_a_number_makes_numbers_that_are_not(place):
 
 
 def test_a_kernel_is_compiled_once_for_all_dims_of_a_width():
-    assert rows.kernel(padded(3)) is rows.kernel(padded(32))
-    assert rows.kernel(padded(33)) is not rows.kernel(padded(32))
+    assert rows.kernel(padded_length(3)) is rows.kernel(padded_length(32))
+    assert rows.kernel(padded_length(33)) is not rows.kernel(padded_length(32))

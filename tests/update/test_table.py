@@ -11,7 +11,7 @@ import pytest
 from dml.models.sparse import completion, cuts
 from dml.types import BadInput
 from dml.update.moves import Moves
-from dml.update.rules import RULES, compiled
+from dml.update.rules import RULES, compile_rule
 from dml.update.table import BLOCK, table
 
 RATE = 0.125  # a power of two: optax's own products with it are exact
@@ -93,7 +93,7 @@ def test_a_rule_is_compiled_once_for_all_that_comes(rule):
     for at in (slice(0, 3), np.arange(3), np.arange(3, dtype=np.int32), [0, 2, 4]):
         for some in (grads, fixed, np.asfortranarray(grads), jnp.array(grads)):
             one.update(at, some)
-    assert len(compiled(rule).signatures) == 1
+    assert len(compile_rule(rule).signatures) == 1
     assert np.isfinite(one.values).all()
 
 
@@ -163,10 +163,10 @@ def test_bad_arguments_are_bad_input(arguments, options, said):
     [
         (np.array([0, 3]), (2, 2), "rows 0 to 2, got 0 to 3; push keys"),
         (np.array([-1]), (1, 2), "rows 0 to 2, got -1 to -1; push keys"),
-        (np.array([0, 1]), (1, 2), r"gradients of \(2, 2\), got \(1, 2\); push"),
-        (np.array([0]), (1, 1), r"gradients of \(1, 2\), got \(1, 1\); push"),
-        (slice(0, 2), (3, 2), r"gradients of \(2, 2\), got \(3, 2\); push"),
-        (slice(0, 3, 2), (2, 2), "consecutive rows, got slice.*; pass their numbers"),
+        (np.array([0, 1]), (1, 2), r"gradients of shape \(2, 2\), got \(1, 2\); push"),
+        (np.array([0]), (1, 1), r"gradients of shape \(1, 2\), got \(1, 1\); push"),
+        (slice(0, 2), (3, 2), r"gradients of shape \(2, 2\), got \(3, 2\); push"),
+        (slice(0, 3, 2), (2, 2), "consecutive rows, got slice.*; pass row indices"),
     ],
 )
 def test_rows_and_gradients_that_do_not_fit_are_bad_input(at, shape, said):

@@ -3,9 +3,9 @@
     weights = softmax(queries · keys / √K)
     mixed = weights · values
 
-Queries, keys and values are one array. The axis of heads comes before the axis of the
-three kinds, so that a slice of its heads has the queries, keys and values of complete
-heads.
+K is the width of a head. Queries, keys and values are one array. Its axis of heads
+comes before the axis of length 3, so that a slice of the last two axes, flattened, has
+the queries, keys and values of complete heads.
 """
 
 import math
@@ -13,7 +13,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-NEVER = -1e30  # score of a masked key: its weight is 0; -inf could give NaN
+MASKED_SCORE = -1e30  # of a masked key, whose weight is then 0; -inf could give NaN
 
 
 def attention(qkv_BxLxHx3xK: jax.Array, causal: bool) -> jax.Array:
@@ -29,8 +29,10 @@ def attention(qkv_BxLxHx3xK: jax.Array, causal: bool) -> jax.Array:
         preferred_element_type=jnp.float32,
     ) / math.sqrt(queries_BxHxLxK.shape[-1])
     if causal:
-        seen_LxL = jnp.tri(scores_BxHxLxL.shape[-1], dtype=bool)
-        scores_BxHxLxL = jnp.where(seen_LxL[None, None], scores_BxHxLxL, NEVER)
+        is_visible_LxL = jnp.tri(scores_BxHxLxL.shape[-1], dtype=bool)
+        scores_BxHxLxL = jnp.where(
+            is_visible_LxL[None, None], scores_BxHxLxL, MASKED_SCORE
+        )
     weights_BxHxLxL = jax.nn.softmax(scores_BxHxLxL).astype(values_BxHxLxK.dtype)
     mixed_BxHxLxK = jnp.einsum("bhlm,bhmk->bhlk", weights_BxHxLxL, values_BxHxLxK)
     return mixed_BxHxLxK.swapaxes(1, 2)

@@ -1,7 +1,8 @@
 """The modules of a transformer: Embed, Block and Head.
 
-With a Partition all sizes are those of one device. With a Mixture the feed-forward of a
-block is a mixture of experts; its stream is then a pair of activations and Routing.
+The stream is the array of activations, BxLxD, to which blocks add their outputs. With a
+Partition each module computes the slice of one device. With a Mixture the feed-forward
+of a block is a mixture of experts, and the stream is a pair of activations and Routing.
 """
 
 from functools import partial
@@ -29,11 +30,11 @@ from dml.types import BadInput
 class Shape(NamedTuple):
     """The sizes of a transformer: Shape(30522, 128, *SIZES["bert"]["base"])."""
 
-    vocabulary: int
-    length: int  # greatest number of tokens in an example
-    layers: int
-    width: int
-    heads: int
+    vocabulary: int  # number of tokens
+    length: int  # maximum number of tokens in an example
+    layers: int  # number of blocks
+    width: int  # length of a token's vector
+    heads: int  # number of attention heads in a block
 
 
 SIZES = {  # layers, width, heads
@@ -57,25 +58,28 @@ class Embed(linen.Module):
 
     shape: Shape
     dtype: Any
-    cut: Partition
+    partition: Partition
 
     @linen.compact
     def __call__(self, tokens_BxL: jax.Array) -> jax.Array:
-        vocabulary, most_tokens, _, width, _ = self.shape
+        vocabulary, max_tokens, _, width, _ = self.shape
         draw = linen.initializers.normal(EMBEDDING)
-        table_VxD = self.param("tokens", draw, (vocabulary // self.cut.size, width))
-        places_LxD = self.param("positions", draw, (most_tokens, width))
+        table_VxD = self.param(
+            "tokens", draw, (vocabulary // self.partition.size, width)
+        )
+        positions_LxD = self.param("positions", draw, (max_tokens, width))
         length = tokens_BxL.shape[1]
-        if length * self.cut.ring > most_tokens:
+        tokens_per_example = length * self.partition.ring
+        if tokens_per_example > max_tokens:
             raise BadInput(
-                f"expected at most {most_tokens} tokens an example, got "
-                f"{length * self.cut.ring}; pass a longer --length, or shorter examples"
+                f"expected at most {max_tokens} tokens per example, got "
+                f"{tokens_per_example}; pass a longer --length, or shorter examples"
             )
-        if self.cut.sequence:
-            check_divisible("the tokens of an example", length, self.cut.size)
-        stream_BxLxD = look_up(table_VxD, tokens_BxL, self.cut)
-        places_LxD = local_positions(places_LxD, length, self.cut)
-        return (stream_BxLxD + places_LxD[None]).astype(self.dtype)
+        if self.partition.sequence:
+            check_divisible("the tokens of an example", length, self.partition.size)
+        stream_BxLxD = look_up(table_VxD, tokens_BxL, self.partition)
+        positions_LxD = local_positions(positions_LxD, length, self.partition)
+        return (stream_BxLxD + positions_LxD[None]).astype(self.dtype)
 
 
 class Block(linen.Module):
@@ -84,57 +88,63 @@ class Block(linen.Module):
     shape: Shape
     causal: bool
     dtype: Any
-    cut: Partition
+    partition: Partition
     mixture: Mixture | None = None
 
     @linen.compact
     def __call__(self, stream: Any) -> Any:
         stream_BxLxD = stream[0] if self.mixture else stream
-        cut, (count, _, width) = self.cut, stream_BxLxD.shape
+        partition = self.partition
+        examples, _, width = stream_BxLxD.shape
         dense = partial(linen.Dense, dtype=self.dtype)
         norm = partial(linen.LayerNorm, epsilon=1e-5, dtype=self.dtype)
 
-        def product(*operands: Any, **options: Any) -> jax.Array:
+        def summed_product(*operands: Any, **options: Any) -> jax.Array:
             # order matters: Dense adds its bias to the sum over devices, not before
-            return cut.leave(jax.lax.dot_general(*operands, **options), count)
+            return partition.leave(jax.lax.dot_general(*operands, **options), examples)
 
         # two axes: XLA's matrix products are faster than its products of three axes
         rows_RxD = stream_BxLxD.reshape(-1, width)
-        normed_RxD = cut.enter(norm(name="norm_1")(rows_RxD), count)
-        qkv_RxE = dense(3 * width // cut.size, name="qkv")(normed_RxD)
-        heads = self.shape.heads // cut.size, 3, width // self.shape.heads
-        qkv_BxLxHx3xK = qkv_RxE.reshape(count, -1, *heads)
-        if cut.ring > 1:
+        normed_RxD = partition.enter(norm(name="norm_1")(rows_RxD), examples)
+        qkv_RxE = dense(3 * width // partition.size, name="qkv")(normed_RxD)
+        heads = self.shape.heads // partition.size, 3, width // self.shape.heads
+        qkv_BxLxHx3xK = qkv_RxE.reshape(examples, -1, *heads)
+        if partition.ring > 1:
             queries_keys_values = (qkv_BxLxHx3xK[:, :, :, part] for part in range(3))
             mixed_BxLxHxK = ring_attention(*queries_keys_values, self.causal, RING)
         else:
             mixed_BxLxHxK = attention(qkv_BxLxHx3xK, self.causal)
         mixed_RxE = mixed_BxLxHxK.reshape(len(qkv_RxE), -1)
-        rows_RxD = rows_RxD + dense(width, name="out", dot_general=product)(mixed_RxE)
-        normed_RxD = cut.enter(norm(name="norm_2")(rows_RxD), count)
+        rows_RxD = rows_RxD + dense(width, name="out", dot_general=summed_product)(
+            mixed_RxE
+        )
+        normed_RxD = partition.enter(norm(name="norm_2")(rows_RxD), examples)
         if self.mixture:
             zeros = partial(jnp.zeros_like, dtype=jnp.float32)
-            like = experts.shapes(self.mixture, cut.size)
+            like = experts.shapes(self.mixture, partition.size)
             params = self.param("experts", lambda key: jax.tree.map(zeros, like))
-            added_RxD, measures = mixture_output(
-                params, normed_RxD, count, self.mixture, cut
+            update_RxD, measures = mixture_output(
+                params, normed_RxD, examples, self.mixture, partition
             )
             routing = Routing(*map(jnp.add, stream[1], measures))
-            return (rows_RxD + added_RxD).reshape(stream_BxLxD.shape), routing
-        hidden_RxF = dense(4 * width // cut.size, name="up")(normed_RxD)
+            return (rows_RxD + update_RxD).reshape(stream_BxLxD.shape), routing
+        hidden_RxF = dense(4 * width // partition.size, name="up")(normed_RxD)
         hidden_RxF = linen.gelu(hidden_RxF, approximate=True)
-        down = dense(width, name="down", dot_general=product)
+        down = dense(width, name="down", dot_general=summed_product)
         rows_RxD = rows_RxD + down(hidden_RxF)
         return rows_RxD.reshape(stream_BxLxD.shape)
 
 
 class Head(linen.Module):
-    """Features of the stream, whose products with the token table are logits."""
+    """Features whose inner products with the rows of the token table are logits.
+
+    BERT also has a bias per token; for GPT the second result is None.
+    """
 
     shape: Shape
     causal: bool
     dtype: Any
-    cut: Partition
+    partition: Partition
 
     @linen.compact
     def __call__(self, rows_RxD: jax.Array) -> tuple[jax.Array, jax.Array | None]:
@@ -147,5 +157,5 @@ class Head(linen.Module):
         )
         rows_RxD = norm(name="dense_norm")(linen.gelu(rows_RxD, approximate=True))
         zeros = linen.initializers.zeros
-        words = self.shape.vocabulary // self.cut.size
+        words = self.shape.vocabulary // self.partition.size
         return rows_RxD, self.param("bias", zeros, (words,))

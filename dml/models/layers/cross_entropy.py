@@ -1,7 +1,10 @@
 """The cross entropy of a large vocabulary, and its gradient, in one pass.
 
-features ── · table + bias ──→ scores ──→ loss      a piece of rows at a time,
-    └── grads ←── probability - 1 at target         so that it stays in the cache
+features ── · table + bias ──→ scores ──→ loss
+    └── grads ←── probability - 1 at target
+
+Rows are processed in pieces, so that the scores of a piece stay in the processor's
+cache. V is the number of tokens of the vocabulary, D the width of a row of features.
 """
 
 from functools import partial
@@ -10,9 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layers.partition import AXIS, WHOLE, Partition, offset
+from dml.models.layers.partition import AXIS, ONE_DEVICE, Partition, offset
 
-PIECES, PIECE = 8, 256  # greatest number of pieces, least number of rows in a piece
+MAX_PIECES = 8
+MIN_ROWS = 256  # in a piece
 
 
 def logits(
@@ -30,37 +34,38 @@ def cross_entropy(
     table_VxD: jax.Array,
     bias_V: jax.Array | None,
     targets_R: jax.Array,
-    cut: Partition = WHOLE,
+    partition: Partition = ONE_DEVICE,
 ) -> jax.Array:
     """Return the mean over rows of -log of the target's probability.
 
-    The gradient, probability - 1 at the target, is computed in the forward pass, a
-    piece of rows at a time, so that no array of all rows and all words is stored. A
-    device with a part of the table computes the scores of its words. Devices exchange
-    three numbers a row: the largest score, the sum of the odds and the target's score.
-    The gradient of the features is then a term of the sum over devices.
+    The gradient, probability - 1 at the target, is computed in the forward pass, one
+    piece of rows at a time, so that no array of all rows and all tokens is stored. A
+    device with a part of the table computes the scores of its tokens. Devices exchange
+    three numbers per row: the largest score, the sum of exp(score - largest score), and
+    the target's score. The gradient with respect to the features is then one term of a
+    sum over devices.
 
     Args:
       features_RxD: Rows of features.
-      table_VxD: Vectors of the words.
-      bias_V: Biases of the words; None: there are none.
-      targets_R: The word of each row.
-      cut: Partition of the table.
+      table_VxD: Vectors of the tokens.
+      bias_V: Biases of the tokens, or None.
+      targets_R: The target token of each row.
+      partition: Partition of the table.
     """
-    return entropy_and_grads(features_RxD, table_VxD, bias_V, targets_R, cut)[0]
+    return entropy_and_grads(features_RxD, table_VxD, bias_V, targets_R, partition)[0]
 
 
-def at(scores_RxV: jax.Array, index_R: jax.Array) -> jax.Array:
-    """Return the number at each row's index, 0 for an index outside the row."""
+def score_at(scores_RxV: jax.Array, index_R: jax.Array) -> jax.Array:
+    """Return the score of each row at its index; 0 if the index is out of bounds."""
     index_Rx1 = jnp.where(index_R < 0, scores_RxV.shape[1], index_R)[:, None]
     return jnp.take_along_axis(
         scores_RxV, index_Rx1, axis=1, mode="fill", fill_value=0
     )[:, 0]
 
 
-def across(reduce: Any, values: Any, cut: Partition) -> Any:
-    """Reduce over the devices that divide the words."""
-    return values if cut.size == 1 else reduce(values, AXIS)
+def reduce_over_devices(reduce: Any, values: Any, partition: Partition) -> Any:
+    """Reduce over the devices that divide the vocabulary."""
+    return values if partition.size == 1 else reduce(values, AXIS)
 
 
 def entropy_and_grads(
@@ -68,59 +73,62 @@ def entropy_and_grads(
     table_VxD: jax.Array,
     bias_V: jax.Array | None,
     targets_R: jax.Array,
-    cut: Partition,
+    partition: Partition,
 ) -> tuple[jax.Array, Any]:
-    """Return cross_entropy and its gradients by features, table and bias.
+    """Return cross_entropy, and its gradients by features, table and bias.
 
     Args:
       features_RxD: Rows of features.
-      table_VxD: Vectors of the words.
-      bias_V: Biases of the words; None: there are none.
-      targets_R: The word of each row.
-      cut: Partition of the table.
+      table_VxD: Vectors of the tokens.
+      bias_V: Biases of the tokens, or None.
+      targets_R: The target token of each row.
+      partition: Partition of the table.
     """
-    targets_R = targets_R - offset(cut, len(table_VxD))
+    targets_R = targets_R - offset(partition, len(table_VxD))
     rows, dtype = len(features_RxD), features_RxD.dtype
-    pieces = max(1, min(PIECES, rows // PIECE))
+    pieces = max(1, min(MAX_PIECES, rows // MIN_ROWS))
     bounds = [rows * piece // pieces for piece in range(pieces + 1)]
-    loss, by_features, by_table, by_bias = [], [], [], []
+    loss, feature_grads, table_grads, bias_grads = [], [], [], []
     for start, end in zip(bounds, bounds[1:], strict=False):
         rows_PxD, targets_P = features_RxD[start:end], targets_R[start:end]
         scores_PxV = logits(rows_PxD, table_VxD, bias_V)
-        top_P = across(jax.lax.pmax, scores_PxV.max(axis=1), cut)
-        odds_PxV = jnp.exp(scores_PxV - top_P[:, None])
-        sums = odds_PxV.sum(axis=1), at(scores_PxV, targets_P)
-        sum_P, target_P = across(jax.lax.psum, sums, cut)
-        loss.append((jnp.log(sum_P) + top_P - target_P).sum())
-        hits_PxV = targets_P[:, None] == jnp.arange(len(table_VxD))[None]
-        grads_PxV = odds_PxV / (rows * sum_P[:, None]) - hits_PxV / rows
-        by_bias.append(grads_PxV.sum(axis=0))
+        max_P = reduce_over_devices(jax.lax.pmax, scores_PxV.max(axis=1), partition)
+        odds_PxV = jnp.exp(scores_PxV - max_P[:, None])
+        sums = odds_PxV.sum(axis=1), score_at(scores_PxV, targets_P)
+        sum_P, target_P = reduce_over_devices(jax.lax.psum, sums, partition)
+        loss.append((jnp.log(sum_P) + max_P - target_P).sum())
+        is_target_PxV = targets_P[:, None] == jnp.arange(len(table_VxD))[None]
+        grads_PxV = odds_PxV / (rows * sum_P[:, None]) - is_target_PxV / rows
+        bias_grads.append(grads_PxV.sum(axis=0))
         grads_PxV = grads_PxV.astype(dtype)
-        by_features.append(jnp.dot(grads_PxV, table_VxD.astype(dtype)))
-        # XLA would make one product of this and the transposition below, and then
-        # transpose the large array instead of the small one.
-        by_table_DxV = jnp.dot(rows_PxD.T, grads_PxV, preferred_element_type="float32")
-        by_table.append(jax.lax.optimization_barrier(by_table_DxV))
+        feature_grads.append(jnp.dot(grads_PxV, table_VxD.astype(dtype)))
+        # Without the barrier XLA fuses this product with the transposition below, and
+        # transposes grads_PxV instead of the smaller result.
+        table_grads_DxV = jnp.dot(
+            rows_PxD.T, grads_PxV, preferred_element_type="float32"
+        )
+        table_grads.append(jax.lax.optimization_barrier(table_grads_DxV))
     grads = (
-        jnp.concatenate(by_features),
-        sum(by_table[1:], by_table[0]).T,
-        None if bias_V is None else sum(by_bias[1:], by_bias[0]),
+        jnp.concatenate(feature_grads),
+        sum(table_grads[1:], table_grads[0]).T,
+        None if bias_V is None else sum(bias_grads[1:], bias_grads[0]),
     )
     return jnp.stack(loss).sum() / rows, grads
 
 
-def scaled(_: Partition, grads: Any, by: jax.Array) -> tuple[Any, ...]:
-    """Return the gradients, multiplied by the gradient of the loss."""
-    return *jax.tree.map(lambda leaf: leaf * by.astype(leaf.dtype), grads), None
+def scale_grads(_: Partition, grads: Any, loss_grad: jax.Array) -> tuple[Any, ...]:
+    """Return the gradients of the operands, multiplied by the gradient of the loss."""
+    return *jax.tree.map(lambda leaf: leaf * loss_grad.astype(leaf.dtype), grads), None
 
 
-cross_entropy.defvjp(entropy_and_grads, scaled)
+cross_entropy.defvjp(entropy_and_grads, scale_grads)
 
 
-def alike(array: Any, targets_R: jax.Array) -> jax.Array:
-    """Add a 0 computed from the targets: in shard_map the array then varies as they do.
+def vary_like(array: Any, targets_R: jax.Array) -> jax.Array:
+    """Mark the array as varying over the same axes of shard_map as the targets.
 
-    jnp's functions do this themselves, so that the gradient is summed; a custom_vjp
-    does not. XLA drops the addition.
+    The gradient of a replicated array is then summed over these axes. Functions of jnp
+    do this implicitly, a custom_vjp does not. The array gets a 0 added that depends on
+    the targets; XLA drops the addition.
     """
     return array + (targets_R[0] * 0).astype(array.dtype)

@@ -3,9 +3,12 @@
     rows ─ router ─┬─ expert 0 ─┬─ · gates, summed ─→ added to the rows
                    └─ expert 1 ─┘
 
-Each row goes to the experts with the highest scores of its router, up to the capacity
-of each expert. Rows are routed in groups, such as the tokens of one example: a row's
-experts do not depend on other groups, nor on the devices that process them.
+Each row is sent to the experts with the highest router scores, up to the capacity of
+each expert. Rows are routed in groups, such as the tokens of one example: the experts
+of a row depend neither on other groups nor on the number of devices.
+
+Axes: G groups of R rows of width D; K choices per row; E experts, of capacity C per
+group; N = G·C slots per expert; F units in the hidden layer of an expert.
 """
 
 import math
@@ -29,9 +32,9 @@ class Mixture(NamedTuple):
       experts: Number of experts.
       width: Width of the rows.
       hidden: Width of an expert's hidden layer.
-      choices: Number of experts of a row: 1 in Switch, 2 in GShard.
-      factor: Capacity of an expert relative to equal loads.
-      weight: Weight of the balance in the loss (Fedus 2021, 2.2).
+      choices: Number of experts per row: 1 in Switch, 2 in GShard.
+      factor: Capacity of an expert divided by its load if all loads are equal.
+      weight: Weight of the auxiliary loss that balances loads (Fedus 2021, 2.2).
     """
 
     experts: int
@@ -46,7 +49,7 @@ class Routes(NamedTuple):
     """The experts of a group's rows; choices beyond the capacity are dropped."""
 
     experts_RxK: jax.Array  # K choices of each row, best first
-    slots_RxK: jax.Array  # number of the row in the expert's queue: 0, 1, 2, ...
+    slots_RxK: jax.Array  # index of the row among the rows of the expert
     gates_RxK: jax.Array  # weight of the expert's output
     balance: jax.Array  # auxiliary loss; 1 where loads are equal
 
@@ -54,26 +57,26 @@ class Routes(NamedTuple):
 class Measures(NamedTuple):
     """Measures of the routes of a device's groups."""
 
-    dropped: jax.Array  # number of choices above the capacity
-    load_E: jax.Array  # number of choices of each expert, with dropped choices
+    dropped: jax.Array  # number of choices beyond the capacity
+    load_E: jax.Array  # number of choices of each expert, including dropped choices
     balance: jax.Array  # mean over groups; 1 where loads are equal
 
 
 class Routing(NamedTuple):
-    """Sums over the blocks so far of measures of the routes."""
+    """Sums, over the blocks so far, of measures of the routes."""
 
-    balance: Any  # auxiliary loss; 1 in each block where loads are equal
+    balance: Any  # auxiliary loss; a block with equal loads adds 1
     dropped: Any  # share of dropped choices
 
 
 def shapes(mixture: Mixture, size: int = 1) -> Any:
     """Return the shapes of the params of one of `size` devices."""
     _, width, hidden, *_ = mixture
-    each = mixture.experts // size
+    per_device = mixture.experts // size
     shape_of = {
         "router": {"kernel": (width, mixture.experts)},
-        "up": {"kernel": (each, width, hidden), "bias": (each, hidden)},
-        "down": {"kernel": (each, hidden, width), "bias": (each, width)},
+        "up": {"kernel": (per_device, width, hidden), "bias": (per_device, hidden)},
+        "down": {"kernel": (per_device, hidden, width), "bias": (per_device, width)},
     }
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32),
@@ -82,8 +85,8 @@ def shapes(mixture: Mixture, size: int = 1) -> Any:
     )
 
 
-def start(mixture: Mixture, key: jax.Array) -> Params:
-    """Draw params; biases are 0."""
+def init_params(mixture: Mixture, key: jax.Array) -> Params:
+    """Draw the params of all experts; biases are 0."""
     # the standard deviation depends on the inputs of one expert, not of all experts
     return initial(
         shapes(mixture),
@@ -95,10 +98,11 @@ def start(mixture: Mixture, key: jax.Array) -> Params:
 def specs(axis: str = "expert") -> dict[str, Any]:
     """Return PartitionSpecs of params: experts sharded, router replicated.
 
-    The router's gradient on a device is that of the device's rows: sum it over devices.
+    Each device computes the router's gradient for its own rows only: sum these
+    gradients over devices.
     """
-    cut = {"kernel": PartitionSpec(axis), "bias": PartitionSpec(axis)}
-    return {"router": {"kernel": PartitionSpec()}, "up": cut, "down": cut}
+    sharded = {"kernel": PartitionSpec(axis), "bias": PartitionSpec(axis)}
+    return {"router": {"kernel": PartitionSpec()}, "up": sharded, "down": sharded}
 
 
 def experts(
@@ -117,17 +121,20 @@ def experts(
                      ┌──────╱───────╲──────┐     all-to-all: back
         mixed      a b c 0          e f g 0      · gates, summed over choices
 
-    Gradients are those of the sum of all devices' losses; divide each device's loss by
-    p for a mean. 2 all-to-alls forward, 2 backward, each of G·E·C·D words of a device,
-    about factor · choices · G · R · D, of which (p-1)/p go to other devices.
+    Gradients are of the sum of the losses of all p devices; divide the loss of each
+    device by p to obtain a mean.
+
+    Cost: 2 all-to-alls forward and 2 backward. In each, a device exchanges G·E·C·D
+    elements, about factor · choices · G·R·D; (p-1)/p of them go to other devices.
 
     Args:
       params: Params of the router and of this device's experts.
       rows_GxRxD: Groups of rows.
       mixture: Sizes of the mixture.
-      axis: Axis over which experts are sharded; None: one device has all.
+      axis: Axis over which experts are sharded; None: one device has all experts.
     """
-    count, (groups, rows, width) = mixture.experts, rows_GxRxD.shape
+    count = mixture.experts
+    groups, rows, width = rows_GxRxD.shape
     limit = capacity(mixture, rows)
     if axis and count % jax.lax.axis_size(axis):
         size = jax.lax.axis_size(axis)
@@ -135,25 +142,25 @@ def experts(
             f"expected experts divisible by {size}, the devices of axis {axis!r}, got "
             f"{count}; pass a multiple of {size}"
         )
-    routes_G = jax.vmap(lambda rows_RxD: routed(params, rows_RxD, mixture))(rows_GxRxD)
+    routes_G = jax.vmap(lambda rows_RxD: route(params, rows_RxD, mixture))(rows_GxRxD)
     slots_GxExCxD = jax.vmap(
-        lambda group, rows_RxD: dispatched(group, rows_RxD, count, limit)
+        lambda group, rows_RxD: dispatch(group, rows_RxD, count, limit)
     )(routes_G, rows_GxRxD)
     slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * limit, width)
-    if axis:  # slots of one device for all experts -> slots of all devices for its own
+    if axis:  # this device's slots, all experts -> all slots, this device's experts
         slots_ExNxD = jax.lax.all_to_all(slots_ExNxD, axis, 0, 1, tiled=True)
-    made_ExNxD = feed_forward(params, slots_ExNxD)
+    outputs_ExNxD = feed_forward(params, slots_ExNxD)
     if axis:
-        made_ExNxD = jax.lax.all_to_all(made_ExNxD, axis, 1, 0, tiled=True)
-    made_ExGxCxD = made_ExNxD.reshape(count, groups, limit, width)
-    mixed_GxRxD = jax.vmap(combined)(routes_G, made_ExGxCxD.swapaxes(0, 1))
+        outputs_ExNxD = jax.lax.all_to_all(outputs_ExNxD, axis, 1, 0, tiled=True)
+    outputs_ExGxCxD = outputs_ExNxD.reshape(count, groups, limit, width)
+    mixed_GxRxD = jax.vmap(combine)(routes_G, outputs_ExGxCxD.swapaxes(0, 1))
     load_E = jnp.bincount(routes_G.experts_RxK.reshape(-1), length=count)
     dropped = (routes_G.slots_RxK >= limit).sum()
     return mixed_GxRxD, Measures(dropped, load_E, routes_G.balance.mean())
 
 
 def capacity(mixture: Mixture, rows: int) -> int:
-    """Return the greatest number of a group's rows per expert (Fedus 2021, eq. 3)."""
+    """Return the maximum number of rows of a group per expert (Fedus 2021, eq. 3)."""
     count, choices, factor = mixture.experts, mixture.choices, mixture.factor
     if not 1 <= choices <= count:
         raise BadInput(
@@ -164,13 +171,13 @@ def capacity(mixture: Mixture, rows: int) -> int:
         raise BadInput(
             f"expected a capacity factor above 0, got {factor}; pass 1 for equal loads"
         )
-    # no row goes to an expert twice: a larger capacity would be unused
+    # no expert has more than all rows of a group
     return min(rows, math.ceil(factor * choices * rows / count))
 
 
-def routed(params: Params, rows_RxD: jax.Array, mixture: Mixture) -> Routes:
+def route(params: Params, rows_RxD: jax.Array, mixture: Mixture) -> Routes:
     """Return the routes of rows, computed in float32 (Fedus 2021, 2.4)."""
-    return routes(
+    return routes_from_scores(
         jnp.dot(
             rows_RxD.astype(jnp.float32),
             params["router"]["kernel"].astype(jnp.float32),
@@ -179,23 +186,24 @@ def routed(params: Params, rows_RxD: jax.Array, mixture: Mixture) -> Routes:
     )
 
 
-def routes(scores_RxE: jax.Array, choices: int) -> Routes:
+def routes_from_scores(scores_RxE: jax.Array, choices: int) -> Routes:
     """Return the routes of rows from the router's scores."""
     rows, count = scores_RxE.shape
     probabilities_RxE = jax.nn.softmax(scores_RxE)
     gates_RxK, experts_RxK = jax.lax.top_k(probabilities_RxE, choices)
-    if choices > 1:  # the share of a single choice is 1, without a gradient
+    if choices > 1:  # normalised, a single gate would be 1 and have no gradient
         gates_RxK = gates_RxK / gates_RxK.sum(axis=1, keepdims=True)
-    # order matters: all first choices have slots before any second one (GShard, alg. 1)
+    # order matters: slots of all first choices precede those of second choices (GShard,
+    # alg. 1)
     hits_NxE = jax.nn.one_hot(experts_RxK.T.reshape(-1), count, dtype=jnp.int32)
     slots_N = (hits_NxE * (hits_NxE.cumsum(axis=0) - 1)).sum(axis=1)
-    # Fedus 2021, eq. 4, without its weight; shares have no gradient
+    # Fedus 2021, eq. 4, without the weight of the mixture; shares_E has no gradient
     shares_E = hits_NxE.astype(jnp.float32).mean(axis=0)
     balance = count * jnp.dot(shares_E, probabilities_RxE.mean(axis=0))
     return Routes(experts_RxK, slots_N.reshape(choices, rows).T, gates_RxK, balance)
 
 
-def dispatched(group: Routes, rows_RxD: jax.Array, count: int, limit: int) -> jax.Array:
+def dispatch(group: Routes, rows_RxD: jax.Array, count: int, limit: int) -> jax.Array:
     """Return slots_ExCxD: the rows of each expert up to its capacity, then zeros.
 
     Args:
@@ -208,61 +216,68 @@ def dispatched(group: Routes, rows_RxD: jax.Array, count: int, limit: int) -> ja
     rows_RxKxD = jnp.broadcast_to(
         rows_RxD[:, None], (*group.slots_RxK.shape, rows_RxD.shape[1])
     )
-    # No slot is used twice. With mode=drop JAX ignores an index out of bounds.
+    # Slots are distinct. mode="drop" ignores slots at or above the capacity.
     return empty_ExCxD.at[group.experts_RxK, group.slots_RxK].add(
         rows_RxKxD, mode="drop", unique_indices=True
     )
 
 
 def feed_forward(params: Mapping[str, Any], slots_ExNxD: jax.Array) -> jax.Array:
-    """Return the output of each expert for the rows in its slots."""
+    """Return the outputs of experts for the rows in their slots."""
     up, down = jax.tree.map(
         lambda leaf: leaf.astype(slots_ExNxD.dtype), (params["up"], params["down"])
     )
     hidden_ExNxF = jnp.einsum("end,edf->enf", slots_ExNxD, up["kernel"])
     hidden_ExNxF = jax.nn.gelu(hidden_ExNxF + up["bias"][:, None], approximate=True)
-    made_ExNxD = jnp.einsum("enf,efd->end", hidden_ExNxF, down["kernel"])
-    return made_ExNxD + down["bias"][:, None]
+    outputs_ExNxD = jnp.einsum("enf,efd->end", hidden_ExNxF, down["kernel"])
+    return outputs_ExNxD + down["bias"][:, None]
 
 
-def combined(group: Routes, made_ExCxD: jax.Array) -> jax.Array:
+def combine(group: Routes, outputs_ExCxD: jax.Array) -> jax.Array:
     """Return mixed_RxD: the gated outputs of experts; 0 where a row is dropped."""
-    made_RxKxD = made_ExCxD.at[group.experts_RxK, group.slots_RxK].get(
+    outputs_RxKxD = outputs_ExCxD.at[group.experts_RxK, group.slots_RxK].get(
         mode="fill", fill_value=0, unique_indices=True
     )
-    gates_RxKx1 = group.gates_RxK[:, :, None].astype(made_ExCxD.dtype)
-    return (made_RxKxD * gates_RxKx1).sum(axis=1)
+    gates_RxKx1 = group.gates_RxK[:, :, None].astype(outputs_ExCxD.dtype)
+    return (outputs_RxKxD * gates_RxKx1).sum(axis=1)
 
 
 def mixture_output(
-    params: Params, rows_RxD: jax.Array, count: int, mixture: Mixture, cut: Partition
+    params: Params,
+    rows_RxD: jax.Array,
+    count: int,
+    mixture: Mixture,
+    partition: Partition,
 ) -> tuple[jax.Array, Routing]:
-    """Return the experts' outputs for the rows of `count` examples, on a Partition.
+    """Return the outputs of the mixture for the rows of `count` examples, and Routing.
 
-    Every device of `tensor` has all rows, and routes those of its share of the
-    examples.
+    Every device of the axis `tensor` has all rows, and routes the rows of its share of
+    the examples.
 
     Args:
       params: Params of the router and of this device's experts.
       rows_RxD: Rows of all examples.
       count: Number of examples.
       mixture: Sizes of the mixture.
-      cut: Partition of the network.
+      partition: Partition of the network.
     """
-    size, width = cut.size, rows_RxD.shape[1]
+    size, width = partition.size, rows_RxD.shape[1]
     check_divisible("the examples of a microbatch", count, size)
-    rows_BxLxD, each = rows_RxD.reshape(count, -1, width), count // size
-    choices = each * rows_BxLxD.shape[1] * mixture.choices
+    rows_BxLxD = rows_RxD.reshape(count, -1, width)
+    per_device = count // size
+    choices = per_device * rows_BxLxD.shape[1] * mixture.choices
     if size == 1:
-        made_BxLxD, measures = experts(params, rows_BxLxD, mixture)
-        return made_BxLxD.reshape(-1, width), Routing(
+        outputs_BxLxD, measures = experts(params, rows_BxLxD, mixture)
+        return outputs_BxLxD.reshape(-1, width), Routing(
             measures.balance, measures.dropped / choices
         )
-    start = offset(cut, each)
-    own_BxLxD = jax.lax.dynamic_slice_in_dim(rows_BxLxD, start, each)
-    own_BxLxD, measures = experts(params, own_BxLxD, mixture, AXIS)
+    first = offset(partition, per_device)
+    local_BxLxD = jax.lax.dynamic_slice_in_dim(rows_BxLxD, first, per_device)
+    local_BxLxD, measures = experts(params, local_BxLxD, mixture, AXIS)
     empty_BxLxD = jnp.zeros_like(rows_BxLxD)
-    made_BxLxD = jax.lax.dynamic_update_slice_in_dim(empty_BxLxD, own_BxLxD, start, 0)
+    outputs_BxLxD = jax.lax.dynamic_update_slice_in_dim(
+        empty_BxLxD, local_BxLxD, first, 0
+    )
     means = measures.balance, measures.dropped / choices
     routing = Routing(*(summed(mean / size, AXIS) for mean in means))
-    return cut.leave(made_BxLxD.reshape(-1, width), count), routing
+    return partition.leave(outputs_BxLxD.reshape(-1, width), count), routing

@@ -1,11 +1,15 @@
 """The partition of a transformer over devices (Megatron), and of its positions.
 
-    kernels    qkv, up: by columns ║ heads, hidden units      enter: f    leave: g
-               out, down: by rows  ═ the same heads and units
-    tables     tokens, bias: by words                         the rest is replicated
-    positions  over the axis `sequence`: attention is a ring, see ring_attention.py
+    leaf of params          divided over the axis `tensor` by
+    kernels of qkv, up      columns: each device has some heads or hidden units
+    kernels of out, down    rows, for the same heads or hidden units
+    token table, its bias   tokens of the vocabulary
+    others                  not divided: every device has a copy
 
-On one device `enter` and `leave` are the identity: the network is dense.
+Megatron's operator f is called before kernels divided by columns, its operator g after
+kernels divided by rows. The axis `sequence` divides the positions; attention is then
+computed by ring_attention.py. On one device both operators return their argument.
+Activations are matrices of R rows: one row of width D per position and example.
 """
 
 from collections.abc import Callable
@@ -19,123 +23,132 @@ from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
 
 AXIS = "tensor"
 RING = "sequence"
-Rows = Callable[[jax.Array, int], jax.Array]  # (rows_RxD, number of examples) -> rows
+Rows = Callable[[jax.Array, int], jax.Array]  # an operator: rows, examples -> rows
 
 
-def same(rows_RxD: jax.Array, count: int) -> jax.Array:
-    """Return the rows: both operators of a network on one device."""
+def unchanged(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Return the rows: operators f and g on one device."""
     return rows_RxD
 
 
 class Partition(NamedTuple):
-    """The slice of each layer on one device, and its operators; by default, all of it.
+    """The numbers of devices that divide a network, and the operators between them.
 
     Attributes:
-      size: Number of devices of `tensor`.
+      size: Number of devices of the axis `tensor`.
       sequence: Whether `tensor` also slices activations between layers by positions.
-      enter: Operator f, before a layer's kernels that are divided by columns.
-      leave: Operator g, after a layer's kernels that are divided by rows.
-      ring: Number of devices of `sequence`, each with consecutive positions.
+      enter: Operator f, before kernels that are divided by columns.
+      leave: Operator g, after kernels that are divided by rows.
+      ring: Number of devices of the axis `sequence`, each with consecutive positions.
     """
 
     size: int = 1
     sequence: bool = False
-    enter: Rows = same
-    leave: Rows = same
+    enter: Rows = unchanged
+    leave: Rows = unchanged
     ring: int = 1
 
 
-WHOLE = Partition()
+ONE_DEVICE = Partition()
 
 
 def partition_over(size: int, sequence: bool = False, ring: int = 1) -> Partition:
     """Return the partition over `size` devices of `tensor` and `ring` of `sequence`."""
     if size == 1:
         return Partition(ring=ring)
-    operators = (joined, parted) if sequence else (copied, added)
+    operators = (
+        (gather_positions, sum_and_slice)
+        if sequence
+        else (copy_to_devices, sum_over_devices)
+    )
     return Partition(size, sequence, *operators, ring)
 
 
 def check_divisible(name: str, count: int, size: int) -> None:
-    """Raise BadInput if devices cannot have equal shares."""
+    """Raise BadInput if `count` is not divisible by the number of devices, `size`."""
     if count % size:
-        more = count + -count % size
+        next_multiple = count + -count % size
         raise BadInput(
             f"expected {name} to be divisible by tensor={size}, got {count}; pass "
-            f"{more}, or a size of tensor that divides {count}"
+            f"{next_multiple}, or a size of tensor that divides {count}"
         )
 
 
-def copied(rows_RxD: jax.Array, count: int) -> jax.Array:
-    """Return the rows; the transpose sums gradients over devices: operator f."""
+def copy_to_devices(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Operator f: return the rows; their gradients are summed over devices."""
     return shared(rows_RxD, AXIS)
 
 
-def added(rows_RxD: jax.Array, count: int) -> jax.Array:
-    """Return the sum over devices: operator g."""
+def sum_over_devices(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Operator g: return the sum over devices."""
     return summed(rows_RxD, AXIS)
 
 
-def joined(rows_RxD: jax.Array, count: int) -> jax.Array:
-    """Return all positions from the devices' slices: operator f of sequence=True.
+def gather_positions(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Operator f of sequence=True: gather the slices of positions of all devices.
 
-    The rows of an example are consecutive.
+    The rows of an example are consecutive; `count` is the number of examples.
     """
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
     return gathered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
-def parted(rows_RxD: jax.Array, count: int) -> jax.Array:
-    """Return this device's slice of the sum: operator g of sequence=True."""
+def sum_and_slice(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Operator g of sequence=True: return this device's positions of the sum."""
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
     return scattered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
-def offset(cut: Partition, each: int) -> Any:
-    """Return the first index of this device, if every device has `each` indices."""
-    return 0 if cut.size == 1 else jax.lax.axis_index(AXIS) * each
+def offset(partition: Partition, per_device: int) -> Any:
+    """Return the first of this device's `per_device` consecutive indices."""
+    return 0 if partition.size == 1 else jax.lax.axis_index(AXIS) * per_device
 
 
-def look_up(table_VxD: jax.Array, tokens_BxL: jax.Array, cut: Partition) -> jax.Array:
-    """Return the tokens' rows of the table, summed over the devices that divide it."""
-    if cut.size == 1:
+def look_up(
+    table_VxD: jax.Array, tokens_BxL: jax.Array, partition: Partition
+) -> jax.Array:
+    """Return the vectors of tokens from a table that is divided over devices."""
+    if partition.size == 1:
         return table_VxD[tokens_BxL]
-    local_BxL = tokens_BxL - offset(cut, len(table_VxD))
+    # a device has zeros for the tokens of other devices; `leave` sums over devices
+    local_BxL = tokens_BxL - offset(partition, len(table_VxD))
     rows_BxLxD = table_VxD.at[local_BxL].get(
         mode="fill", fill_value=0, wrap_negative_indices=False
     )
     rows_RxD = rows_BxLxD.reshape(-1, table_VxD.shape[1])
-    return cut.leave(rows_RxD, len(tokens_BxL)).reshape(
+    return partition.leave(rows_RxD, len(tokens_BxL)).reshape(
         len(tokens_BxL), -1, table_VxD.shape[1]
     )
 
 
-def local_positions(places_MxD: jax.Array, length: int, cut: Partition) -> jax.Array:
+def local_positions(
+    positions_MxD: jax.Array, length: int, partition: Partition
+) -> jax.Array:
     """Return the vectors of this device's positions.
 
     Args:
-      places_MxD: Vectors of all positions.
-      length: Number of positions of this device in `sequence`.
-      cut: Partition of the network.
+      positions_MxD: Vectors of all positions.
+      length: Number of positions of a device of the axis `sequence`.
+      partition: Partition of the network.
     """
-    if cut.ring == 1 and not cut.sequence:
-        return places_MxD[:length]
-    first = jax.lax.axis_index(RING) * length if cut.ring > 1 else 0
-    if cut.sequence:
-        length //= cut.size
-        first += offset(cut, length)
-    return jax.lax.dynamic_slice_in_dim(places_MxD, first, length)
+    if partition.ring == 1 and not partition.sequence:
+        return positions_MxD[:length]
+    first = jax.lax.axis_index(RING) * length if partition.ring > 1 else 0
+    if partition.sequence:
+        length //= partition.size
+        first += offset(partition, length)
+    return jax.lax.dynamic_slice_in_dim(positions_MxD, first, length)
 
 
 def take_positions(
-    stream_BxLxD: jax.Array, positions_BxM: jax.Array, cut: Partition
+    stream_BxLxD: jax.Array, positions_BxM: jax.Array, partition: Partition
 ) -> jax.Array:
-    """Return the stream at these positions; all devices return equal arrays."""
-    if not cut.sequence:
+    """Return the residual stream at these positions, equal on all devices."""
+    if not partition.sequence:
         return jnp.take_along_axis(stream_BxLxD, positions_BxM[:, :, None], axis=1)
-    each = stream_BxLxD.shape[1]
-    local_BxM = positions_BxM - offset(cut, each)
-    is_local_BxM = (local_BxM >= 0) & (local_BxM < each)
-    at_BxMx1 = jnp.clip(local_BxM, 0, each - 1)[:, :, None]
-    rows_BxMxD = jnp.take_along_axis(stream_BxLxD, at_BxMx1, axis=1)
+    per_device = stream_BxLxD.shape[1]
+    local_BxM = positions_BxM - offset(partition, per_device)
+    is_local_BxM = (local_BxM >= 0) & (local_BxM < per_device)
+    index_BxMx1 = jnp.clip(local_BxM, 0, per_device - 1)[:, :, None]
+    rows_BxMxD = jnp.take_along_axis(stream_BxLxD, index_BxMx1, axis=1)
     return summed(jnp.where(is_local_BxM[:, :, None], rows_BxMxD, 0), AXIS)

@@ -1,7 +1,7 @@
-"""AlexNet (Krizhevsky 2012): two towers that exchange maps before some layers.
+"""AlexNet (Krizhevsky 2012): two towers that exchange feature maps before some layers.
 
-A tower has half of each layer's maps. Here both towers are on one device; in `towers`
-each tower is on one of two devices.
+A tower has half of the feature maps (channels) of each layer. In this module both
+towers are on one device; in `towers` each of two devices has one tower.
 """
 
 import math
@@ -14,27 +14,28 @@ import numpy as np
 from flax import linen
 
 from dml.models.initial import initial
-from dml.models.layered import composed, layered
-from dml.models.networks.classifier import entropy, measures
-from dml.types import BadInput, Batch, Layer, Model, Params
+from dml.models.layered import compose, layered
+from dml.models.networks.classifier import mean_cross_entropy, measures
+from dml.types import BadInput, Batch, Layer, Model, Params, identity
 
 TOWERS = 2
 PUBLISHED = (3, 6, 7, 8)  # layers that read the maps of both towers
 
-# Convolutions: maps in units of 32 (96, 256, 384, 384, 256 maps), side of the filters
-# (0 for that of Sizes), whether normalised, whether pooled.
+# Of each convolution: number of maps, in multiples of Sizes.unit (32 in AlexNet: 96,
+# 256, 384, 384 and 256 maps); side of the filters (0: Sizes.kernel); whether local
+# response normalisation follows; whether pooling follows.
 CONVOLUTIONS = ((3, 0, 1, 1), (8, 5, 1, 1), (12, 3, 0, 0), (12, 3, 0, 0), (8, 3, 0, 1))
-CONNECTED = (128, 128)  # units of 32 of the two hidden connected layers
+CONNECTED = (128, 128)  # widths of hidden connected layers, in multiples of Sizes.unit
 
-# Local response normalisation, section 3.3.
-NEAR, OFFSET, ALPHA, BETA = 5, 2.0, 1e-4, 0.75
+# Local response normalisation, section 3.3: n, k, alpha and beta.
+NEIGHBOURS, OFFSET, ALPHA, BETA = 5, 2.0, 1e-4, 0.75
 
 
 class Sizes(NamedTuple):
-    """Sizes of the network; those of AlexNet are Sizes(32, 11, 4).
+    """Sizes of the network; AlexNet has Sizes(32, 11, 4).
 
     Attributes:
-      unit: Number of maps in a unit.
+      unit: Number that is multiplied by the widths in CONVOLUTIONS and CONNECTED.
       kernel: Height and width of the first filters.
       stride: Stride of the first filters.
     """
@@ -48,14 +49,14 @@ SMALL = Sizes()  # for images of 28 x 28 or 32 x 32
 
 
 class Filters(NamedTuple):
-    """One layer of both towers; a connected layer has filters of a map's size.
+    """One layer of both towers. Filters of a connected layer are as large as a map.
 
     Attributes:
-      sees: Shape of the input maps of both towers, HxWxC.
+      input_shape: Shape of the input maps of both towers together, HxWxC.
       kernel: Height and width of the filters.
-      makes: Number of output maps.
-      crosses: Whether each tower reads the maps of both; otherwise it reads its own
-        half.
+      outputs: Number of output maps of both towers together.
+      reads_both: Whether each tower reads the maps of both towers; otherwise a tower
+        reads its own half.
       stride: Stride of the filters.
       padding: Padding, as in jax.lax.
       rectified: Whether a relu follows.
@@ -63,10 +64,10 @@ class Filters(NamedTuple):
       pooled: Whether max pooling follows.
     """
 
-    sees: tuple[int, int, int]
+    input_shape: tuple[int, int, int]
     kernel: tuple[int, int]
-    makes: int
-    crosses: bool
+    outputs: int
+    reads_both: bool
     stride: int = 1
     padding: str = "SAME"
     rectified: bool = True
@@ -74,21 +75,22 @@ class Filters(NamedTuple):
     pooled: bool = False
 
 
-class Place(NamedTuple):
-    """The device of a network: both towers on one device, or one on each of two.
+class Placement(NamedTuple):
+    """The towers of a device: both, or one on each of two devices.
 
     Attributes:
       towers: Number of towers on this device.
-      meet: Maps of this device's towers -> maps of both towers.
-      alike: Scores of this device's towers -> scores of both, for equal losses.
+      gather_maps: Maps of this device's towers -> maps of both towers.
+      gather_scores: Scores of this device's towers -> scores of both towers. The loss
+        is then equal on both devices.
     """
 
     towers: int
-    meet: Callable[[jax.Array], jax.Array]
-    alike: Callable[[jax.Array], jax.Array]
+    gather_maps: Callable[[jax.Array], jax.Array]
+    gather_scores: Callable[[jax.Array], jax.Array]
 
 
-def plan(
+def network_layers(
     shape: tuple[int, ...], classes: int, sizes: Sizes, crossings: Sequence[int]
 ) -> list[Filters]:
     """Return the eight layers for images of a shape HxWxC.
@@ -114,33 +116,39 @@ def plan(
             f"expected crossings at layers 2 to 8, got {tuple(crossings)}; layer 1 "
             "always reads the full image"
         )
-    layers, sees = [], (shape[0], shape[1], shape[2])
+    layers = []
+    input_shape = (shape[0], shape[1], shape[2])
     for number, (maps, side, normalised, pooled) in enumerate(CONVOLUTIONS, 1):
         side, stride = (side, 1) if side else (sizes.kernel, sizes.stride)
         layers.append(
             Filters(
-                sees,
+                input_shape,
                 (side, side),
-                makes=maps * sizes.unit,
-                crosses=number == 1 or number in crossings,
+                outputs=maps * sizes.unit,
+                reads_both=number == 1 or number in crossings,
                 stride=stride,
                 normalised=bool(normalised),
                 pooled=bool(pooled),
             )
         )
         shrink = stride * (2 if pooled else 1)
-        sees = (-(-sees[0] // shrink), -(-sees[1] // shrink), maps * sizes.unit)
-    for number, makes in enumerate([m * sizes.unit for m in CONNECTED] + [classes], 6):
+        input_shape = (
+            -(-input_shape[0] // shrink),
+            -(-input_shape[1] // shrink),
+            maps * sizes.unit,
+        )
+    widths = [multiple * sizes.unit for multiple in CONNECTED] + [classes]
+    for number, outputs in enumerate(widths, 6):
         layers.append(
             Filters(
-                sees,
-                sees[:2],
-                makes=makes,
-                crosses=number in crossings,
+                input_shape,
+                input_shape[:2],
+                outputs=outputs,
+                reads_both=number in crossings,
                 padding="VALID",
             )
         )
-        sees = (1, 1, makes)
+        input_shape = (1, 1, outputs)
     return [*layers[:-1], layers[-1]._replace(rectified=False)]
 
 
@@ -158,66 +166,70 @@ def alexnet(
       sizes: Sizes of the network.
       crossings: Numbers of the layers, 2 to 8, that read the maps of both towers.
     """
-    same = Place(TOWERS, lambda maps: maps, lambda scores: scores)
-    return network(plan(shape, classes, sizes, crossings), same)
+    one_device = Placement(TOWERS, identity, identity)
+    return network(network_layers(shape, classes, sizes, crossings), one_device)
 
 
-def network(layers: Sequence[Filters], place: Place) -> Model:
-    """Return the model of these layers with the towers of a Place."""
+def network(layers: Sequence[Filters], placement: Placement) -> Model:
+    """Return the model of these layers on one device of a Placement."""
     names = [f"layer_{number}" for number in range(1, len(layers) + 1)]
 
     def init(key: jax.Array) -> Params:
         shapes = {}
         for name, filters in zip(names, layers, strict=True):
-            maps = filters.sees[2] // (1 if filters.crosses else TOWERS)
-            kernel = (*filters.kernel, maps, filters.makes)
-            shapes[name] = {"kernel": kernel, "bias": (filters.makes,)}
+            maps = filters.input_shape[2] // (1 if filters.reads_both else TOWERS)
+            kernel = (*filters.kernel, maps, filters.outputs)
+            shapes[name] = {"kernel": kernel, "bias": (filters.outputs,)}
         return initial(shapes, key, spread)
 
     def layer(name: str, filters: Filters) -> Layer:
         def apply(params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
-            first = inputs is None  # every device has the full image
-            maps_BxHxWxC = jnp.asarray(batch.inputs) if first else inputs
-            if filters.crosses and not first:
-                maps_BxHxWxC = place.meet(maps_BxHxWxC)
-            maps_BxHxWxC = apply_filters(filters, params[name], maps_BxHxWxC, place)
+            if inputs is None:  # the first layer; every device has the full image
+                maps_BxHxWxC = jnp.asarray(batch.inputs)
+            elif filters.reads_both:
+                maps_BxHxWxC = placement.gather_maps(inputs)
+            else:
+                maps_BxHxWxC = inputs
+            maps_BxHxWxC = apply_filters(filters, params[name], maps_BxHxWxC, placement)
             if name != names[-1]:
                 return maps_BxHxWxC
-            return place.alike(maps_BxHxWxC.reshape(len(maps_BxHxWxC), -1))
+            return placement.gather_scores(maps_BxHxWxC.reshape(len(maps_BxHxWxC), -1))
 
         return Layer((name,), apply)
 
     parts = [layer(*item) for item in zip(names, layers, strict=True)]
-    scored = composed(parts)
-    loss = Layer((), lambda params, scores, batch: entropy(scores, batch.targets))
+    logits = compose(parts)
+    loss = Layer(
+        (), lambda params, scores, batch: mean_cross_entropy(scores, batch.targets)
+    )
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
-        return measures(scored(params, batch), batch.targets)
+        return measures(logits(params, batch), batch.targets)
 
     def scores(params: Params, inputs: Any) -> Any:
-        return scored(params, Batch(inputs, None))
+        return logits(params, Batch(inputs, None))
 
     return layered([*parts, loss], init, metrics, scores)
 
 
 def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Return He's standard deviation of a kernel, which preserves scales after relu."""
+    """Return He's standard deviation of a kernel, for layers followed by a relu."""
     return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) > 1 else None
 
 
 def apply_filters(
-    filters: Filters, params: Params, maps_BxHxWxC: jax.Array, place: Place
+    filters: Filters, params: Params, maps_BxHxWxC: jax.Array, placement: Placement
 ) -> jax.Array:
-    """Return a layer's maps: convolved, rectified, normalised and pooled.
+    """Return the output maps of a layer for the towers of one device.
 
     Args:
       filters: The layer.
-      params: Its kernel and bias.
+      params: Kernel and bias of the layer.
       maps_BxHxWxC: Input maps.
-      place: Where the towers are.
+      placement: The towers of this device.
     """
-    halves = 1 if filters.crosses else place.towers
-    # Equal to feature_group_count=2, which is slow in XLA on CPUs.
+    halves = 1 if filters.reads_both else placement.towers
+    # Equal to feature_group_count=halves, which is slow in XLA on CPUs.
     convolved = [
         jax.lax.conv_general_dilated(
             part_BxHxWxC,
@@ -236,7 +248,7 @@ def apply_filters(
     if filters.rectified:
         maps_BxHxWxC = jax.nn.relu(maps_BxHxWxC)
     if filters.normalised:
-        parts = jnp.split(maps_BxHxWxC, place.towers, axis=-1)
+        parts = jnp.split(maps_BxHxWxC, placement.towers, axis=-1)
         maps_BxHxWxC = jnp.concatenate(
             [local_response(part) for part in parts], axis=-1
         )
@@ -246,8 +258,8 @@ def apply_filters(
 
 
 def local_response(maps_BxHxWxC: jax.Array) -> jax.Array:
-    """Divide each number by a power of the sum of squares in neighbouring maps."""
-    number = np.arange(maps_BxHxWxC.shape[-1])
-    is_near_CxC = abs(number[:, None] - number) <= NEAR // 2
+    """Divide each element by a power of the sum of squares in neighbouring maps."""
+    channel = np.arange(maps_BxHxWxC.shape[-1])
+    is_near_CxC = abs(channel[:, None] - channel) <= NEIGHBOURS // 2
     sums_BxHxWxC = maps_BxHxWxC**2 @ is_near_CxC.astype(np.float32)
     return maps_BxHxWxC / (OFFSET + ALPHA * sums_BxHxWxC) ** BETA

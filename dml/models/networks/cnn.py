@@ -10,10 +10,10 @@ from flax import linen
 from dml.models.networks.classifier import Part, classifier, head
 from dml.types import BadInput, Model
 
-MIN_SIDE = 4  # pixels: two poolings halve the side
+MIN_SIDE = 4  # pixels; two poolings divide the side by 4
 
 
-def pooled(maps_BxHxWxC: jax.Array) -> jax.Array:
+def rectify_and_pool(maps_BxHxWxC: jax.Array) -> jax.Array:
     """Return the rectified maps at half the height and width."""
     return linen.max_pool(linen.relu(maps_BxHxWxC), (2, 2), (2, 2))
 
@@ -42,7 +42,8 @@ def cnn(
     arithmetic = jnp.dtype(dtype)
     parts = {
         f"Conv_{n}": Part(
-            linen.Conv((1 + n) * width, (3, 3), dtype=arithmetic), after=pooled
+            linen.Conv((1 + n) * width, (3, 3), dtype=arithmetic),
+            after=rectify_and_pool,
         )
         for n in range(2)
     }

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression (Cox 1958), the smallest model.
+"""Multinomial logistic regression (Cox 1958).
 
 Inputs are BxF with integer targets B; the loss is the mean cross entropy.
 """
@@ -34,8 +34,8 @@ def logistic(features: int, classes: int, l2: float = 0.0) -> Model:
         return entropy.mean() + 0.5 * l2 * jnp.sum(params["weights"] ** 2)
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
-        guesses = scores(params, batch.inputs).argmax(axis=1)
-        return {"accuracy": (guesses == batch.targets).mean()}
+        predictions = scores(params, batch.inputs).argmax(axis=1)
+        return {"accuracy": (predictions == batch.targets).mean()}
 
     return Model(init, loss, metrics)
 

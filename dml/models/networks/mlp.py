@@ -1,4 +1,4 @@
-"""A perceptron with hidden layers of rectifiers (Rumelhart 1986).
+"""A multilayer perceptron with rectified hidden layers (Rumelhart 1986).
 
     dense → relu → ... → dense
 
@@ -10,7 +10,7 @@ import math
 import jax.numpy as jnp
 from flax import linen
 
-from dml.models.networks.classifier import Part, classifier, flat, head
+from dml.models.networks.classifier import Part, classifier, flatten, head
 from dml.types import BadInput, Model
 
 
@@ -24,7 +24,7 @@ def mlp(
     """Return the model; without hidden layers it is linear.
 
     Args:
-      shape: Shape of an input.
+      shape: Shape of one example's input.
       classes: Number of classes.
       widths: Numbers of units in the hidden layers.
       dtype: Dtype of the arithmetic.
@@ -32,14 +32,14 @@ def mlp(
     """
     if math.prod(shape) < 1 or min(widths, default=1) < 1:
         raise BadInput(
-            f"expected inputs and layers of at least one number, got {shape=} and "
+            f"expected inputs and layers of at least one unit, got {shape=} and "
             f"{widths=}; pass positive sizes"
         )
     arithmetic = jnp.dtype(dtype)
     hidden = {
-        f"hidden_{number:02d}": Part(
-            linen.Dense(width, dtype=arithmetic), flat, linen.relu
+        f"hidden_{index:02d}": Part(
+            linen.Dense(width, dtype=arithmetic), flatten, linen.relu
         )
-        for number, width in enumerate(widths)
+        for index, width in enumerate(widths)
     }
     return classifier(hidden | {"head": head(classes, arithmetic)}, shape, remat=remat)

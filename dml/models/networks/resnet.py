@@ -1,12 +1,15 @@
-"""Residual networks (He 2015) of 20, 32 (small images) and 50 layers (large images).
+"""Residual networks (He 2015): 8, 20, 32 (small images) or 50 layers (large images).
 
-    stem → block → ... → block → mean over pixels → dense     a group of blocks: half
-             ╰─── + ───╯                                      the size, twice the width
+    stem → group → ... → group → mean over pixels → dense
+
+    group:  → block → ... → block →       block:  ─┬→ convolutions → + →
+                                                   ╰── shortcut ─────╯
 
 Inputs are images BxHxWxC and integer targets B; the loss is the mean cross entropy.
-Shortcuts between groups are projections (He's option B) in all depths. In a bottleneck
-the 3x3 convolution halves the size. The last scale of a block is initially 0, so that
-the block is initially its shortcut (Goyal 2017).
+From the second group on, the first block of a group halves height and width, in its
+first 3x3 convolution, and doubles the number of maps. Shortcuts between maps of
+different shapes are projections (He's option B). The last scale of a block is initially
+0, so that the block initially returns its rectified shortcut (Goyal 2017).
 """
 
 import math
@@ -24,15 +27,15 @@ LAST = "last"  # name of a block's last normalisation, whose scale is initially 
 
 
 class Plan(NamedTuple):
-    """The blocks of a depth.
+    """The blocks of a network of one depth.
 
     Attributes:
       blocks: Number of blocks in each group.
-      width: Width of the first group.
-      kernels: Sides of a block's convolutions.
-      growth: Ratio of a block's outputs to its width.
+      width: Number of maps of a convolution in the first group.
+      kernels: Sides of the filters of a block's convolutions.
+      growth: Number of maps that a block returns, divided by its width.
       large: Whether the stem divides height and width by 4.
-      smallest: Least height and width of an image.
+      smallest: Minimum height and width of an image.
     """
 
     blocks: tuple[int, ...]
@@ -71,7 +74,7 @@ class Stem(linen.Module):
 
 
 class Block(linen.Module):
-    """A residual block: a shortcut plus convolutions."""
+    """A residual block: convolutions, added to a shortcut."""
 
     width: int
     kernels: tuple[int, ...]
@@ -81,29 +84,30 @@ class Block(linen.Module):
 
     @linen.compact
     def __call__(self, maps_BxHxWxC: jax.Array) -> jax.Array:
-        normed, last = norm(self, self.dtype), len(self.kernels) - 1
-        shortcut_BxHxWxC = added_BxHxWxC = maps_BxHxWxC
-        for number, size in enumerate(self.kernels):
-            added_BxHxWxC = self.convolved(
-                added_BxHxWxC,
+        normed = norm(self, self.dtype)
+        last = len(self.kernels) - 1
+        shortcut_BxHxWxC = branch_BxHxWxC = maps_BxHxWxC
+        for index, size in enumerate(self.kernels):
+            branch_BxHxWxC = self.convolve(
+                branch_BxHxWxC,
                 size,
-                self.width * (self.growth if number == last else 1),
-                self.stride if number == self.kernels.index(3) else 1,
+                self.width * (self.growth if index == last else 1),
+                self.stride if index == self.kernels.index(3) else 1,
             )
-            if number == last:
-                added_BxHxWxC = normed(name=LAST)(added_BxHxWxC)
+            if index == last:
+                branch_BxHxWxC = normed(name=LAST)(branch_BxHxWxC)
             else:
-                added_BxHxWxC = linen.relu(normed()(added_BxHxWxC))
-        if maps_BxHxWxC.shape != added_BxHxWxC.shape:
-            width = added_BxHxWxC.shape[-1]
-            shortcut_BxHxWxC = self.convolved(maps_BxHxWxC, 1, width, self.stride)
+                branch_BxHxWxC = linen.relu(normed()(branch_BxHxWxC))
+        if maps_BxHxWxC.shape != branch_BxHxWxC.shape:
+            width = branch_BxHxWxC.shape[-1]
+            shortcut_BxHxWxC = self.convolve(maps_BxHxWxC, 1, width, self.stride)
             shortcut_BxHxWxC = normed()(shortcut_BxHxWxC)
-        return linen.relu(shortcut_BxHxWxC + added_BxHxWxC)
+        return linen.relu(shortcut_BxHxWxC + branch_BxHxWxC)
 
-    def convolved(
+    def convolve(
         self, maps_BxHxWxC: jax.Array, size: int, width: int, stride: int
     ) -> jax.Array:
-        """Return a convolution's maps; the normalisation that follows has the bias."""
+        """Return the maps of a convolution, whose bias is in the next normalisation."""
         return linen.Conv(
             width, (size, size), stride, use_bias=False, dtype=self.dtype
         )(maps_BxHxWxC)
@@ -123,7 +127,7 @@ def resnet(
       classes: Number of classes.
       depth: Number of layers, a key of DEPTHS.
       dtype: Dtype of the arithmetic.
-      remat: Whether the backward pass recomputes the inside of each block.
+      remat: Whether the backward pass recomputes the activations inside each block.
     """
     if depth not in DEPTHS:
         raise BadInput(
@@ -142,14 +146,14 @@ def resnet(
             plan.width * 2**group,
             plan.kernels,
             plan.growth,
-            2 if group and not number else 1,
+            2 if group > 0 and index == 0 else 1,
             arithmetic,
         )
         for group, count in enumerate(plan.blocks)
-        for number in range(count)
+        for index in range(count)
     ]
     parts: dict[str, linen.Module] = {"stem": Stem(plan.width, plan.large, arithmetic)}
-    parts |= {f"block_{number:02d}": block for number, block in enumerate(blocks)}
+    parts |= {f"block_{index:02d}": block for index, block in enumerate(blocks)}
     dense = linen.Dense(classes, dtype=arithmetic)
     parts["head"] = Part(dense, lambda maps_BxHxWxC: maps_BxHxWxC.mean(axis=(1, 2)))
     return classifier(parts, shape, spread, remat)

@@ -2,15 +2,17 @@
 
     norm → f → qkv ║ heads ║ out ═ g → + → norm → f → up ║ hidden ║ down ═ g → +
 
-    all-reduces of a block: 2 forward (g), 2 backward (f), of B x L x D numbers each
+    ║ slices of heads or hidden units      ═ terms of a sum over devices
 
-The layers are those of the dense network, with a slice of the heads, hidden units and
-words on each device. With sequence=True (Korthikanti 2022) the activations between
-these layers, and norms, are sliced by positions: f is an all-gather, g a
-reduce-scatter, and a norm's gradient is a sum over devices.
+Each device of the axis `tensor` has a slice of the heads, of the hidden units and of
+the token table. Operator f is the identity forward and an all-reduce backward; operator
+g is an all-reduce forward and the identity backward. A block thus has 2 all-reduces
+forward and 2 backward, each of B·L·D elements. With sequence=True (Korthikanti 2022)
+`tensor` also slices the activations outside f and g, and norms, by positions: f is an
+all-gather, g a reduce-scatter, and gradients of norms are summed over devices.
 
 Experts are divided over the same devices, each of which routes its share of the
-examples. Positions are divided over the axis `sequence`, whose devices have equal
+examples. The axis `sequence` (ring attention) divides positions; its devices have equal
 params.
 """
 
@@ -25,7 +27,7 @@ from dml.models.networks.transformer import Shape, shapes, transformer
 from dml.types import BadInput, Tensor
 from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
 
-CUT = {  # sliced leaves, by the last names of their paths; all others are replicated
+SLICED = {  # leaves divided over devices, by the end of their path
     ("embed", "tokens"): ROWS,
     ("qkv", "kernel"): COLUMNS,
     ("qkv", "bias"): ROWS,
@@ -48,15 +50,15 @@ def tensor_transformer(
 ) -> Tensor:
     """Return GPT (causal) or BERT, divided over the axes `tensor` and `sequence`.
 
-    The params are those of transformer(shape, causal) and its init.
+    The params are initialised by transformer(shape, causal, mixture=mixture).init.
 
     Args:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
-      size: Number of devices of `tensor`.
+      size: Number of devices of the axis `tensor`.
       dtype: Dtype of the arithmetic.
       sequence: Whether `tensor` also slices activations by positions.
-      ring: Number of devices of `sequence`.
+      ring: Number of devices of the axis `sequence`.
       mixture: Experts in place of each feed-forward; None: dense.
     """
     if size < 1:
@@ -68,21 +70,23 @@ def tensor_transformer(
     if mixture:
         check_divisible("experts", mixture.experts, size)
     check_divisions(shape, causal, ring, sequence, mixture)
-    cut = partition_over(size, sequence, ring)
-    layers = transformer(shape, causal, dtype, cut=cut, mixture=mixture).layers
+    partition = partition_over(size, sequence, ring)
+    layers = transformer(
+        shape, causal, dtype, partition=partition, mixture=mixture
+    ).layers
 
     def spec_of(path: Any, leaf: Any) -> PartitionSpec:
         names = tuple(entry.key for entry in path)
         if "experts" in names:
             return WHOLE if "router" in names else ROWS
-        return CUT.get(names[-2:], WHOLE)
+        return SLICED.get(names[-2:], WHOLE)
 
     def is_partial(path: Any, spec: PartitionSpec) -> bool:
         if any(entry.key == "router" for entry in path):
-            return cut.size > 1  # each device computes the gradient of its examples
-        # the head of BERT computes the same few rows on all devices
-        sliced = causal or path[0].key != "head"
-        return cut.sequence and sliced and spec == WHOLE
+            return partition.size > 1  # each device has the gradient of its examples
+        # all devices compute the head of BERT for the same rows, the masked positions
+        by_positions = causal or path[0].key != "head"
+        return partition.sequence and by_positions and spec == WHOLE
 
     specs = jax.tree_util.tree_map_with_path(spec_of, shapes(shape, causal, mixture))
     partial = jax.tree_util.tree_map_with_path(
@@ -99,14 +103,14 @@ def check_divisions(
     Args:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
-      ring: Number of devices of `sequence`.
+      ring: Number of devices of the axis `sequence`.
       sequence: Whether `tensor` slices activations by positions.
       mixture: Experts in place of each feed-forward, or None.
     """
     if mixture and (sequence or ring > 1):
         raise BadInput(
-            "expected experts with all positions of an example on one device, got "
-            "divided positions; omit --sequence and the axis sequence"
+            "expected all positions of an example on one device, because experts are "
+            "used, got divided positions; omit --sequence and the axis sequence"
         )
     if ring > 1 and not causal:
         raise BadInput(

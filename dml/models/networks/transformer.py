@@ -1,11 +1,12 @@
 """A transformer: an encoder (BERT, Devlin 2019) or a decoder (GPT-2, Radford 2019).
 
     tokens → embed → block 0 → ... → block n-1 → head → loss
-               └────────── table of tokens ───────┘
+               └──────────── token table ─────────┘
 
 Both networks normalise the input of attention and feed-forward, as GPT-2 does; the
 original BERT normalises their output. Inputs of a Batch are tokens_BxL; targets are
-tokens_BxL (GPT), or a pair of masked positions_BxM and their tokens_BxM (BERT).
+tokens_BxL (GPT), or a pair of masked positions_BxM and their tokens_BxM (BERT). The
+stream is the array of activations to which blocks add their outputs, BxLxD.
 """
 
 import math
@@ -22,9 +23,14 @@ from dml.models.initial import EMBEDDING, initial
 from dml.models.layered import layered
 from dml.models.layers.blocks import SIZES as SIZES
 from dml.models.layers.blocks import Block, Embed, Head, Shape
-from dml.models.layers.cross_entropy import alike, cross_entropy, logits
+from dml.models.layers.cross_entropy import cross_entropy, logits, vary_like
 from dml.models.layers.experts import Mixture, Routing
-from dml.models.layers.partition import WHOLE, Partition, partition_over, take_positions
+from dml.models.layers.partition import (
+    ONE_DEVICE,
+    Partition,
+    partition_over,
+    take_positions,
+)
 from dml.types import BadInput, Batch, Layer, Model, Params
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # dtypes of arithmetic
@@ -35,7 +41,7 @@ def modules(
     shape: Shape,
     causal: bool,
     dtype: str,
-    cut: Partition = WHOLE,
+    partition: Partition = ONE_DEVICE,
     mixture: Mixture | None = None,
 ) -> dict[str, linen.Module]:
     """Return the modules of the model, in order, by the names of their params.
@@ -44,19 +50,19 @@ def modules(
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
       dtype: Dtype of the arithmetic, a key of DTYPES.
-      cut: Partition of a device; by default the full network.
+      partition: Partition of a device; by default the full network.
       mixture: Experts in place of each feed-forward; None: dense.
     """
     if min(shape) < 1 or shape.width % shape.heads:
         raise BadInput(
-            f"expected sizes of at least 1, heads that divide the width, got {shape}; "
-            f"pass a width that is a multiple of heads={shape.heads}"
+            "expected sizes of at least 1 and heads that divide the width, got "
+            f"{shape}; pass a width that is a multiple of heads={shape.heads}"
         )
     if dtype not in DTYPES:
         raise BadInput(
             f"expected a dtype of {', '.join(DTYPES)}, got {dtype!r}; pass one of them"
         )
-    common = DTYPES[dtype], cut
+    common = (DTYPES[dtype], partition)
     blocks = {
         f"block_{n}": Block(shape, causal, *common, mixture)
         for n in range(shape.layers)
@@ -66,11 +72,11 @@ def modules(
 
 
 def shapes(shape: Shape, causal: bool, mixture: Mixture | None = None) -> Any:
-    """Return the shapes of all params; nothing is allocated."""
+    """Return the shapes of all params; no array is allocated."""
     stream: Any = jax.ShapeDtypeStruct((1, 1, shape.width), jnp.float32)
     if mixture:
-        number = jax.ShapeDtypeStruct((), jnp.float32)
-        stream = stream, Routing(number, number)
+        scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        stream = stream, Routing(scalar, scalar)
     inputs = {
         "embed": jax.ShapeDtypeStruct((1, 1), jnp.int32),
         "head": jax.ShapeDtypeStruct((1, shape.width), jnp.float32),
@@ -82,7 +88,7 @@ def shapes(shape: Shape, causal: bool, mixture: Mixture | None = None) -> Any:
     }
 
 
-def start(
+def init_params(
     shape: Shape, causal: bool, mixture: Mixture | None, key: jax.Array
 ) -> Params:
     """Draw params as GPT-2 does.
@@ -97,9 +103,9 @@ def start(
     def spread(path: tuple[str, ...], sizes: tuple[int, ...]) -> float | None:
         if path[-1] == "bias" or len(sizes) < 2:
             return None
-        # the variance of the stream should not grow with the number of layers
-        added = 2 * shape.layers if path[-2] in RESIDUALS else 1
-        return EMBEDDING / math.sqrt(added)
+        # smaller, so that the stream's variance does not grow with the number of blocks
+        terms = 2 * shape.layers if path[-2] in RESIDUALS else 1
+        return EMBEDDING / math.sqrt(terms)
 
     return initial(shapes(shape, causal, mixture), key, spread)
 
@@ -112,14 +118,14 @@ class Network:
       parts: Modules by the names of their params, in order; the last is the head.
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
-      cut: Partition of a device.
+      partition: Partition of a device.
       mixture: Experts in place of each feed-forward; None: dense.
     """
 
     parts: Mapping[str, linen.Module]
     shape: Shape
     causal: bool
-    cut: Partition
+    partition: Partition
     mixture: Mixture | None
 
     def run(
@@ -132,7 +138,7 @@ class Network:
             return stream, Routing(jnp.float32(0), jnp.float32(0))
         return stream
 
-    def streamed(self, params: Params, batch: Batch) -> Any:
+    def body(self, params: Params, batch: Batch) -> Any:
         """Return the stream after the last block."""
         stream = None
         for name in [*self.parts][:-1]:
@@ -152,42 +158,47 @@ class Network:
         features_RxD, bias_V = self.parts[head].apply(
             {"params": params[head]}, rows_RxD
         )
-        # BERT's head reads few rows, and every device has all of them.
-        cut = self.cut if self.causal else partition_over(self.cut.size)
-        features_RxD = cut.enter(features_RxD, len(stream_BxLxD))
+        # BERT's head reads the masked positions only; every device has all of them.
+        partition = (
+            self.partition if self.causal else partition_over(self.partition.size)
+        )
+        features_RxD = partition.enter(features_RxD, len(stream_BxLxD))
         return features_RxD, params["embed"]["tokens"], bias_V
 
-    def predicted(self, stream_BxLxD: Any, targets: Any) -> tuple[Any, jax.Array]:
-        """Return the predicted positions of the stream, and their tokens."""
+    def select_predicted(
+        self, stream_BxLxD: Any, targets: Any
+    ) -> tuple[Any, jax.Array]:
+        """Return the stream at the predicted positions, and the target tokens."""
         if self.causal:
             return stream_BxLxD, targets.reshape(-1)
         positions_BxM, tokens_BxM = targets
-        stream_BxMxD = take_positions(stream_BxLxD, positions_BxM, self.cut)
+        stream_BxMxD = take_positions(stream_BxLxD, positions_BxM, self.partition)
         return stream_BxMxD, tokens_BxM.reshape(-1)
 
     def loss(self, params: Mapping[str, Params], stream: Any, batch: Batch) -> Any:
-        """Return the loss from the stream after the last block."""
-        stream_BxMxD, targets_R = self.predicted(
+        """Return the loss, given the stream after the last block."""
+        stream_BxMxD, targets_R = self.select_predicted(
             self.activations(stream), batch.targets
         )
         operands = jax.tree.map(
-            lambda array: alike(array, targets_R), self.features(params, stream_BxMxD)
+            lambda array: vary_like(array, targets_R),
+            self.features(params, stream_BxMxD),
         )
-        loss = cross_entropy(*operands, targets_R, self.cut)
+        loss = cross_entropy(*operands, targets_R, self.partition)
         if self.mixture:
             loss += self.mixture.weight * stream[1].balance / self.shape.layers
         return loss
 
     def scores(self, params: Params, tokens_BxL: jax.Array) -> jax.Array:
         """Return the logits of all positions, BxLxV."""
-        stream = self.streamed(params, Batch(tokens_BxL, None))
+        stream = self.body(params, Batch(tokens_BxL, None))
         scores_RxV = logits(*self.features(params, self.activations(stream)))
         return scores_RxV.reshape(*tokens_BxL.shape, -1)
 
     def metrics(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
-        """Return accuracy, cross entropy and, with a mixture, means of Routing."""
-        stream = self.streamed(params, batch)
-        stream_BxMxD, targets_R = self.predicted(
+        """Return accuracy, cross entropy and, with a mixture, Routing per block."""
+        stream = self.body(params, batch)
+        stream_BxMxD, targets_R = self.select_predicted(
             self.activations(stream), batch.targets
         )
         scores_RxV = logits(*self.features(params, stream_BxMxD))
@@ -209,26 +220,27 @@ def transformer(
     causal: bool,
     dtype: str = "float32",
     remat: bool = False,
-    cut: Partition = WHOLE,
+    partition: Partition = ONE_DEVICE,
     mixture: Mixture | None = None,
 ) -> Model:
     """Return GPT (causal) or BERT; the loss is the mean over the predicted tokens.
 
-    With a mixture the loss includes the mean balance of the blocks, times its weight. A
-    model with a partition has layers only: scores and metrics need all words.
+    With a mixture the loss includes the mean balance of the blocks, times its weight.
+    With a partition only the layers of the model can be used, because scores and
+    metrics need the whole token table.
 
     Args:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
       dtype: Dtype of the arithmetic, a key of DTYPES.
-      remat: Whether the backward pass recomputes the inside of each layer.
-      cut: Partition of a device; by default the full network.
+      remat: Whether the backward pass recomputes the activations inside each layer.
+      partition: Partition of a device; by default the full network.
       mixture: Experts in place of each feed-forward; None: dense.
     """
-    parts = modules(shape, causal, dtype, cut, mixture)
-    network = Network(parts, shape, causal, cut, mixture)
+    parts = modules(shape, causal, dtype, partition, mixture)
+    network = Network(parts, shape, causal, partition, mixture)
     *body, head = parts
     layers = [Layer((name,), partial(network.run, name)) for name in body]
     layers.append(Layer((head, "embed"), network.loss))
-    init = partial(start, shape, causal, mixture)
+    init = partial(init_params, shape, causal, mixture)
     return layered(layers, init, network.metrics, network.scores, remat)

@@ -2,10 +2,11 @@
 
     objective = mean of w ½ |x_u - x_v|₁ over pairs, w ½ |x_u - e_k|₁ over terminals
 
-A row x_u of the table lies on the simplex: its shares of K labels. A corner is a label,
-and an edge between corners costs its weight if it is cut. The objective times the
-number of edges is thus at most the value of a cut: the problem is the linear relaxation
-of cuts.
+A row x_u of the table has the shares of K labels in node u: a point of the simplex,
+whose corner e_k is label k. A terminal is an edge from a node to a label. If all rows
+are corners, an edge costs its weight if its ends have different labels, and 0
+otherwise. The minimum of the objective, times the number of edges, is thus a lower
+bound of the minimum cut: the problem is the linear relaxation of multi-way cuts.
 """
 
 from typing import Any, NamedTuple
@@ -14,16 +15,16 @@ import numpy as np
 from numba import njit
 
 from dml.models.sparse.problem import leave_table as settle
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.models.sparse.problem import zero_decay as decay
 from dml.types import Edges
 
-__all__ = ["decay", "gradient", "move", "objective", "paced", "settle"]
-PAIR = -1  # label of an edge between two nodes
+__all__ = ["decay", "gradient", "move", "objective", "with_rate", "settle"]
+PAIR = -1  # in place of a label: the edge is between two nodes
 
 
 class Cuts(NamedTuple):
-    """Pairs of nodes (two rows) and edges to a label (one row), in random order."""
+    """Pairs of nodes (two rows) and terminals (one row), in random order."""
 
     edges: Edges
     weights: np.ndarray
@@ -32,7 +33,8 @@ class Cuts(NamedTuple):
 
 def cuts(graph: Any, seed: int, dtype: Any = np.float32) -> Cuts:
     """Return the edges of a data.sparse.graphs.Graph in a random order."""
-    pairs, count = len(graph.pairs), len(graph.pairs) + len(graph.terminals)
+    pairs = len(graph.pairs)
+    count = pairs + len(graph.terminals)
     order = np.random.default_rng(seed).permutation(count)
     lengths = np.where(order < pairs, 2, 1)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -53,18 +55,19 @@ def start(graph: Any, dtype: Any = np.float32) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def gradient(table, data, e, t, grads):
-    """Return the edge's cost; gradients are ± w/2, and 0 for equal shares."""
-    kind, k, label = table.dtype.type, data.edges.starts[e], data.labels[e]
-    half, apart = kind(0.5) * data.weights[e], kind(0)
+    """Return the cost of edge e; gradients are ± w/2, and 0 for equal shares."""
+    scalar, k, label = table.dtype.type, data.edges.starts[e], data.labels[e]
+    half_weight = scalar(0.5) * data.weights[e]
+    distance = scalar(0)
     u, v = data.edges.rows[k], data.edges.rows[k + 1 if label == PAIR else k]
     for d in range(table.shape[1]):
-        other = table[v, d] if label == PAIR else kind(d == label)
+        other = table[v, d] if label == PAIR else scalar(d == label)
         gap = table[u, d] - other
-        apart += abs(gap)
-        grads[0, d] = half * np.sign(gap)
+        distance += abs(gap)
+        grads[0, d] = half_weight * np.sign(gap)
         if label == PAIR:
             grads[1, d] = -grads[0, d]
-    return half * apart, apart > 0
+    return half_weight * distance, distance > 0
 
 
 @njit(nogil=True, cache=True)
@@ -88,24 +91,24 @@ def move(table, row, grads, s, rate):
 def project(point):
     """Project a point onto the simplex in place: max(y - θ, 0), whose sum is 1.
 
-    θ is computed from the numbers that stay above 0 (Duchi 2008). Few labels need no
-    sort: a number that θ sets to 0 stays 0 (Michelot 1986), so θ is recomputed from the
-    numbers above it until none is removed.
+    θ is computed from the elements that are positive in the projection (Duchi 2008).
+    They are found without sorting: starting with all elements, those that are not above
+    θ are removed and θ is recomputed, until none is removed (Michelot 1986).
     """
-    top = point[0]
+    largest = point[0]
     for y in point:
-        top = max(top, y)
+        largest = max(largest, y)
     total = 0.0  # float64, so that the shares sum to 1 to the last digit
     for d in range(len(point)):
-        point[d] -= top  # the projection is the same, and sums keep their precision
+        point[d] -= largest  # the projection is the same, and sums keep their precision
         total += point[d]
-    left, before, theta = len(point), len(point) + 1, 0.0
-    while 0 < left < before:  # left is 0 for NaN
-        before, theta = left, (total - 1.0) / left
-        left, total = 0, 0.0
+    count, before, theta = len(point), len(point) + 1, 0.0
+    while 0 < count < before:  # count is 0 if an element is NaN
+        before, theta = count, (total - 1.0) / count
+        count, total = 0, 0.0
         for y in point:
             if y > theta:
-                left += 1
+                count += 1
                 total += y
     for d in range(len(point)):
         point[d] = max(point[d] - theta, 0.0)
@@ -118,26 +121,26 @@ def objective(table: np.ndarray, data: Cuts) -> float:
 
 @njit(nogil=True, cache=True)
 def cut_value(table, data):
-    """Return the cost of all edges in float64; at corners, the weight of cut edges."""
+    """Return the cost of all edges in float64; for corners, the weight of cut edges."""
     total = 0.0
     starts, rows = data.edges.starts, data.edges.rows
     for e in range(len(data.weights)):
-        k, label, apart = starts[e], data.labels[e], 0.0
+        k, label, distance = starts[e], data.labels[e], 0.0
         for d in range(table.shape[1]):
             if label == PAIR:
-                apart += abs(np.float64(table[rows[k], d]) - table[rows[k + 1], d])
+                distance += abs(np.float64(table[rows[k], d]) - table[rows[k + 1], d])
             else:
-                apart += abs(np.float64(table[rows[k], d]) - (d == label))
-        total += 0.5 * data.weights[e] * apart
+                distance += abs(np.float64(table[rows[k], d]) - (d == label))
+        total += 0.5 * data.weights[e] * distance
     return total
 
 
-def rounded(table: np.ndarray) -> np.ndarray:
-    """Return the label with the largest share of each node; the first one of equals."""
+def largest_labels(table: np.ndarray) -> np.ndarray:
+    """Return the label with the largest share in each node; the lowest of equals."""
     labels: np.ndarray = table.argmax(axis=1)
     return labels
 
 
-def corners(labels: np.ndarray, count: int, dtype: Any = np.float32) -> np.ndarray:
-    """Return the table in which each node has share 1 of its label."""
+def corner_table(labels: np.ndarray, count: int, dtype: Any = np.float32) -> np.ndarray:
+    """Return the table in which the label of each node has share 1."""
     return np.eye(count, dtype=dtype)[labels]

@@ -2,10 +2,11 @@
 
     image ── w_in, b ──→ tanh, of kept units only, / keep ── w_out ──→ scores ──→ loss
 
-A row of the table is a hidden unit: its input weights, its bias, its output weights. A
-unit that an image's mask drops has no gradient, so an edge's rows are the kept units. A
-fixed number of masks per image is drawn once, so the objective is a finite sum. It is
-smooth; with relu, different runs would stop at different kinks.
+A row of the table is a hidden unit: its input weights, its bias, its output weights. An
+edge is an image with a mask, and its rows are the units that the mask keeps; the other
+units have no gradient. A fixed number of masks per image is drawn once, so that the
+objective is a finite sum. With tanh it is smooth; with relu, runs would stop at
+different kinks.
 """
 
 from typing import Any, NamedTuple
@@ -13,24 +14,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.models.sparse.problem import add_up, dot
 from dml.models.sparse.problem import descend as move
+from dml.models.sparse.problem import dot, sum_gradients
 from dml.models.sparse.problem import leave_table as settle
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.models.sparse.problem import zero_decay as decay
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "with_rate", "settle"]
 
 
 class Masked(NamedTuple):
-    """Images with masks: edge e is an image and the units that are kept for it."""
+    """Images with masks: edge e is an image and the units that its mask keeps."""
 
     edges: Edges
-    images: np.ndarray  # int64: row of the inputs, by edge
-    inputs_BxI: np.ndarray
-    targets: np.ndarray  # int32
-    keep: float
+    images: np.ndarray  # int64: index of each edge's image
+    inputs_BxI: np.ndarray  # I pixels of B images
+    targets: np.ndarray  # int32: class of each image
+    keep: float  # probability that a mask keeps a unit
     mu: float  # weight of ½ |row|² of each kept unit
 
 
@@ -65,8 +66,8 @@ def draw_masks(
         )
     rng = np.random.default_rng(seed)
     kept_ExH = rng.random((masks * count, hidden)) < keep
-    none = ~kept_ExH.any(axis=1)
-    kept_ExH[none, rng.integers(0, hidden, none.sum())] = True
+    is_empty_E = ~kept_ExH.any(axis=1)
+    kept_ExH[is_empty_E, rng.integers(0, hidden, is_empty_E.sum())] = True
     starts = np.concatenate([[0], np.cumsum(kept_ExH.sum(axis=1))])
     edges = Edges(starts.astype(np.int64), np.nonzero(kept_ExH)[1].astype(np.uint32))
     inputs_BxI = np.ascontiguousarray(batch.inputs.reshape(count, -1), dtype)
@@ -78,7 +79,7 @@ def draw_masks(
 def start(
     hidden: int, inputs: int, classes: int, seed: int, dtype: Any = np.float32
 ) -> np.ndarray:
-    """Draw a table by LeCun's rule on both sides of the units; biases are 0.
+    """Draw a table by LeCun's rule for input and output weights; biases are 0.
 
     Args:
       hidden: Number of units.
@@ -105,26 +106,27 @@ def activation(table, unit, inputs, image):
 @njit(nogil=True, cache=True)
 def entropy(scores, target):
     """Return the cross entropy; scores become its gradient, p - 1 at the target."""
-    top, target_score, total = scores[0], scores[target], scores.dtype.type(0)
+    largest, target_score, total = scores[0], scores[target], scores.dtype.type(0)
     for c in range(1, len(scores)):
-        top = max(top, scores[c])
+        largest = max(largest, scores[c])
     for c in range(len(scores)):
-        scores[c] = np.exp(scores[c] - top)
+        scores[c] = np.exp(scores[c] - largest)
         total += scores[c]
     for c in range(len(scores)):
         scores[c] /= total
     scores[target] -= 1
-    return np.log(total) + top - target_score
+    return np.log(total) + largest - target_score
 
 
 @njit(nogil=True, cache=True)
 def gradient(table, data, e, t, grads):
-    """Return the edge's loss; grads are those of the kept units."""
-    kind, image = table.dtype.type, data.images[e]
+    """Return the loss of edge e; set the gradients of the kept units."""
+    scalar, image = table.dtype.type, data.images[e]
     first, last = data.edges.starts[e], data.edges.starts[e + 1]
-    width, mu, scale = data.inputs_BxI.shape[1], kind(data.mu), kind(1 / data.keep)
+    width = data.inputs_BxI.shape[1]
+    mu, scale = scalar(data.mu), scalar(1 / data.keep)
     scores = np.zeros(table.shape[1] - width - 1, table.dtype)
-    squares = kind(0)
+    squares = scalar(0)
     for k in range(first, last):
         unit = data.edges.rows[k]
         active = activation(table, unit, data.inputs_BxI, image)
@@ -135,16 +137,16 @@ def gradient(table, data, e, t, grads):
     loss = entropy(scores, data.targets[image])
     for k in range(first, last):
         unit, s = data.edges.rows[k], k - first
-        active, slope = grads[s, width], kind(0)
+        active, slope = grads[s, width], scalar(0)
         for c in range(len(scores)):
             out = table[unit, width + 1 + c]
             slope += scores[c] * out
             grads[s, width + 1 + c] = scale * active * scores[c] + mu * out
-        slope *= scale * (kind(1) - active * active)
+        slope *= scale * (scalar(1) - active * active)
         for i in range(width):
             grads[s, i] = slope * data.inputs_BxI[image, i] + mu * table[unit, i]
         grads[s, width] = slope + mu * table[unit, width]
-    return loss + kind(0.5) * mu * squares, True
+    return loss + scalar(0.5) * mu * squares, True
 
 
 def objective(table: np.ndarray, data: Masked) -> float:
@@ -154,9 +156,10 @@ def objective(table: np.ndarray, data: Masked) -> float:
 
 def loss_and_gradient(table: np.ndarray, data: Masked) -> tuple[float, np.ndarray]:
     """Return the mean loss of all edges, and its gradient."""
-    total_HxD, count = np.zeros(table.shape), len(data.images)
-    every, units = np.arange(count), np.arange(len(table))
-    loss, _ = add_up(gradient, table, data, every, units, total_HxD)
+    total_HxD = np.zeros(table.shape)
+    count = len(data.images)
+    edges, units = np.arange(count), np.arange(len(table))
+    loss, _ = sum_gradients(gradient, table, data, edges, units, total_HxD)
     return loss / count, total_HxD / count
 
 
@@ -172,19 +175,19 @@ def accuracy(table: np.ndarray, batch: Batch) -> float:
 def optimum(data: Masked, start_HxD: np.ndarray, steps: int = 2000) -> np.ndarray:
     """Return a local optimum of the finite sum from this start, by L-BFGS in float64.
 
-    The loss is not convex: other descents may end in other optima, higher or lower.
+    The loss is not convex: other methods may end in other optima, higher or lower.
 
     Args:
       data: Images with masks.
       start_HxD: Table of the start.
-      steps: Greatest number of iterations.
+      steps: Maximum number of iterations.
     """
     from scipy.optimize import minimize
 
-    wide = data._replace(inputs_BxI=data.inputs_BxI.astype(np.float64))
+    double = data._replace(inputs_BxI=data.inputs_BxI.astype(np.float64))
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        mean, slopes_HxD = loss_and_gradient(flat.reshape(start_HxD.shape), wide)
+        mean, slopes_HxD = loss_and_gradient(flat.reshape(start_HxD.shape), double)
         return mean, slopes_HxD.ravel()
 
     result = minimize(

@@ -1,12 +1,13 @@
-"""Matrix factorisation with biases (Koren 2009), one table for both sides.
+"""Matrix factorisation with biases (Koren 2009), one table for users and items.
 
     L = mean of ½ (⟨l_u, r_i⟩ + b_u + b_i - v_ui)² + ½ μ (|l_u|² + |r_i|² + b_u² + b_i²)
 
-A row of the table has the factors, then the bias. Every rating shrinks only the two
-rows that it touches (Gemulla 2011), so a minibatch's gradient is sparse.
+This is the mean over ratings v_ui, for factors l_u of user u and r_i of item i. A row
+of the table has the factors, then the bias. The norm of a rating includes only the two
+rows that the rating touches (Gemulla 2011), so a minibatch's gradient is sparse.
 
-The objective is that of `completion` with one norm. The sums here use SIMD, for fast
-servers; their rounding is that of recorded results.
+`completion` has the same objective, if both of its norms have weight μ. Sums in this
+module use SIMD and are thus rounded differently.
 """
 
 import math
@@ -15,11 +16,11 @@ import numpy as np
 from numba import njit
 
 from dml.models.sparse.completion import edges
-from dml.models.sparse.problem import of_rows
+from dml.models.sparse.problem import row_problem
 from dml.types import Problem, Ratings
 
-SPREAD = 0.1  # standard deviation of the initial factors; products start near 0
-# fast math without nnan and ninf: sums may be reordered, and NaN is preserved
+START_DEVIATION = 0.1  # of the initial factors; their products are near 0
+# LLVM's fast math without nnan and ninf: sums may be reordered, NaN is preserved
 FAST = {"reassoc", "contract", "nsz"}
 
 
@@ -28,7 +29,7 @@ def problem(
 ) -> Problem:
     """Return the problem of a table of factors.
 
-    A row's access frequency is its number of ratings.
+    The access frequency of a row is its number of ratings.
 
     Args:
       training: Ratings to train on.
@@ -39,7 +40,7 @@ def problem(
     """
     rows = 1 + max(int(part.items.max()) for part in (training, held_out))
     sides = np.concatenate([training.users, training.items])
-    training, held_out = centred(training, held_out)
+    training, held_out = centre(training, held_out)
 
     def evaluate(table_TxD: np.ndarray) -> dict[str, float]:
         return {
@@ -47,7 +48,7 @@ def problem(
             "rmse": metrics(table_TxD, held_out, mu)["rmse"],
         }
 
-    return of_rows(
+    return row_problem(
         start(rows, factors, seed),
         edges(training.users, training.items),
         lambda table, index, rows: gradient(table, training, index, rows, mu),
@@ -59,12 +60,12 @@ def problem(
 def start(rows: int, factors: int, seed: int) -> np.ndarray:
     """Draw a table of small factors; biases are 0."""
     draws = np.random.default_rng(seed).standard_normal((rows, factors + 1))
-    table_TxD = (SPREAD * draws).astype(np.float32)
+    table_TxD = (START_DEVIATION * draws).astype(np.float32)
     table_TxD[:, factors] = 0
     return table_TxD
 
 
-def centred(training: Ratings, held_out: Ratings) -> tuple[Ratings, Ratings]:
+def centre(training: Ratings, held_out: Ratings) -> tuple[Ratings, Ratings]:
     """Subtract the mean of the training ratings from both sets."""
     mean = training.values.mean(dtype=np.float64)
     centred_training, centred_held_out = (
@@ -91,18 +92,18 @@ def gradient(
       mu: Weight of the norm.
     """
     grads_NxD = np.zeros((len(rows), table_TxD.shape[1]), np.float32)
-    lost = _gradient(table_TxD, ratings, index, rows, np.float32(mu), grads_NxD)
-    return lost, grads_NxD
+    loss = _gradient(table_TxD, ratings, index, rows, np.float32(mu), grads_NxD)
+    return loss, grads_NxD
 
 
 def metrics(table_TxD: np.ndarray, ratings: Ratings, mu: float) -> dict[str, float]:
     """Return the mean loss of all ratings, and the root mean squared error."""
-    squares, weights = _squares(table_TxD, ratings)
-    return {"loss": 0.5 * (squares + mu * weights), "rmse": math.sqrt(squares)}
+    squares, norms = _sums(table_TxD, ratings)
+    return {"loss": 0.5 * (squares + mu * norms), "rmse": math.sqrt(squares)}
 
 
 @njit(fastmath=FAST, cache=True, nogil=True)
-def _miss(x, y, value):
+def _error(x, y, value):
     product = np.float32(0)
     for d in range(len(x) - 1):
         product += x[d] * y[d]
@@ -110,7 +111,7 @@ def _miss(x, y, value):
 
 
 @njit(fastmath=FAST, cache=True, nogil=True)
-def _weight(x, y):
+def _squared_norms(x, y):
     squares = np.float32(0)
     for d in range(len(x)):
         squares += x[d] * x[d] + y[d] * y[d]
@@ -125,28 +126,28 @@ def _gradient(table, ratings, index, rows, mu, grads):
     bias = table.shape[1] - 1
     share = np.float32(1 / max(1, len(index)))
     shrink = mu * share
-    lost = 0.0
+    loss = 0.0
     for n in index:
         user, item = ratings.users[n], ratings.items[n]
         x, y = table[user], table[item]
-        to_x, to_y = grads[slot[user]], grads[slot[item]]
-        miss = _miss(x, y, ratings.values[n])
-        lost += 0.5 * (miss * miss + mu * _weight(x, y))
-        step = share * miss
+        grad_x, grad_y = grads[slot[user]], grads[slot[item]]
+        error = _error(x, y, ratings.values[n])
+        loss += 0.5 * (error * error + mu * _squared_norms(x, y))
+        slope = share * error
         for d in range(bias):
-            to_x[d] += step * y[d] + shrink * x[d]
-            to_y[d] += step * x[d] + shrink * y[d]
-        to_x[bias] += step + shrink * x[bias]
-        to_y[bias] += step + shrink * y[bias]
-    return lost / max(1, len(index))
+            grad_x[d] += slope * y[d] + shrink * x[d]
+            grad_y[d] += slope * x[d] + shrink * y[d]
+        grad_x[bias] += slope + shrink * x[bias]
+        grad_y[bias] += slope + shrink * y[bias]
+    return loss / max(1, len(index))
 
 
 @njit(fastmath=FAST, cache=True, nogil=True)
-def _squares(table, ratings):
-    squares = weights = 0.0
+def _sums(table, ratings):
+    squares = norms = 0.0
     for n in range(len(ratings.values)):
         x, y = table[ratings.users[n]], table[ratings.items[n]]
-        miss = np.float64(_miss(x, y, ratings.values[n]))
-        squares += miss * miss
-        weights += _weight(x, y)
-    return squares / len(ratings.values), weights / len(ratings.values)
+        error = np.float64(_error(x, y, ratings.values[n]))
+        squares += error * error
+        norms += _squared_norms(x, y)
+    return squares / len(ratings.values), norms / len(ratings.values)

@@ -2,8 +2,9 @@
 
     objective = 1/n Σ_i log(1 + exp(-y_i ⟨x_i, w⟩)) + l1 |w|_1
 
-There is no bias, which tf-idf rows do not need; for other examples, add a feature that
-is always 1. The update applies the norm: pass the same l1 to `dml.update.table.table`.
+There is no bias, because rows of tf-idf features do not need one; for other examples,
+add a feature that is always 1. The gradient does not include the norm, which the update
+applies: pass the same l1 to `dml.update.table.table`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numba import njit
 
-from dml.models.sparse.problem import of_rows
+from dml.models.sparse.problem import row_problem
 from dml.models.sparse.svm import accuracy
 from dml.types import BadInput, Batch, Edges, Problem
 
@@ -22,8 +23,8 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
     """Return the problem of CSR rows with labels -1 and +1, a table of one column.
 
     Evaluation returns the objective on `training`, loss and accuracy on `held_out`, and
-    the share of weights that are 0. A row's access frequency is the number of examples
-    with its feature.
+    the share of weights that are 0. The access frequency of a row is the number of
+    examples with the feature.
     """
     for name, batch in (("training", training), ("held_out", held_out)):
         _check(name, batch, training.inputs.shape[1])
@@ -39,7 +40,7 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
 
     features = training.inputs.indices
     start_Tx1 = np.zeros((training.inputs.shape[1], 1), np.float32)
-    return of_rows(
+    return row_problem(
         start_Tx1,
         Edges(training.inputs.indptr, features),
         lambda table, index, rows: gradient(table[:, 0], training, index, rows),
@@ -66,7 +67,7 @@ def _check(name: str, batch: Batch, features: int) -> None:
 def gradient(
     weights_T: np.ndarray, batch: Batch, index: np.ndarray, rows_N: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the mean loss of a minibatch, and its gradient by the weights in rows_N.
+    """Return the mean loss of a minibatch, and the gradient of the weights in rows_N.
 
     Args:
       weights_T: All weights.
@@ -87,18 +88,18 @@ def loss(weights_T: np.ndarray, batch: Batch) -> float:
 
 
 def objective(weights_T: np.ndarray, batch: Batch, l1: float) -> float:
-    """Return the mean loss of a batch, and the norm."""
+    """Return the mean loss of a batch plus the norm times l1."""
     return loss(weights_T, batch) + l1 * float(abs(weights_T).sum(dtype=np.float64))
 
 
 def kkt(
     weights: np.ndarray, grads: np.ndarray, l1: float, margin: float = 0.0
 ) -> np.ndarray:
-    """Return the mask of rows whose gradients are worth sending (Li 2014, OSDI).
+    """Return the mask of rows whose gradients must be sent (Li 2014, OSDI).
 
-    A weight of zero whose gradient is at most l1 stays zero: it satisfies the
-    conditions of Karush, Kuhn and Tucker (KKT). The margin adds rows that nearly
-    violate the conditions.
+    A weight of zero whose gradient is at most l1 in absolute value satisfies the
+    conditions of Karush, Kuhn and Tucker (KKT) and stays zero: its gradient need not be
+    sent. The margin adds rows that nearly violate the conditions.
 
     Args:
       weights: Values of the rows.
@@ -106,26 +107,28 @@ def kkt(
       l1: Weight of the norm.
       margin: Margin below l1.
     """
-    worth = (weights != 0) | ~(abs(grads) <= l1 - margin)  # True for NaN
-    return worth.any(axis=tuple(range(1, worth.ndim)))
+    needed = (weights != 0) | ~(abs(grads) <= l1 - margin)  # True for NaN
+    return needed.any(axis=tuple(range(1, needed.ndim)))
 
 
 @njit(nogil=True, cache=True)
 def _gradient(weights_T, matrix, targets, index, rows_N):
     starts, features, values = matrix
-    place_T = np.zeros(len(weights_T), np.int64)  # 1 + index in rows; 0: not in rows
+    # 1 + index of the weight in rows_N; 0: not in rows_N
+    place_T = np.zeros(len(weights_T), np.int64)
     for n in range(len(rows_N)):
         place_T[rows_N[n]] = n + 1
-    grads_N, total = np.zeros(len(rows_N) + 1, np.float32), 0.0  # [0]: rows left out
+    grads_N = np.zeros(len(rows_N) + 1, np.float32)  # [0]: rows that are not in rows_N
+    total = 0.0
     for i in index:
         score = ZERO
         for k in range(starts[i], starts[i + 1]):
             score += values[k] * weights_T[features[k]]
         margin = targets[i] * score
         # exp of a number of at most 0 cannot overflow
-        small = np.exp(-abs(margin))
-        total += np.log1p(small) + max(-margin, ZERO)
-        wrong = (small if margin > 0 else np.float32(1)) / (1 + small)
+        odds = np.exp(-abs(margin))
+        total += np.log1p(odds) + max(-margin, ZERO)
+        wrong = (odds if margin > 0 else np.float32(1)) / (1 + odds)
         factor = np.float32(-targets[i] * wrong / len(index))
         for k in range(starts[i], starts[i + 1]):
             grads_N[place_T[features[k]]] += factor * values[k]

@@ -1,9 +1,10 @@
-"""The Problem of a sparse model, its minibatches, and defaults of a model.
+"""The Problem of a sparse model, its minibatches, and default functions of a model.
 
     minibatch ── edge ──→ gradient of its rows ──┐
                  edge ──→ gradient of its rows ──┴─ / examples ──→ Rows
 
-By default rows move down their gradient, and the table is the parameters themselves.
+With the default functions (`descend`, `zero_decay`, `same_data` and `leave_table`) an
+update is a step of gradient descent, and the table contains the parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ def problem(
 ) -> Problem:
     """Return the problem of a sparse model; each edge is an example.
 
-    Strategies with a gradient use a table of T numbers in the shape Tx1.
+    Strategies that call `gradient` use a table of shape T in the shape Tx1.
 
     Args:
       model: A module with the functions of `dml.types.SparseModel`.
@@ -34,7 +35,7 @@ def problem(
       evaluate: table -> measures by name.
     """
     frequency = np.bincount(data.edges.rows, minlength=len(start))
-    sparse = of_rows(
+    sparse = row_problem(
         start,
         data.edges,
         Minibatches(model, data, frequency),
@@ -46,7 +47,7 @@ def problem(
     return sparse._replace(table=lambda: sparse._replace(params=start[:, None]))
 
 
-def of_rows(
+def row_problem(
     start: np.ndarray,
     edges: Edges,
     gradient: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndarray]],
@@ -54,7 +55,7 @@ def of_rows(
     frequency: np.ndarray,
     ascending: bool = True,
 ) -> Problem:
-    """Return the problem of a table of which a minibatch touches few rows.
+    """Return the problem of a table, where a minibatch touches few rows.
 
     Args:
       start: Table before the first update.
@@ -67,7 +68,7 @@ def of_rows(
     """
 
     def take(indices: np.ndarray) -> RowBatch:
-        rows = touched(edges, np.asarray(indices, np.int64), len(start))
+        rows = distinct_rows(edges, np.asarray(indices, np.int64), len(start))
         return RowBatch(indices, np.sort(rows) if ascending else rows)
 
     def row_gradient(table: np.ndarray, batch: RowBatch) -> tuple[float, Rows]:
@@ -75,30 +76,39 @@ def of_rows(
         loss, values = gradient(table, batch.indices, batch.rows)
         return loss, Rows(batch.rows, values.reshape(len(values), -1))
 
-    examples, by_rows = len(edges.starts) - 1, attrgetter("rows")
-    return Problem(start, examples, row_gradient, evaluate, take, by_rows, frequency)
+    return Problem(
+        start,
+        len(edges.starts) - 1,
+        row_gradient,
+        evaluate,
+        take,
+        attrgetter("rows"),
+        frequency,
+    )
 
 
 @njit(nogil=True, cache=True)
-def touched(edges, indices, count):
-    """Return the distinct rows of some edges, in order of appearance."""
-    seen, rows, used = np.zeros(count, np.bool_), np.empty(count, np.int64), 0
+def distinct_rows(edges, indices, table_rows):
+    """Return the distinct rows of the edges `indices`, in order of appearance."""
+    seen = np.zeros(table_rows, np.bool_)
+    rows = np.empty(table_rows, np.int64)
+    count = 0
     for e in indices:
         for k in range(edges.starts[e], edges.starts[e + 1]):
             if not seen[edges.rows[k]]:
                 seen[edges.rows[k]] = True
-                rows[used] = edges.rows[k]
-                used += 1
-    return rows[:used].copy()
+                rows[count] = edges.rows[k]
+                count += 1
+    return rows[:count].copy()
 
 
 class Minibatches:
-    """Computes gradients of a sparse model over minibatches; owns the memory.
+    """Computes gradients of a sparse model over minibatches.
 
-    A norm that `paced` and `settle` of the model apply is here divided among the edges
-    of each row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges
-    have the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is
-    sparse, and the mean over all edges is the gradient of the objective.
+    A norm that `settle` of the model applies is here divided among the edges of each
+    row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges have
+    the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is sparse, and
+    the mean over all edges is the gradient of the objective.
 
     Args:
       model: A module with the functions of `dml.types.SparseModel`.
@@ -111,10 +121,13 @@ class Minibatches:
 
     @cached_property
     def fixed(self) -> tuple[Any, np.ndarray | None]:
-        """Data with the table as parameters; μ n/d of each row, or None if μ = 0."""
+        """Data for rate 0, where the table contains the parameters; μ n/d_r per row.
+
+        The second value is None if μ = 0.
+        """
         mu, examples = self.model.decay(self.data), len(self.data.edges.starts) - 1
         shares_T = mu * examples / np.maximum(self.frequency, 1)
-        return self.model.paced(self.data, 0.0), shares_T if mu else None
+        return self.model.with_rate(self.data, 0.0), shares_T if mu else None
 
     def __call__(
         self, table: np.ndarray, indices: np.ndarray, rows: np.ndarray
@@ -124,51 +137,53 @@ class Minibatches:
         if table.shape[1:] == (1,):
             table = table[:, 0]
         sums = np.zeros((len(rows), *table.shape[1:]), table.dtype)
-        lost, times_N = add_up(self.model.gradient, table, data, indices, rows, sums)
+        total_loss, counts_N = sum_gradients(
+            self.model.gradient, table, data, indices, rows, sums
+        )
         sums_NxD = sums.reshape(len(rows), -1)
         if shares_T is not None:
-            weights_Nx1 = (shares_T[rows] * times_N).astype(table.dtype)[:, None]
+            weights_Nx1 = (shares_T[rows] * counts_N).astype(table.dtype)[:, None]
             values_NxD = table[rows].reshape(sums_NxD.shape)
             sums_NxD += weights_Nx1 * values_NxD
-            lost += 0.5 * float((weights_Nx1 * values_NxD**2).sum())
+            total_loss += 0.5 * float((weights_Nx1 * values_NxD**2).sum())
         count = max(1, len(indices))
-        return lost / count, sums_NxD / table.dtype.type(count)
+        return total_loss / count, sums_NxD / table.dtype.type(count)
 
 
-# cache=False: numba's cache on disk would not notice a change of the model.
+# No cache=True: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
-def add_up(gradient, table, data, indices, rows, sums):
+def sum_gradients(gradient, table, data, indices, rows, sums):
     """Add the gradients of edges to the sums of their rows.
 
     Args:
       gradient: Gradient of the model.
       table: The table.
       data: Data of the model.
-      indices: Numbers of the edges.
-      rows: Rows of the edges.
-      sums: Sum of the gradients of each of the rows; updated.
+      indices: Indices of the edges.
+      rows: Distinct rows of these edges.
+      sums: Sums of the gradients of `rows`; updated in place.
 
     Returns:
-      The summed loss, and the number of edges with each of the rows.
+      The summed loss, and the number of these edges that touch each of `rows`.
     """
-    starts, lost, most = data.edges.starts, 0.0, 0
+    starts, total_loss, max_rows = data.edges.starts, 0.0, 0
     slot = np.empty(len(table), np.int64)  # only the entries of `rows` are used
     for n in range(len(rows)):
         slot[rows[n]] = n
     for e in indices:
-        most = max(most, starts[e + 1] - starts[e])
-    grads = np.empty((most,) + table.shape[1:], table.dtype)
-    times = np.zeros(len(rows), np.int64)
+        max_rows = max(max_rows, starts[e + 1] - starts[e])
+    grads = np.empty((max_rows,) + table.shape[1:], table.dtype)
+    counts = np.zeros(len(rows), np.int64)
     for t in range(len(indices)):
         e = indices[t]
-        loss, moves = gradient(table, data, e, t, grads)
-        lost += loss
+        loss, nonzero = gradient(table, data, e, t, grads)
+        total_loss += loss
         for k in range(starts[e], starts[e + 1]):
             n = slot[data.edges.rows[k]]
-            times[n] += 1
-            if moves:
+            counts[n] += 1
+            if nonzero:
                 sums[n] += grads[k - starts[e]]
-    return lost, times
+    return total_loss, counts
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -193,7 +208,7 @@ def dot(x_NxD, i, y_MxD, j, width):
 
 @njit(nogil=True, cache=True)
 def descend(table, row, grads, s, rate):
-    """Replace the gradient grads[s] of a row by its change: -rate · gradient."""
+    """Replace the gradient grads[s] of a row by the change of the row."""
     if grads.ndim == 1:
         grads[s] *= -rate
     else:
@@ -202,14 +217,14 @@ def descend(table, row, grads, s, rate):
 
 
 def zero_decay(data: Any) -> float:
-    """Return 0: the gradients of edges include the norm, or there is none."""
+    """Return 0: the gradients of edges include the norm, or the model has none."""
     return 0.0
 
 
 def same_data(data: Any, rate: float) -> Any:
-    """Return the data, for any rate."""
+    """Return the data unchanged, because they do not depend on the rate."""
     return data
 
 
 def leave_table(table: np.ndarray, data: Any, steps: int) -> None:
-    """Do nothing: the table is the parameters."""
+    """Do nothing: the table contains the parameters."""

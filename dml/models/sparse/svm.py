@@ -2,8 +2,9 @@
 
     objective = mean of max(0, 1 - y_e ⟨x_e, w⟩) + ½ μ |w|²
 
-The norm shrinks all weights at every step. The table is therefore v, where w = a_t v
-and a_t = (1 - rate μ)^t depends on the step alone; an edge without loss writes nothing.
+The norm shrinks all weights at every step. The table therefore contains v, where w =
+a_t v and a_t = (1 - rate μ)^t after t steps of the epoch: only the rows of the edge
+change in a step, and none if the loss of the edge is 0.
 """
 
 import math
@@ -15,36 +16,36 @@ from numba import njit
 from dml.models.sparse.problem import descend as move
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "with_rate", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
-LOW = 8  # number of low bits of a step: the index into `low`
-RANGE = 80  # -log of the least scale, a normal float32
+LOW_BITS = 8  # number of low bits of t, which are the index into `low`
+MAX_DECAY = 80  # maximum of -log a_t, so that a_t is a normal float32
 
 
 class Documents(NamedTuple):
-    """Rows of features with labels -1, +1; scales are those of an epoch."""
+    """Sparse rows of features with labels -1, +1, and the scales a_t of an epoch."""
 
     edges: Edges
     values: np.ndarray  # value of each feature in edges.rows
     labels: np.ndarray
-    mu: float
+    mu: float  # weight of ½ |w|²
     low: np.ndarray  # a_t = low[t % 256] · high[t // 256]
     high: np.ndarray
 
 
 def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
-    """Return the edges of a CSR matrix and its labels, in their order."""
+    """Return an edge for each row of a CSR matrix, in the order of the rows."""
     inputs = batch.inputs
     edges = Edges(inputs.indptr.astype(np.int64), inputs.indices.astype(np.uint32))
-    one = np.ones(1, dtype)
+    scales = np.ones(1, dtype)
     values, labels = inputs.data.astype(dtype), batch.targets.astype(dtype)
-    return paced(Documents(edges, values, labels, mu, one, one), rate=0)
+    return with_rate(Documents(edges, values, labels, mu, scales, scales), rate=0)
 
 
 @njit(nogil=True, cache=True, forceinline=True)
 def scale(data, t):
     """Return a_t."""
-    return data.low[t & 255] * data.high[t >> LOW]
+    return data.low[t & 255] * data.high[t >> LOW_BITS]
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -66,8 +67,8 @@ def score(table, data, e):
 
 
 @njit(nogil=True, cache=True, forceinline=True)
-def spread(factor, data, e, grads):
-    """Write factor · x_e, the gradient of a loss of one score."""
+def write_gradient(factor, data, e, grads):
+    """Set grads to factor · x_e; factor is the derivative of the loss by the score."""
     values = data.values[data.edges.starts[e] : data.edges.starts[e + 1]]
     for k in range(len(values)):
         grads[k] = factor * values[k]
@@ -75,44 +76,44 @@ def spread(factor, data, e, grads):
 
 @njit(nogil=True, cache=True, forceinline=True)
 def gradient(table, data, e, t, grads):
-    """Return the hinge loss; if it is above 0, grads is that of v: -y x / a_t+1."""
+    """Return the hinge loss; if it is above 0, set grads, by v, to -y x / a_{t+1}."""
     label = data.labels[e]
     margin = label * scale(data, t) * score(table, data, e)
     if margin >= 1:
         return 0.0, False
-    spread(-label / scale(data, t + 1), data, e, grads)
+    write_gradient(-label / scale(data, t + 1), data, e, grads)
     return 1.0 - margin, True
 
 
 def decay(data: Documents) -> float:
-    """Return the weight of half the squared norm."""
+    """Return the weight of ½ |w|²."""
     return data.mu
 
 
-def paced(data: Documents, rate: float) -> Documents:
+def with_rate(data: Documents, rate: float) -> Documents:
     """Return the documents with the scales of an epoch at this rate."""
     steps, shrink = len(data.labels), rate * data.mu
-    # written so that NaN is refused
-    if not 0 <= shrink < 1 or not -steps * math.log1p(-shrink) <= RANGE:
+    # each condition is false for NaN, which is thus refused
+    if not 0 <= shrink < 1 or not -steps * math.log1p(-shrink) <= MAX_DECAY:
         raise BadInput(
             f"expected a norm that does not erase the weights in an epoch of {steps} "
             f"steps, got {rate=:g} times mu={data.mu:g}; pass --lr and --mu of 0 or "
-            f"more, whose product is below {RANGE / (steps + RANGE):.2g}"
+            f"more, whose product is below {MAX_DECAY / (steps + MAX_DECAY):.2g}"
         )
     keep = 1 - shrink
-    high = keep ** (np.arange((steps >> LOW) + 1) << LOW)
-    kind = data.values.dtype
-    low = keep ** np.arange(1 << LOW)
-    return data._replace(low=low.astype(kind), high=high.astype(kind))
+    high = keep ** (np.arange((steps >> LOW_BITS) + 1) << LOW_BITS)
+    dtype = data.values.dtype
+    low = keep ** np.arange(1 << LOW_BITS)
+    return data._replace(low=low.astype(dtype), high=high.astype(dtype))
 
 
 def settle(table: np.ndarray, data: Documents, steps: int) -> None:
-    """Convert v, or part of it, to w in place; the scale becomes 1."""
-    table *= data.low[steps & 255] * data.high[steps >> LOW]
+    """Convert v, or a chunk of it, to w in place."""
+    table *= data.low[steps & 255] * data.high[steps >> LOW_BITS]
 
 
 def objective(table: np.ndarray, data: Documents) -> float:
-    """Return the mean hinge loss of weights w, plus the norm."""
+    """Return the mean hinge loss of weights w plus ½ μ |w|²."""
     norm = np.square(table, dtype=np.float64).sum()
     return _hinges(table, data) / len(data.labels) + 0.5 * data.mu * float(norm)
 
@@ -132,10 +133,10 @@ def accuracy(table: np.ndarray, batch: Batch) -> float:
 
 
 def optimum(data: Documents, width: int) -> np.ndarray:
-    """Return the weights with the least objective, by liblinear's dual method."""
+    """Return the weights of the minimum objective, by liblinear's dual method."""
     from sklearn.svm import LinearSVC
 
-    refuse_unbounded(data)
+    check_optimum_exists(data)
     machine = LinearSVC(
         C=1 / (data.mu * len(data.labels)),
         loss="hinge",
@@ -148,13 +149,13 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     return machine.coef_[0].astype(data.values.dtype)
 
 
-def refuse_unbounded(data: Documents) -> None:
-    """Raise BadInput if there is no finite optimum, or only one label."""
-    kinds = np.unique(data.labels)
-    if not data.mu > 0 or len(kinds) < 2:
+def check_optimum_exists(data: Documents) -> None:
+    """Raise BadInput if mu is not above 0, or if there is only one label."""
+    labels = np.unique(data.labels)
+    if not data.mu > 0 or len(labels) < 2:
         raise BadInput(
             f"expected a norm and labels -1 and 1, so that an optimum exists, got "
-            f"mu={data.mu:g} and labels {kinds.tolist()}; pass --mu above 0 and "
+            f"mu={data.mu:g} and labels {labels.tolist()}; pass --mu above 0 and "
             "examples of both labels"
         )
 

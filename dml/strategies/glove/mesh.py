@@ -28,9 +28,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.data.text.tiles import Tiles
 from dml.metrics.timer import Timer
-from dml.models.networks.glove import Records, misses
+from dml.models.networks.glove import Records, log_errors
 from dml.strategies.glove.problem import take
-from dml.types import BadInput, Comm, Embeddings, Problem, Step, itself
+from dml.types import BadInput, Comm, Embeddings, Problem, Step, identity
 from dml.update.rows import pack
 
 GROUP = 64  # greatest number of minibatches in a call; hides the cost of a call
@@ -126,15 +126,15 @@ def descend(state: State, records: Records, rate: jax.Array) -> tuple[State, jax
     """Update a device's columns by a minibatch; return the summed loss."""
     vectors_TxD, biases, squares_TxD, bias_squares = state
     words, contexts, _, weights = records
-    missed = misses(state, records, lambda products: jax.lax.psum(products, "dim"))
-    slopes = weights * missed
+    errors = log_errors(state, records, lambda products: jax.lax.psum(products, "dim"))
+    slopes = weights * errors
     slopes_Bx1 = slopes[:, None]
     grads_TxD = jnp.zeros_like(vectors_TxD)
     grads_TxD = grads_TxD.at[words].add(slopes_Bx1 * vectors_TxD[contexts])
     grads_TxD = grads_TxD.at[contexts].add(slopes_Bx1 * vectors_TxD[words])
     # GPUs add in any order: the biases of two devices may differ in their last bits
     grads = jnp.zeros_like(biases).at[words].add(slopes).at[contexts].add(slopes)
-    loss = 0.5 * (slopes * missed).sum()
+    loss = 0.5 * (slopes * errors).sum()
     grads_TxD, grads, loss = jax.lax.psum((grads_TxD, grads, loss), "batch")
     moved = adagrad(vectors_TxD, squares_TxD, rate * grads_TxD)
     biases, bias_squares = adagrad(biases, bias_squares, grads)
@@ -198,7 +198,7 @@ def feed(tiles: Tiles, start: int, shape: tuple[int, int], axes: Mesh) -> Record
 
 def collect(comm: Comm, axes: Mesh, state: State) -> np.ndarray | None:
     """Return the table on rank 0, None elsewhere; collective."""
-    gathered = jax.jit(itself, out_shardings=NamedSharding(axes, REPLICATED))(state)
+    gathered = jax.jit(identity, out_shardings=NamedSharding(axes, REPLICATED))(state)
     if comm.rank:
         return None
     return pack(Embeddings(*(np.asarray(n.addressable_data(0)) for n in gathered)))

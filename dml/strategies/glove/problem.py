@@ -17,7 +17,7 @@ from dml.data.text.tiles import Blocks, Tiles
 from dml.models.networks.glove import Records
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, Embeddings, Kernel, Problem, Rows
-from dml.update.rows import FAST, LANES, dot, pack, pad_of, padded, unpack
+from dml.update.rows import FAST, LANES, dot, pack, pad_of, padded_length, unpack
 from dml.wire.memory.state import Order
 
 
@@ -76,7 +76,7 @@ def kernel(tiles: Tiles, blocks: Blocks, rows: int) -> Kernel:
 
 def columns(dim: int) -> tuple[slice, ...]:
     """Return the columns of gradients that are not padding: vector and bias."""
-    return slice(0, dim), slice(padded(dim), padded(dim) + 1)
+    return slice(0, dim), slice(padded_length(dim), padded_length(dim) + 1)
 
 
 def minibatches(count: int, batch: int) -> Iterator[np.ndarray]:
@@ -127,7 +127,7 @@ class Gradient:
     @functools.cached_property
     def memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Allocate at the first call: slots (row -> its sum, or -1), rows, sums."""
-        values = np.empty((self.most, padded(self.dim) + LANES), np.float32)
+        values = np.empty((self.most, padded_length(self.dim) + LANES), np.float32)
         slot = np.full(self.rows, -1, np.int32)
         return slot, np.empty(self.most, np.int32), values
 

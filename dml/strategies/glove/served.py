@@ -24,7 +24,7 @@ from dml.models.networks.glove import Records
 from dml.strategies.glove.problem import minibatches, take
 from dml.strategies.server.server import server
 from dml.types import Embeddings, Problem, Rows, Step
-from dml.update.rows import FAST, HALF, dot, pack, padded
+from dml.update.rows import FAST, HALF, dot, pack, padded_length
 from dml.update.table import Table, table
 
 CHUNK = 1 << 20  # records whose rows are counted at once
@@ -33,7 +33,7 @@ Batch = tuple[np.ndarray, Records, np.ndarray]  # indices, records, rows of the 
 
 def width(dim: int) -> int:
     """Return the number of floats in a row, a multiple of a register's."""
-    return padded(dim + 1)
+    return padded_length(dim + 1)
 
 
 def packed(vectors_TxD: np.ndarray, biases_T: np.ndarray, fill: float) -> np.ndarray:

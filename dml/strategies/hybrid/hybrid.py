@@ -19,13 +19,13 @@ from jax.sharding import Mesh
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.models.gradient import plus
+from dml.models.gradient import add_scaled
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.pipedream import check_pipedream, pipedream
 from dml.strategies.hybrid.programs import Gradients, Learner, updating
 from dml.strategies.mesh import local, nbytes
-from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, itself
+from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, identity
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
 
@@ -67,7 +67,7 @@ def hybrid(
     parts = divide(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
         check_pipedream(parts, pipeline, clip)
-    layout = layout_of(parts, start, axes, itself)
+    layout = layout_of(parts, start, axes, identity)
     states = layout_of(parts, start, axes, update.init)
     learner = Learner(model, layout, states, update)
     state = states.scatter(update.init(start) if state is None else state)
@@ -87,10 +87,10 @@ def hybrid(
             total, remaining = None, rest.examples if rest else 0
             if even:
                 equal = gradients(params, even.batch, pipeline.microbatches)
-                total = plus(None, equal, 1 - remaining / count)
+                total = add_scaled(None, equal, 1 - remaining / count)
             if rest:
                 uneven = gradients(params, rest.batch, 0)
-                total = plus(total, uneven, remaining / count)
+                total = add_scaled(total, uneven, remaining / count)
             loss, grads = jax.block_until_ready(total)
             comm.platform.work(1)
         with timer("update"):

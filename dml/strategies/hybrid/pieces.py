@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dml.models.layered import read
+from dml.models.layered import layer_params
 from dml.strategies.hybrid.parts import Part, names
 from dml.types import Layer
 
@@ -72,7 +72,7 @@ def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
     ) -> Any:
         for layer in layers:
             call = layer.apply if layer is last else thrifty(layer)
-            activations = call(read(layer, params), activations, batch)
+            activations = call(layer_params(layer, params), activations, batch)
         return activations
 
     inputs: Any = None

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layered import read as named
+from dml.models.layered import layer_params
 from dml.strategies.hybrid.instructions import shifted
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
@@ -49,7 +49,9 @@ def transposed(
                 activations = read(received, outputs[number - 1])
             weights = read(params, part.params)
             for layer in part.layers:
-                activations = layer.apply(named(layer, weights), activations, batch)
+                activations = layer.apply(
+                    layer_params(layer, weights), activations, batch
+                )
             if number == stages - 1:
                 return activations / microbatches, zeros(message)
             return jnp.float32(0), write(zeros(message), outputs[number], activations)

@@ -19,7 +19,7 @@ from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import as_table, row_rule
 from dml.strategies.server.workers import Parts, WorkerOptions, worker_steps
-from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, nothing
+from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, no_op
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.once import once
@@ -185,7 +185,7 @@ def run_worker(
     ):
         yield step
     if step is None:  # the worker skipped every clock
-        yield Step(client.clock, 0.0, nothing, 0, timer.lap(), words_sent=0)
+        yield Step(client.clock, 0.0, no_op, 0, timer.lap(), words_sent=0)
     report.worked(client)
     if serving:
         meanwhile.finish()

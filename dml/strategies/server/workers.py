@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
-from dml.types import BadInput, Problem, Rows, Step, nothing
+from dml.types import BadInput, Problem, Rows, Step, no_op
 from dml.wire.reducers.rows import Keys, sum_rows
 from dml.wire.server.replica import Reading, Replica
 
@@ -153,7 +153,7 @@ def worker_steps(
         counts.waited += seconds.get("wait", 0.0)
         counts.computed += seconds.get("gradient", 0.0)
         words = (comm.bytes_sent - sent) // 4
-        yield Step(part.clock + 1, loss, nothing, len(part.indices), seconds, words)
+        yield Step(part.clock + 1, loss, no_op, len(part.indices), seconds, words)
         part = following
     client.end()
     replica.finish()

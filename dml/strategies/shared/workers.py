@@ -116,7 +116,7 @@ def epoch_settings(
       delay: Number of extra reads by which each gradient is delayed.
     """
     kernel, kind, rate = problem.kernel, problem.params.dtype.type, update.rate(epoch)
-    data = kernel.model.paced(kernel.data, rate) if kernel.model else kernel.data
+    data = kernel.model.with_rate(kernel.data, rate) if kernel.model else kernel.data
     return data, EpochSettings(kind(rate), kind(update.momentum), delay)
 
 

@@ -215,11 +215,11 @@ def staging(comm: Comm) -> Stage:
 
 def next_slot(stage: Stage, like: np.ndarray) -> list[np.ndarray]:
     """Return all ranks' next slots, as views with the length and dtype of `like`."""
-    turn = stage.turn
-    stage.turn = (turn + 1) % SLOTS
-    views = stage.views[turn]  # those of the last use often fit
+    slot = stage.next_slot
+    stage.next_slot = (slot + 1) % SLOTS
+    views = stage.views[slot]  # those of the last use often fit
     if not views or len(views[0]) != len(like) or views[0].dtype is not like.dtype:
-        place = slice(turn * STAGE, turn * STAGE + like.nbytes)
+        place = slice(slot * STAGE, slot * STAGE + like.nbytes)
         views = [part[place].view(like.dtype) for part in stage.window.parts]
-        stage.views[turn] = views
+        stage.views[slot] = views
     return views

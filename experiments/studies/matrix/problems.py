@@ -132,9 +132,11 @@ def completion() -> Problem:
     from dml.data.sparse.ratings import generated
     from dml.models.sparse import completion, factors
 
-    training, _ = factors.centred(*generated(30, 20, 500, 3, SEED))
-    data = completion.of_ratings(training, 0.02, 0.02)
-    return completion.in_columns(of_edges(completion, data, factors.start(50, 4, SEED)))
+    training, _ = factors.centre(*generated(30, 20, 500, 3, SEED))
+    data = completion.entries_from_ratings(training, 0.02, 0.02)
+    return completion.with_products(
+        of_edges(completion, data, factors.start(50, 4, SEED))
+    )
 
 
 def labels() -> Problem:

@@ -39,7 +39,7 @@ def rows(shape: Shape) -> Iterator[Row]:
         begun = time.perf_counter()
         cut = shape._replace(length=case.length)
         compiled = lowered(cut, case).compile(compiler_options=options)
-        expected = memory.program(cut, True, case.batch, case.remat)
+        expected = memory.step_bytes(cut, True, case.batch, case.remat)
         description = {"case": name} | case._asdict()
         measured = description | row(compiled, expected)
         yield measured | {"compile_seconds": time.perf_counter() - begun}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dml.figures import style as figures
-from dml.models.memory import DeviceBytes, fullest
+from dml.models.memory import DeviceBytes, fullest_device
 from dml.wire.plans.mesh import Plan
 from studies.memory.search import GB, Candidate, Search, mesh_text, options_text
 
@@ -25,7 +25,7 @@ def bars(
     plans |= {label(plan_of_bar.plan): plan_of_bar.plan for plan_of_bar in others}
     workload = search.known
     return {
-        k: fullest(workload.shape, workload.causal, plan_of_bar)
+        k: fullest_device(workload.shape, workload.causal, plan_of_bar)
         for k, plan_of_bar in plans.items()
     }
 

@@ -11,8 +11,8 @@ from dml.models.memory import (
     DeviceBytes,
     blocks,
     device_bytes,
-    on_stage,
     parameters,
+    stage_parameters,
 )
 from dml.models.networks.transformer import SIZES, Shape
 from dml.runs.writers import Columns, Row, scaled
@@ -173,7 +173,7 @@ def stages(plan: Arguments, *_: Any) -> Iterator[Row]:
             "stage": stage,
             "blocks": blocks(known.shape.layers, plan_of_least_cost.stage, stage),
             "alive": IN_FLIGHT[plan_of_least_cost.schedule](plan_of_least_cost, stage),
-            "parameters": on_stage(
+            "parameters": stage_parameters(
                 known.shape, known.causal, plan_of_least_cost, stage
             ),
             **gigabytes(device),

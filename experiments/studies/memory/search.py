@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dml.models.memory import DeviceBytes, block, fullest
+from dml.models.memory import DeviceBytes, block_parameters, fullest_device
 from dml.models.networks.transformer import SIZES, Shape
 from dml.types import BadInput
 from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
@@ -116,7 +116,7 @@ def variants(mesh: Plan) -> Iterator[Plan]:
 
 def fitting(search: Search, plan: Plan) -> DeviceBytes | None:
     """Return the memory of the fullest device; None if it exceeds the limit."""
-    device = fullest(search.known.shape, search.known.causal, plan)
+    device = fullest_device(search.known.shape, search.known.causal, plan)
     return device if device.total <= search.limit else None
 
 
@@ -131,7 +131,13 @@ def can_hold(search: Search, mesh: Plan) -> bool:
 def candidates(search: Search, devices: int) -> list[Candidate]:
     """Return all plans that fit on `devices` devices, fastest first."""
     shape = search.known.shape
-    work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
+    work = Work(
+        shape.layers,
+        shape.width,
+        shape.length,
+        shape.vocabulary,
+        block_parameters(shape),
+    )
     plans = [
         Candidate(plan, held, seconds(work, plan, search.machine))
         for mesh in meshes(search)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.data.minibatches import take
 from dml.models import layer_costs
-from dml.models.gradient import accumulated, gradient
+from dml.models.gradient import accumulate, gradient
 from dml.models.networks.transformer import Shape, transformer
 from dml.runs.writers import Row
 from dml.strategies.hybrid.hybrid import dense, shares
@@ -59,7 +59,7 @@ def serial(problem: Workload, microbatches: int) -> Callable[[], Any]:
     weights = [1 / microbatches] * microbatches
     arguments = jax.device_put((params, parts), jax.devices()[0])
     microbatch_gradient = partial(gradient, model.loss)
-    return lambda: accumulated(microbatch_gradient, *arguments, weights)
+    return lambda: accumulate(microbatch_gradient, *arguments, weights)
 
 
 def on_stages(problem: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:

@@ -23,7 +23,7 @@ from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, row_partition, server
 from dml.strategies.server.tables import as_table
 from dml.train import train
-from dml.types import CountedComm, Problem, nothing
+from dml.types import CountedComm, Problem, no_op
 from dml.wire.collectives import broadcast
 from dml.wire.comm import Delayed, Metered
 from dml.wire.comm.once import once
@@ -103,7 +103,7 @@ def ran(
         problem, limited, update, comm=comm, timer=timer, setup=setup, report=report
     )
     # Diverging runs continue. The report contains the table, collected once.
-    steps = (step._replace(params=nothing) for step in steps)
+    steps = (step._replace(params=no_op) for step in steps)
     train(steps, lambda table: {}, writer, finite=False)
     split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
@@ -210,7 +210,7 @@ def staleness(path: Path, named: Mapping[str, Ran]) -> None:
 
 def waits(path: Path, named: Mapping[str, Ran]) -> None:
     """Draw the computing and waiting time of the workers of each run."""
-    server_figure.waits(path, {name: ran.work for name, ran in named.items()})
+    server_figure.waiting_times(path, {name: ran.work for name, ran in named.items()})
 
 
 def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:

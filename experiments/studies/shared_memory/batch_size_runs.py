@@ -18,7 +18,7 @@ from dml.metrics.timer import Timer
 from dml.models.sparse import logistic_edges as logistic
 from dml.models.sparse import problem as models
 from dml.models.sparse.logistic_edges import Documents
-from dml.models.sparse.svm import RANGE, matrix
+from dml.models.sparse.svm import MAX_DECAY, matrix
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.workers import Descent, orders
 from dml.train import curve
@@ -156,8 +156,8 @@ def reached(
 ) -> float:
     """Return the number of examples to the target; inf above the limit."""
     kernel = plan.problem.kernel
-    steps = max(batch + plan.window, RANGE)
-    if rate * kernel.data.mu * steps > RANGE / 2:  # the norm's scale would be 0
+    steps = max(batch + plan.window, MAX_DECAY)
+    if rate * kernel.data.mu * steps > MAX_DECAY / 2:  # the norm's scale would be 0
         return np.inf
     for seen, table, _ in descent(plan, batch, rate, comm):
         objective = kernel.model.objective(table, kernel.data)

@@ -187,7 +187,7 @@ def decreases(
 ) -> bool:
     """Return whether the objective of a case falls."""
     try:  # on all ranks, so that no rank waits for one that raises
-        problem.kernel.model.paced(problem.kernel.data, how.update.rate(1))
+        problem.kernel.model.with_rate(problem.kernel.data, how.update.rate(1))
     except BadInput:  # the rate is too large for the norm
         return False
     with np.errstate(all="ignore"):  # diverging runs overflow

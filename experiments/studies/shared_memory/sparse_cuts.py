@@ -50,13 +50,13 @@ def cuts(
         best = cache(partial(flow if graph.labels == 2 else optimum, graph))
 
         def evaluate(table: np.ndarray) -> Measures:
-            return measured(graph, made, model.rounded(table))
+            return measured(graph, made, model.largest_labels(table))
 
         def least(problem: Problem) -> np.ndarray:
             return best().table_NxK.astype(dtype)
 
         def drawn(path: Path, table: np.ndarray) -> Measures:
-            labels = model.rounded(table)
+            labels = model.largest_labels(table)
             if graph.picture is not None:
                 seen = graph.picture, labels, graph.truth, graph.names
                 segments.draw(path / "segments", graph.shape, *seen)
@@ -72,7 +72,7 @@ def cuts(
 
 def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:
     """Return the cost of a cut, and the share of correct labels if they are known."""
-    corners = model.corners(labels, graph.labels)
+    corners = model.corner_table(labels, graph.labels)
     cut = {"cut": graph.constant + model.cut_value(corners, made)}
     known = None if graph.truth is None else graph.truth >= 0
     if known is None or not known.any():
@@ -87,7 +87,7 @@ def beside(
 
     cut_accuracy is the share of nodes that are labelled as there.
     """
-    least = best.least + graph.constant
+    least = best.lower_bound + graph.constant
     return {
         "exact_cut" if graph.labels == 2 else "cut_bound": least,
         "cut_ratio": measures["cut"] / least if least > 0 else 1.0,

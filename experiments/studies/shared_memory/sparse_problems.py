@@ -98,10 +98,10 @@ def ratings(
             both = scores.generated(*SCORED, seed)
         else:
             both = scores.ratings(data, seed)
-        training, held_out = factors.centred(*both)
+        training, held_out = factors.centre(*both)
         training = in_drawn_order(training, seed)
-        made = completion.of_ratings(training, *mus, dtype)
-        others = completion.of_ratings(held_out, *mus, dtype)
+        made = completion.entries_from_ratings(training, *mus, dtype)
+        others = completion.entries_from_ratings(held_out, *mus, dtype)
         rows = 1 + max(int(part.items.max()) for part in both)
         start = factors.start(rows, k, seed).astype(dtype)
 
@@ -110,7 +110,9 @@ def ratings(
 
         def drawn(path: Path, table: np.ndarray) -> Measures:
             seen = np.bincount(training.items, minlength=rows)[held_out.items]
-            residuals(path / "residuals", completion.misses(table, others), seen)
+            residuals(
+                path / "residuals", completion.prediction_errors(table, others), seen
+            )
             return save(path, table)
 
         return made, start, Extras(evaluate, reference, drawn)
@@ -128,7 +130,7 @@ def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
         records = records[np.random.default_rng(seed).permutation(len(records))]
         words = len(vocabulary.words)
         sides = records["word"] - 1, records["context"] - 1, records["value"]
-        made = completion.of_counts(*sides, words, X_MAX, ALPHA, dtype=dtype)
+        made = completion.entries_from_counts(*sides, words, X_MAX, ALPHA, dtype=dtype)
         start = factors.start(2 * words, k, seed).astype(dtype)
         return made, start, Extras(lambda table: {}, None, save)  # that takes hours
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models.sparse.completion import in_columns
+from dml.models.sparse.completion import with_products
 from dml.strategies import rotation, strategy
 from dml.strategies.shared.workers import Descent, orders
 from dml.types import BadInput, CountedComm, Problem, Step
@@ -132,7 +132,7 @@ def by_columns(
             "expected no momentum with --updates=operation, got "
             f"{how.update.momentum:g}; pass --momentum=0"
         )
-    batch, problem = min(how.batch, problem.examples), in_columns(problem)
+    batch, problem = min(how.batch, problem.examples), with_products(problem)
     every = -(-problem.examples // batch)
 
     def rate(number: int) -> float:

@@ -34,7 +34,7 @@ from dml.types import (
     Params,
     Problem,
     Step,
-    nothing,
+    no_op,
 )
 from dml.update.dense import Optimizer, make
 from dml.wire.collectives.butterfly import butterfly_allreduce
@@ -272,7 +272,7 @@ def turns(
 ) -> Iterator[Step]:
     """Yield the Steps of all strategies; each turn has a random order."""
     names, rng = list(calls), np.random.default_rng(seed)
-    no_step = Step(0, 0.0, nothing, 0, {}, 0)
+    no_step = Step(0, 0.0, no_op, 0, {}, 0)
     for _ in range(WARM + rounds):
         for number in rng.permutation(len(names)):
             comm.Barrier()
@@ -282,9 +282,9 @@ def turns(
             step = result if isinstance(result, Step) else no_step
             # without parameters, which would stay in memory until the next turn
             yield step._replace(
-                params=nothing,
-                state=nothing,
-                memory=nothing,
+                params=no_op,
+                state=no_op,
+                memory=no_op,
                 measures={**step.measures, **measures},
             )
 

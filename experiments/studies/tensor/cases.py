@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from dml.models.layered import read
+from dml.models.layered import layer_params
 from dml.models.layers import experts
 from dml.models.layers.attention import attention
 from dml.models.layers.experts import Mixture
@@ -121,7 +121,7 @@ def transformer_cases(
     def case(name: str) -> Case:
         layer = transformer(shape, True).layers[PLACES[name]]
         operands = Operands(
-            read(layer, params),
+            layer_params(layer, params),
             None if name == "embed" else stream,
             Batch(inputs, targets),
             np.float32(1) if name == "head" else weights,
@@ -130,7 +130,10 @@ def transformer_cases(
         def cut(size: int) -> Part:
             tensor = tensor_transformer(shape, True, size, sequence=sequence)
             layer = tensor.layers[PLACES[name]]
-            specs, partial = read(layer, tensor.specs), read(layer, tensor.partial)
+            specs, partial = (
+                layer_params(layer, tensor.specs),
+                layer_params(layer, tensor.partial),
+            )
             places = PartitionSpec(None, AXIS) if sequence else measurements.REPLICATED
             out = measurements.REPLICATED if name == "head" else places
             return measurements.cut(
@@ -148,7 +151,7 @@ def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
     """Return the case of a mixture of experts; each device routes its own rows."""
     rng = np.random.default_rng(seed)
     stream, weights = rng.standard_normal((2, rows, mixture.width), np.float32)
-    params = noisy(experts.start(mixture, jax.random.key(seed)), rng)
+    params = noisy(experts.init_params(mixture, jax.random.key(seed)), rng)
     operands = Operands(params, stream, EMPTY, weights)
     partial = jax.tree.map(lambda leaf: False, params)
     partial["router"]["kernel"] = True

@@ -5,7 +5,7 @@ from studies.memory import search as memory_search
 from studies.memory.report import TABLES
 from studies.memory.search import LECTURE, MODELS
 
-from dml.models.memory import fullest, parameters, program
+from dml.models.memory import fullest_device, parameters, step_bytes
 from dml.models.networks.transformer import Shape
 from dml.wire.costs.allreduce import Rates
 from dml.wire.costs.mesh import Machine
@@ -71,7 +71,7 @@ def test_no_plan_of_fewer_devices_fits_and_none_that_fits_is_faster():
         fitting = [
             plan
             for plan in memory_search.variants(mesh)
-            if fullest(*search.known[:2], plan).total <= search.limit
+            if fullest_device(*search.known[:2], plan).total <= search.limit
         ]
         # the most sparing way is not overlooked
         assert bool(fitting) == memory_search.can_hold(search, mesh)
@@ -89,7 +89,7 @@ def test_a_compiled_step_takes_what_is_predicted(remat, layers):
     case = memory_compiled.Case(8, 32, remat)
     options = memory_compiled.KEEP_BARRIERS if remat else {}
     compiled = memory_compiled.lowered(shape, case).compile(compiler_options=options)
-    expected = program(shape, True, 8, remat)
+    expected = step_bytes(shape, True, 8, remat)
     found = memory_compiled.row(compiled, expected)
     assert found["arguments"] == expected.arguments
     # of buffers that XLA joins or rounds up, the formula knows nothing

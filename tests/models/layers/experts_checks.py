@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from dml.models.layers import experts as module
-from dml.models.layers.experts import Mixture, experts, specs, start
+from dml.models.layers.experts import Mixture, experts, init_params, specs
 from dml.types import BadInput
 from tests.models.layers.axes_main import DEVICES, close, drawn, line
 
@@ -21,7 +21,7 @@ TWO = ONE._replace(choices=2, factor=1.25)
 
 def params(mixture):
     """Return params with biases, and a router that sends some experts too many rows."""
-    found = jax.device_get(start(mixture, jax.random.key(1)))
+    found = jax.device_get(init_params(mixture, jax.random.key(1)))
     for number, name in enumerate(("up", "down")):
         found[name]["bias"] = drawn(number, *found[name]["bias"].shape)
     lean_E = np.linspace(0, 1, mixture.experts, dtype=np.float32)
@@ -177,7 +177,8 @@ def check_experts_speak_four_times_and_only_by_all_to_all():
 
 
 def check_an_all_to_all_that_is_left_out_and_rows_that_are_not_dropped_are_seen():
-    exchange, routes, calls = jax.lax.all_to_all, module.routes, []
+    exchange, calls = jax.lax.all_to_all, []
+    routes = module.routes_from_scores
 
     def second_left_out(array, axis, split, concat, **options):
         calls.append(1)
@@ -193,7 +194,7 @@ def check_an_all_to_all_that_is_left_out_and_rows_that_are_not_dropped_are_seen(
     wanted = whole(TWO)
     for where, name, wrong in (
         (jax.lax, "all_to_all", second_left_out),
-        (module, "routes", crowded),
+        (module, "routes_from_scores", crowded),
     ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(where, name, wrong)

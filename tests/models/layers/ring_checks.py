@@ -89,7 +89,7 @@ def check_keys_that_go_the_other_way_are_seen():
         return jax.lax.ppermute(tree, axis, [(d, (d - 1) % size) for d in range(size)])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ring, "passed", backwards)
+        patch.setattr(ring, "send_to_next", backwards)
         wrong = taught(over(line("sequence"), True))(*qkv(LENGTH))
     with pytest.raises(AssertionError):
         close(wrong, reference(*qkv(LENGTH), seen(LENGTH, True)))

@@ -8,7 +8,7 @@ from flax import linen
 
 from dml.models.gradient import gradient
 from dml.models.layers.normalisation import drift, norm
-from dml.models.networks.classifier import classifier, entropy, head
+from dml.models.networks.classifier import classifier, head, mean_cross_entropy
 from dml.types import Batch
 
 
@@ -41,7 +41,7 @@ def scores(params, inputs, mean, var):
 def by_hand(params, batch):
     """Return the loss, in which running statistics have no part."""
     mean, var = batch.inputs.mean(axis=0), batch.inputs.var(axis=0)
-    return entropy(scores(params, batch.inputs, mean, var), batch.targets)
+    return mean_cross_entropy(scores(params, batch.inputs, mean, var), batch.targets)
 
 
 def test_the_loss_and_all_gradients_but_the_statistics_are_those_without_them():

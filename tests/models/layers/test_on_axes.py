@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from dml.models.layers.experts import Mixture, capacity, specs, start
+from dml.models.layers.experts import Mixture, capacity, init_params, specs
 from dml.types import BadInput
 from tests.checks import said
 from tests.models.layers.experts_checks import CHECKS as EXPERTS_CHECKS
@@ -25,7 +25,7 @@ def test_room_is_the_equal_share_times_the_factor_and_params_lie_as_specs_say():
     assert capacity(mixture, 16) == 3  # ceil(2.5)
     assert capacity(mixture._replace(factor=99.0), 16) == 16
     assert capacity(mixture, 1) == 1
-    params = start(Mixture(8, 6, 100), jax.random.key(0))
+    params = init_params(Mixture(8, 6, 100), jax.random.key(0))
     spec = specs("there")
     assert jax.tree.structure(params) == jax.tree.structure(spec)
     both = zip(*map(jax.tree.leaves, (params, spec)), strict=True)

@@ -60,7 +60,9 @@ def dense():
 
 
 def cut():
-    split = towers.split(towers.tower(*ABOUT), params(), axes("tower", 2))
+    split = towers.sharded_gradient(
+        towers.tower_model(*ABOUT), params(), axes("tower", 2)
+    )
     return jax.jit(split)(params(), images())
 
 
@@ -78,7 +80,7 @@ def check_faults_of_gradients_that_towers_send_are_seen():
     def summed(scores):  # counted twice, as JAX transposes it
         return jax.lax.all_gather(scores, "tower", axis=1, tiled=True)
 
-    for name, wrong in (("meet", unsummed), ("alike", summed)):
+    for name, wrong in (("gather_maps", unsummed), ("gather_scores", summed)):
         with patch.object(towers, name, wrong):
             loss, grads = cut()
         assert off(loss, dense()[0]) < CLOSE  # forward nothing is wrong
@@ -86,11 +88,11 @@ def check_faults_of_gradients_that_towers_send_are_seen():
 
 
 def check_halves_side_by_side_are_a_grouped_convolution():
-    one = alex.plan(*ABOUT, ())[1]
-    maps = np.random.default_rng(2).standard_normal((2, *one.sees)).astype("f")
+    one = alex.network_layers(*ABOUT, ())[1]
+    maps = np.random.default_rng(2).standard_normal((2, *one.input_shape)).astype("f")
     plain = one._replace(normalised=False, pooled=False, rectified=False)
     given = params(())["layer_2"]
-    place = alex.Place(2, lambda maps: maps, lambda scores: scores)
+    place = alex.Placement(2, lambda maps: maps, lambda scores: scores)
     wanted = jax.lax.conv_general_dilated(
         *(maps, given["kernel"], (1, 1), "SAME"),
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
@@ -141,7 +143,7 @@ def check_a_wavefront_finds_the_loss_and_gradient_of_one_device():
         return jax.lax.ppermute(made, "layer", [(k + 1, k) for k in range(size - 1)])
 
     assert off(swept(), plain()) < CLOSE
-    with patch.object(translator, "upward", down):
+    with patch.object(translator, "send_up", down):
         assert off(swept(), plain()) > SEEN
 
 
@@ -156,7 +158,7 @@ def check_a_sweep_has_as_many_ticks_as_its_formula():
     length = READ + WRITTEN
     assert turns(model.loss, tree, sentences()) == LAYERS * length
     sweep = jax.shard_map(
-        lambda tree, batch: translator.swept(tree, batch, LAYERS),
+        lambda tree, batch: translator.device_loss(tree, batch, LAYERS),
         mesh=axes("layer", LAYERS),
         in_specs=(translator.SPECS, jax.sharding.PartitionSpec()),
         out_specs=jax.sharding.PartitionSpec(),

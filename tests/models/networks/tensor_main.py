@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
-from dml.models.layered import composed
+from dml.models.layered import compose
 from dml.models.layers import partition
 from dml.models.layers.experts import Mixture
 from dml.models.model_problem import model_problem
@@ -63,7 +63,7 @@ def program(kind, size, sequence=False, dtype="float32"):
     cut = tensor_transformer(SHAPE, kind == "gpt", size, dtype, sequence)
 
     def step(params, batch):
-        loss, grads = jax.value_and_grad(composed(cut.layers))(params, batch)
+        loss, grads = jax.value_and_grad(compose(cut.layers))(params, batch)
         grads = jax.tree.map(
             lambda leaf, part: leaf[None] if part else leaf, grads, cut.partial
         )
@@ -103,7 +103,7 @@ def gap(kind, *args, **options):
 
 
 def check_networks_in_parts_are_the_whole_ones():
-    assert partition.partition_over(1, sequence=True) == partition.WHOLE
+    assert partition.partition_over(1, sequence=True) == partition.ONE_DEVICE
     assert gap("bert", 1, sequence=True) < CLOSE / 10
     for case in product(("gpt", "bert"), (2, 4), (False, True)):
         assert gap(*case) < CLOSE
@@ -146,9 +146,9 @@ def early_bias(width, dot_general=None, real=linen.Dense, **options):
 
 def check_faults_of_sums_and_biases_are_seen():
     for where, name, wrong in (
-        (partition, "added", partition.same),  # a sum is missing
-        (partition, "copied", partition.same),
-        (partition, "added", summed_by_jax),  # a gradient is counted twice
+        (partition, "sum_over_devices", partition.unchanged),  # a sum is missing
+        (partition, "copy_to_devices", partition.unchanged),
+        (partition, "sum_over_devices", summed_by_jax),  # a gradient is counted twice
         (linen, "Dense", early_bias),  # every device adds a bias
     ):
         with patch.object(where, name, wrong):

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from dml.models.gradient import gradient
-from dml.models.layered import read
+from dml.models.layered import layer_params
 from dml.models.networks import classifier
 from dml.models.networks import resnet as residual
 from dml.models.networks.cnn import cnn
@@ -102,7 +102,7 @@ def test_metrics_are_those_of_the_scores():
 def test_a_perceptron_without_hidden_layers_is_linear_and_bad_sizes_are_refused():
     params = mlp(SHAPE, 10, ()).init(jax.random.key(0))
     assert params["head"]["kernel"].shape == (64, 10)
-    with pytest.raises(BadInput, match="of at least one number, got .* widths=.3, 0."):
+    with pytest.raises(BadInput, match="of at least one unit, got .* widths=.3, 0."):
         mlp(SHAPE, 10, (3, 0))
     for shape in [(8, 8), (3, 8, 1), (8, 8, 0)]:  # no place for two pools
         with pytest.raises(BadInput, match="expected images HxWxC of 4 by 4"):
@@ -213,7 +213,7 @@ def test_groups_halve_the_maps_and_the_large_stem_quarters_them(
     given = None
     batch = Batch(np.zeros((2, size, size, 3), np.float32), np.zeros(2, np.int32))
     for layer in model.layers[:-1]:
-        part = read(layer, params)
+        part = layer_params(layer, params)
         given = jax.eval_shape(layer.apply, part, given, batch)
     maps, moved = given
     assert (maps.shape, str(maps.dtype)) == (expected, "bfloat16")
@@ -224,7 +224,7 @@ def test_a_residual_block_starts_as_its_shortcut_alone():
     model, params, *_ = begun("resnet")
     maps = np.random.default_rng(0).random((2, 8, 8, TINY.width), np.float32)
     apply = jax.jit(lambda part, maps: model.layers[1].apply(part, (maps, 0.0), None))
-    part = read(model.layers[1], params)
+    part = layer_params(model.layers[1], params)
     assert np.array_equal(apply(part, maps)[0], maps)
     last = part["block_00"]["last"] | {"scale": np.ones(TINY.width, np.float32)}
     part["block_00"] = part["block_00"] | {"last": last}

@@ -209,5 +209,5 @@ def test_what_cannot_be_made_is_bad_input(change, dtype, message):
     with pytest.raises(BadInput, match=message):
         transformer(SHAPE._replace(**change), True, dtype)
     model, params, *_ = made("gpt")
-    with pytest.raises(BadInput, match="at most 6 tokens an example, got 7"):
+    with pytest.raises(BadInput, match="at most 6 tokens per example, got 7"):
         model.scores(params, np.zeros((1, 7), np.int32))

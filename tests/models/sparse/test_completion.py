@@ -8,10 +8,10 @@ import pytest
 from dml.data.sparse.ratings import generated
 from dml.models.networks.glove import Records, glove, weight
 from dml.models.sparse.completion import (
+    entries_from_counts,
+    entries_from_ratings,
     gradient,
     objective,
-    of_counts,
-    of_ratings,
     optimum,
     rmse,
     solve,
@@ -27,7 +27,7 @@ def entries(kind, factors=6, mus=MUS):
     """Entries of uneven weights, and a table far from their optimum."""
     rng = np.random.default_rng(0)
     training, _ = generated(USERS, ITEMS, 40, 2, seed=0)
-    data = of_ratings(training, *mus, kind)
+    data = entries_from_ratings(training, *mus, kind)
     data = data._replace(weights=rng.random(len(data.targets)).astype(kind) + 1)
     table_TxD = rng.standard_normal((USERS + ITEMS, factors + 1)).astype(kind)
     return table_TxD, data
@@ -69,7 +69,7 @@ def test_of_ratings_it_is_the_model_of_the_servers(factors):
     training, _ = generated(USERS, ITEMS, 40, 2, seed=0)
     table_TxD = np.random.default_rng(1).standard_normal((16, factors + 1))
     table_TxD = table_TxD.astype(np.float32)
-    data = of_ratings(training, 0.3, 0.3)
+    data = entries_from_ratings(training, 0.3, 0.3)
     want = metrics(table_TxD, training, 0.3)
     assert objective(table_TxD, data) == pytest.approx(want["loss"], rel=1e-5)
     assert rmse(table_TxD, data) == pytest.approx(want["rmse"], rel=1e-5)
@@ -82,7 +82,7 @@ def test_of_counts_it_is_glove():
     words, dim = 8, 6
     rng = np.random.default_rng(2)
     pairs, count = rng.integers(0, words, (2, 30)).astype(np.int32), rng.random(30) * 20
-    data = of_counts(*pairs, count, words, 10, 0.75, dtype=np.float64)
+    data = entries_from_counts(*pairs, count, words, 10, 0.75, dtype=np.float64)
     table_TxD = rng.standard_normal((2 * words, dim + 1))
     params = Embeddings(table_TxD[:, :dim], table_TxD[:, dim], None, None)
     weights = weight(count, 10, 0.75)
@@ -121,11 +121,20 @@ def test_at_the_optimum_all_slopes_are_gone_and_small_moves_only_raise():
 
 
 def test_sides_that_are_not_apart_and_counts_of_nothing_are_bad_input():
-    for users, items in [([0, 5], [5, 6]), ([-1], [3]), ([], [])]:
+    order = "all rows of users before .* got .*; numb"
+    empty = "at least one entry, got none; pass"
+    for users, items, message in [
+        ([0, 5], [5, 6], order),
+        ([-1], [3], order),
+        ([], [], empty),
+    ]:
         some = Ratings(np.int32(users), np.int32(items), np.ones(len(users), "f4"))
-        with pytest.raises(BadInput, match="all rows of users before .* got .*; numb"):
-            of_ratings(some, 0.1, 0.1)
-    for counts, got in [([1.0, 0.0], "0.0"), ([], "none")]:
+        with pytest.raises(BadInput, match=message):
+            entries_from_ratings(some, 0.1, 0.1)
+    for counts, message in [
+        ([1.0, 0.0], "counts above 0, got 0.0; pass"),
+        ([], "at least one count, got none; pass"),
+    ]:
         some = np.zeros(len(counts), np.int32)
-        with pytest.raises(BadInput, match=f"counts above 0, got {got}; pass"):
-            of_counts(some, some, np.array(counts), 3, 10, 0.75)
+        with pytest.raises(BadInput, match=message):
+            entries_from_counts(some, some, np.array(counts), 3, 10, 0.75)

@@ -9,7 +9,14 @@ import pytest
 
 from dml.data.sparse.graphs import Graph
 from dml.models.sparse import cuts as module
-from dml.models.sparse.cuts import PAIR, corners, cut_value, cuts, gradient, rounded
+from dml.models.sparse.cuts import (
+    PAIR,
+    corner_table,
+    cut_value,
+    cuts,
+    gradient,
+    largest_labels,
+)
 from dml.models.sparse.cuts_optimum import flow, optimum
 from dml.types import BadInput
 
@@ -112,9 +119,9 @@ def test_at_corners_a_cut_has_its_value(labels):
     graph = drawn(5, labels, 2)
     data = cuts(graph, 0)
     for at, cost in every_cut(graph):
-        table_NxK = corners(at, labels)
+        table_NxK = corner_table(at, labels)
         assert cut_value(table_NxK, data) == pytest.approx(cost, rel=1e-6)
-        np.testing.assert_array_equal(rounded(table_NxK), at)
+        np.testing.assert_array_equal(largest_labels(table_NxK), at)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -124,11 +131,14 @@ def test_the_flow_is_the_least_of_all_cuts(seed):
     found = flow(graph)
     # weights in units of 1e-9 of the cut, rounded down
     assert found.cut == found.value == pytest.approx(least, rel=1e-6)
-    assert found.least == pytest.approx(least, rel=1e-6) and found.least <= found.value
+    assert (
+        found.lower_bound == pytest.approx(least, rel=1e-6)
+        and found.lower_bound <= found.value
+    )
     if seed % 2:
-        assert found.least == found.value == least
-    np.testing.assert_array_equal(rounded(found.table_NxK), found.labels)
-    table_NxK = corners(found.labels, 2)
+        assert found.lower_bound == found.value == least
+    np.testing.assert_array_equal(largest_labels(found.table_NxK), found.labels)
+    table_NxK = corner_table(found.labels, 2)
     assert cut_value(table_NxK, cuts(graph, 3)) == pytest.approx(least, rel=1e-6)
 
 
@@ -136,7 +146,7 @@ def test_a_graph_in_which_nothing_must_be_cut_has_a_flow_of_0():
     pairs, ends = np.int32([[0, 1], [2, 3]]), np.int32([[0, 0], [2, 1]])
     graph = Graph(4, 2, pairs, np.ones(2, "f4"), ends, np.ones(2, "f4"))
     found = flow(graph)
-    assert found.cut == found.least == 0
+    assert found.cut == found.lower_bound == 0
     np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])
     with pytest.raises(BadInput, match="two labels for a maximum flow, got 3"):
         flow(drawn(4, 3, 0))
@@ -147,21 +157,23 @@ def test_the_relaxation_is_below_all_cuts_and_its_gap_as_stated(labels, seed):
     graph = drawn(6, labels, seed)
     least = min(cost for _, cost in every_cut(graph))
     found = optimum(graph, gap=1e-4)
-    assert found.least <= found.value <= found.least * (1 + 2e-4)
-    assert found.least <= least * (1 + 1e-9) and found.cut >= least * (1 - 1e-9)
+    assert found.lower_bound <= found.value <= found.lower_bound * (1 + 2e-4)
+    assert found.lower_bound <= least * (1 + 1e-9) and found.cut >= least * (1 - 1e-9)
     np.testing.assert_allclose(found.table_NxK.sum(axis=1), 1, rtol=1e-9)
     assert found.table_NxK.min() >= 0
     data = cuts(graph, 0, np.float64)
     assert cut_value(found.table_NxK, data) == pytest.approx(found.value)
-    assert cut_value(corners(found.labels, labels), data) == pytest.approx(found.cut)
+    assert cut_value(corner_table(found.labels, labels), data) == pytest.approx(
+        found.cut
+    )
     if labels == 2:  # then the relaxation is exact
-        assert found.least == pytest.approx(least, rel=2e-4)
+        assert found.lower_bound == pytest.approx(least, rel=2e-4)
 
 
 def test_an_edge_with_nothing_between_moves_nothing():
     assert (module.start(drawn(5, 4, 0)) == np.full((5, 4), 0.25, np.float32)).all()
     graph = drawn(5, 3, 0)
-    data, table_NxK = cuts(graph, 0), corners(np.zeros(5, int), 3)
+    data, table_NxK = cuts(graph, 0), corner_table(np.zeros(5, int), 3)
     grads_2xK = np.empty((2, 3), np.float32)
     for e, label in enumerate(data.labels):
         loss, moves = gradient(table_NxK, data, e, 0, grads_2xK)

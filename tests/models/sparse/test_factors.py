@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.data.sparse.ratings import generated
-from dml.models.sparse.factors import centred, gradient, metrics, problem, start
+from dml.models.sparse.factors import centre, gradient, metrics, problem, start
 from dml.types import Ratings
 
 MU = 0.3
@@ -57,7 +57,7 @@ def test_metrics_are_the_loss_of_all_and_the_root_of_the_mean_square():
 def test_ratings_are_centred_and_the_start_is_small_and_of_its_seed():
     one = Ratings(*np.int32([[0, 1], [2, 2]]), np.float32([1, 4]))
     other = Ratings(*np.int32([[0], [2]]), np.float32([5]))
-    training, held_out = centred(one, other)
+    training, held_out = centre(one, other)
     assert training.values.tolist() == [-1.5, 1.5]
     assert held_out.values.tolist() == [2.5]
     assert held_out.values.dtype == np.float32

@@ -20,7 +20,7 @@ def documents(model):
 
 
 def completed():
-    data = completion.of_ratings(ratings(9, 7, 50, 2, 0)[0], 0.3, 0.7, WIDE)
+    data = completion.entries_from_ratings(ratings(9, 7, 50, 2, 0)[0], 0.3, 0.7, WIDE)
     return problem(completion, data, np.zeros((16, 4)))
 
 

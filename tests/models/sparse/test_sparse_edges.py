@@ -81,7 +81,7 @@ def step(model, table, data, e, t, rate):
 def test_the_gradient_of_every_edge_is_that_of_jax_at_any_step(model, dtype, t):
     weights, near = start(), TOLERANCES[dtype]
     losses, slopes = reference(model, weights, mu=0.0)
-    data = model.paced(model.documents(BATCH, MU, dtype), RATE)
+    data = model.with_rate(model.documents(BATCH, MU, dtype), RATE)
     now, then = ((1 - RATE * MU) ** k for k in (t, t + 1))
     table = (weights / now).astype(dtype)
     for e in EDGES:
@@ -103,7 +103,7 @@ def test_epochs_with_the_norm_as_a_scale_are_dense_descent(model, dtype):
     data = model.documents(BATCH, MU, dtype)
     rng = np.random.default_rng(2)
     for rate, steps in ((RATE, EXAMPLES), (0.3 * RATE, 250)):  # the second is cut short
-        data = model.paced(data, rate)
+        data = model.with_rate(data, rate)
         for t, e in enumerate(rng.permutation(EXAMPLES)[:steps]):
             step(model, table, data, int(e), t, rate)
             margin = LABELS[e] * (DENSE[e] @ weights)
@@ -151,7 +151,7 @@ def test_scores_however_large_overflow_nothing(model, sign):
     assert loss == pytest.approx(want, rel=2e-6, abs=0)
     assert model.objective(table, data) == pytest.approx(loss, rel=1e-6)
     assert not moves or grads[0] == (sign - 1) / 2
-    model.paced(data, 1e9)  # no norm, any rate
+    model.with_rate(data, 1e9)  # no norm, any rate
 
 
 @models
@@ -161,8 +161,8 @@ def test_scores_however_large_overflow_nothing(model, sign):
 def test_a_rate_that_leaves_nothing_of_the_weights_is_bad_input(model, rate, mu):
     data = model.documents(BATCH, mu)
     with pytest.raises(BadInput, match=f"epoch of 300 .* got rate={rate:g} .* pass"):
-        model.paced(data, rate)
-    model.paced(model.documents(BATCH, 0.1), 2.3)  # the strongest that is allowed
+        model.with_rate(data, rate)
+    model.with_rate(model.documents(BATCH, 0.1), 2.3)  # the strongest that is allowed
 
 
 @models

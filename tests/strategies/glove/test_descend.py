@@ -8,7 +8,7 @@ from dml.models.networks.glove import glove
 from dml.strategies.glove.descend import CLIP, descend
 from dml.strategies.glove.problem import take
 from dml.strategies.glove.tiling import tiled
-from dml.update.rows import pack, padded, unpack, width
+from dml.update.rows import pack, padded_length, unpack, width
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, order
 
 
@@ -93,7 +93,7 @@ def test_only_the_tiles_named_are_taken_in_order_and_padding_stays():
         records = take(tiles, range(tiles.starts[tile], tiles.starts[tile + 1]))
         touched |= set(records.words) | set(records.contexts)
     assert set(np.flatnonzero((whole != before).any(axis=1))) == touched
-    pad = padded(DIM)
+    pad = padded_length(DIM)
     kept = np.r_[DIM:pad, pad + DIM : 2 * pad, 2 * pad + 2 : width(DIM)]
     assert whole[:, kept].tobytes() == before[:, kept].tobytes()
 

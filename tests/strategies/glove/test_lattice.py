@@ -16,7 +16,7 @@ from dml.strategies.serial import serial
 from dml.strategies.shared.hogwild import dealt
 from dml.types import BadInput
 from dml.update import rows
-from dml.update.rows import padded
+from dml.update.rows import padded_length
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.memory.state import Worker
@@ -177,7 +177,7 @@ def test_a_kernel_is_compiled_once_for_all_ways_and_ranks(module):
     module.kernel.cache_clear()
     for how in WAYS:
         on_ranks(1 if how in ("serial", "minibatch") else 2, how, epochs=1)
-    assert len(module.kernel(padded(DIM)).signatures) == 1
+    assert len(module.kernel(padded_length(DIM)).signatures) == 1
 
 
 @both

@@ -20,7 +20,7 @@ from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.tables import flattened, unpacked
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Batch, Reducer, Rows, itself
+from dml.types import BadInput, Batch, Reducer, Rows, identity
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.all_gather_parts import all_gather_parts, lengths
@@ -55,7 +55,7 @@ def combine(terms):
     return Rows(rows, estimate(stack_RxNxD))
 
 
-MEDIAN = Reducer(itself, reduce, combine)
+MEDIAN = Reducer(identity, reduce, combine)
 
 
 def of_tree():

@@ -9,10 +9,10 @@ import numpy as np
 from numba import njit
 
 from dml.models.sparse.problem import leave_table as settle
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.types import Edges
 
-__all__ = ["gradient", "move", "paced", "settle"]
+__all__ = ["gradient", "move", "with_rate", "settle"]
 
 
 class Pulls(NamedTuple):

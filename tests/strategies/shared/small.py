@@ -10,7 +10,7 @@ from dml.data.sparse.ratings import generated
 from dml.data.sparse.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models.sparse import completion, svm
-from dml.models.sparse.factors import centred, start
+from dml.models.sparse.factors import centre, start
 from dml.models.sparse.problem import problem
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.delayed import delayed
@@ -33,8 +33,8 @@ def documents(examples=200, features=90, nonzeros=6, dtype="float32", seed=3):
 
 def ratings(count=300, dtype="float32", seed=3):
     """A table of rows."""
-    training, held_out = centred(*generated(30, 25, count, 2, seed))
-    data = completion.of_ratings(training, 0.02, 0.02, dtype)
+    training, held_out = centre(*generated(30, 25, count, 2, seed))
+    data = completion.entries_from_ratings(training, 0.02, 0.02, dtype)
     return problem(completion, data, start(55, 4, seed).astype(dtype))
 
 

@@ -9,10 +9,10 @@ from numba import njit
 from dml.models.sparse.problem import descend as move
 from dml.models.sparse.problem import leave_table as settle
 from dml.models.sparse.problem import problem
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.types import Edges
 
-__all__ = ["gradient", "move", "objective", "paced", "settle"]
+__all__ = ["gradient", "move", "objective", "with_rate", "settle"]
 ROWS, TOUCHED = 12, 4
 
 

@@ -79,16 +79,16 @@ def test_weights_are_settled_in_the_past_too():
     data, found, _ = train("constant:150", 2, **own)
     tables, t0 = [np.zeros(FEATURES)], 0
     for epoch, order in enumerate(islice(orders(EXAMPLES, BATCH), 2), 1):
-        paced, grads = svm.paced(data, RATE / epoch), np.zeros(5)
-        assert paced.low[1] < 1
+        current, grads = svm.with_rate(data, RATE / epoch), np.zeros(5)
+        assert current.low[1] < 1
         blocks = [np.arange(EXAMPLES)[b * 8 : b * 8 + 8] for b in order.visits]
         for t, e in enumerate(np.concatenate(blocks)):
             old = tables[max(t0 + t - 150, 0)]
-            _, moves = svm.gradient(old, paced, e, t, grads)
+            _, moves = svm.gradient(old, current, e, t, grads)
             tables.append(tables[-1].copy())
             rows = data.edges.rows[5 * e : 5 * e + 5]
             tables[-1][rows] -= RATE / epoch * grads * moves
         for table in tables:
-            svm.settle(table, paced, EXAMPLES)
+            svm.settle(table, current, EXAMPLES)
         t0 += EXAMPLES
         np.testing.assert_allclose(found[epoch - 1], tables[-1], atol=1e-12)

@@ -57,7 +57,7 @@ def oracle(problem, how, deferred=None, share=slice(None)):
     deferred = np.zeros(len(table), bool) if deferred is None else deferred
     for epoch in range(1, EPOCHS + 1):
         rate, steps = kind(how.rate(epoch)), 0
-        data = model.paced(problem.kernel.data, how.rate(epoch))
+        data = model.with_rate(problem.kernel.data, how.rate(epoch))
 
         def change(row, grad, rate=rate):
             speed[row] = grad + kind(how.momentum) * speed[row]

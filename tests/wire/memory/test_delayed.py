@@ -74,7 +74,7 @@ def oracle(problem, data, order, delays, clock, momentum, tables):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_each_row_is_read_as_it_was(problem, late, momentum):
     model, make, shape, _, _ = PROBLEMS[problem]
-    data, rng = model.paced(make(), RATE), np.random.default_rng(1)
+    data, rng = model.with_rate(make(), RATE), np.random.default_rng(1)
     order = rng.permutation(EDGES)
     delays = DELAYS[late](rng, np.diff(data.edges.starts)[order])
     start = rng.uniform(0, 1, shape)

@@ -56,7 +56,7 @@ MODEL = """
 from numba import njit
 from typing import NamedTuple
 from dml.models.sparse.problem import descend as move
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.models.sparse.problem import leave_table as settle
 from dml.types import Edges
 
