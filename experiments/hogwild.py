@@ -27,7 +27,7 @@ from studies.shared_memory.hogwild_runs import PROBLEMS, settings, study
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import loaded
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs.writers import Row
 from dml.types import CountedComm, Problem
 from dml.wire.comm import Metered
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     policies = flags.names(FLAGS.updates, POLICIES, "updates")
     workers = sorted({*flags.integers(FLAGS, "workers")})
     delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
-    path = runs.path(FLAGS.out, "hogwild")
+    path = folder.path(FLAGS.out, "hogwild")
     cases = [(policy, count) for count in workers for policy in policies]
     repeats, epochs = FLAGS.repeats, FLAGS.epochs
 

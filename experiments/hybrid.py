@@ -26,7 +26,7 @@ from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import Shape, transformer
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.strategies.serial import serial
 from dml.train import curve
@@ -90,7 +90,7 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
 def train(comm: CountedComm) -> dict[str, Any]:
     """Train on one device and on every mesh; write rows, curves and the verdict."""
     devices.start(comm)
-    path, tokens_each = runs.path(FLAGS.out, "hybrid"), FLAGS.batch * FLAGS.length
+    path, tokens_each = folder.path(FLAGS.out, "hybrid"), FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
     table, chart = writers.table(report.COLUMNS), report.chart(path / "hybrid")
     with writing.first(path, FLAGS, comm, table, chart) as writer:

@@ -32,7 +32,7 @@ from studies.large_batch.training import (
     trained,
 )
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.runs.writers import Row
 from dml.types import BadInput
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Compare with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
-    path = runs.path(FLAGS.out, "large_batch")
+    path = folder.path(FLAGS.out, "large_batch")
     factors = sorted({1, *flags.integers(FLAGS, "factors")})
     if FLAGS.large not in factors or FLAGS.large == 1:
         raise BadInput(

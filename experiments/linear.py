@@ -28,7 +28,7 @@ from dml.evaluation.scores import evaluate
 from dml.figures import style as figures
 from dml.models.model_problem import model_problem
 from dml.models.networks.logistic import logistic
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.strategies import strategy
 from dml.train import train
@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         take=partial(take, training),
         evaluate=partial(evaluate, model, held_out),
     )
-    path = runs.path(FLAGS.out, "linear")
+    path = folder.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
         comm = flags.delayed(FLAGS, comm)

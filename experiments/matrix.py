@@ -23,7 +23,7 @@ from studies.matrix.cells import cells
 from studies.matrix.methods import METHODS
 from studies.matrix.problems import PROBLEMS
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.wire.comm.mpi import world
 
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     methods = flags.names(FLAGS.methods, METHODS, "methods")
-    path = runs.path(FLAGS.out, "matrix")
+    path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []
     with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         for row in report.lettered(cells(comm, problems, methods, FLAGS.updates)):

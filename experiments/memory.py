@@ -30,7 +30,7 @@ from studies.memory.search import (
 from studies.tensor.claims import counted, sixteen_bytes
 
 from dml.models.memory import IN_FLIGHT
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.runs.writers import Row
 from dml.wire.costs.allreduce import Rates
@@ -63,7 +63,7 @@ FLAGS.switch("compiled", True, "Comparison with a compiled small GPT.")
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Search with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "memory")
+    path = folder.path(FLAGS.out, "memory")
     query = search()
     by = candidates_by_devices(query, FLAGS.devices)
     plan = memory_report.Arguments(FLAGS.model, query, by, FLAGS.best, FLAGS.compiled)

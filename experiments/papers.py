@@ -25,7 +25,7 @@ from studies.papers import page as papers_page
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, SIZES, Paper
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.runs.writers import Row
 from dml.types import BadInput
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     if not FLAGS.run:
         raise BadInput("expected --list or --run, got neither; pass --run=all")
     names = flags.names(FLAGS.run, PAPERS, "run")
-    path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
+    path, docs = folder.path(FLAGS.out, "papers"), Path(FLAGS.docs)
     size = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
     papers_page.ready(docs)
     papers_page.known(docs, PAPERS)  # raises now if a record is broken

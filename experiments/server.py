@@ -25,7 +25,7 @@ from studies.server.problems import PROBLEMS, loading, rate, shards
 from studies.server.runs import Plan, drawn, ends, ran, rows, summarised
 
 from dml.models.sparse.logistic import kkt
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.runs.writers import Writer, ignore
 from dml.strategies.server.server import Make, Setup
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     update, own = shards(stated, optimizer, lr, FLAGS.l1)
     batch, clocks = FLAGS.batch or stated.batch, FLAGS.clocks or stated.clocks
     plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle)
-    path = runs.path(FLAGS.out, "server")
+    path = folder.path(FLAGS.out, "server")
     load = cache(loading(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
     key_filter = filter_of_keys()
 

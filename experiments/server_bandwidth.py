@@ -21,7 +21,7 @@ from lab import flags, writing
 from studies.server import server_bandwidth_programs as programs
 from studies.server.server_bandwidth_programs import COLUMNS, Load
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.strategies.server.roles import roles
 from dml.types import CountedComm
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     sizes = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
     many = FLAGS.servers.split(",")
     many = [flags.positive(s, "servers") if s != "0" else 0 for s in many]
-    path = runs.path(FLAGS.out, "server_bandwidth")
+    path = folder.path(FLAGS.out, "server_bandwidth")
 
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}

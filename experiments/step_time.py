@@ -27,7 +27,7 @@ from studies.step_time import torch_training as peers
 
 from dml import extend
 from dml.models.networks.transformer import DTYPES, SIZES
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives import ALLREDUCE
@@ -103,7 +103,7 @@ def compared(
     laps = strategies.time_in_turns(comm, calls, FLAGS.rounds, FLAGS.seed)
     rows = report.rows(setup, laps, set(others))
     peers.first_loss_difference(rows, FLAGS.dtype)
-    path = runs.path(FLAGS.out, "step_time")
+    path = folder.path(FLAGS.out, "step_time")
     table = writers.table(report.columns(task.unit))
     chart = report.chart(path / "step_time")
     with writing.first(path, FLAGS, comm, table, chart) as writer:

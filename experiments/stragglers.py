@@ -30,7 +30,7 @@ from studies.stragglers.ranks import (
 )
 from studies.stragglers.report import COLUMNS, chart, compared, totals
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.runs.writers import Writer
 from dml.sim.delays import delay_distribution, seconds
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     workers = flags.integers(FLAGS, "workers", empty=True)
     distributions = {text: delay_distribution(text) for text in FLAGS.law.split(";")}
     flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
-    path = runs.path(FLAGS.out, "stragglers")
+    path = folder.path(FLAGS.out, "stragglers")
 
     def program(comm: Comm) -> Row:
         real: dict[str, Starts] = {}

@@ -27,7 +27,7 @@ from studies.tensor.claims import two_and_two
 
 from dml.models.layers.experts import Mixture
 from dml.models.networks.transformer import Shape
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 
 NEAR = 1e-4  # float32 sums of thousands of numbers in another order
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     measurements.devices(max(sizes))
     for size in sizes:
         cases.check(wanted, size)
-    path = runs.path(FLAGS.out, "tensor")
+    path = folder.path(FLAGS.out, "tensor")
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
         writing.first(

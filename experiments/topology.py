@@ -21,7 +21,7 @@ from studies.topology import rows as topology_rows
 from studies.topology import tables as topology_tables
 from studies.topology.claims import CLAIMS
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.sim.networks.named import network
 from dml.types import BadInput
@@ -45,7 +45,7 @@ FLAGS.integer("workers", 8, "Number of workers of BytePS and of its spare hosts.
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Evaluate with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "topology")
+    path = folder.path(FLAGS.out, "topology")
     names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms")
     sizes = flags.integers(FLAGS, "p")
     texts = FLAGS.networks.split(",")

@@ -32,7 +32,7 @@ from dml.data.text.reversal import reversal
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import translator
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.train import Curve
 from dml.types import Batch, CountedComm
@@ -54,7 +54,7 @@ FLAGS.number("lr", 5e-3, "Initial learning rate of Adam, with cosine decay.", 0)
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "translate")
+    path = folder.path(FLAGS.out, "translate")
     return comparison.ranks(FLAGS, FLAGS.layers, partial(compared, path=path))
 
 

@@ -30,7 +30,7 @@ from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import alexnet, towers
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs import writers
 from dml.types import BadInput, CountedComm
 from dml.update.dense import make
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     crossings = list(map(crossing, FLAGS.crossings.split(",")))
-    path = runs.path(FLAGS.out, "two_towers")
+    path = folder.path(FLAGS.out, "two_towers")
     compare = partial(compared, path=path, crossings=crossings)
     return comparison.ranks(FLAGS, alexnet.TOWERS, compare)
 
