@@ -26,8 +26,7 @@ from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import Shape, transformer
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.strategies.serial import serial
 from dml.train import curve
 from dml.types import CountedComm, Step

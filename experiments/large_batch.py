@@ -32,8 +32,7 @@ from studies.large_batch.training import (
     trained,
 )
 
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.types import BadInput
 from dml.update.schedules import SCHEDULES

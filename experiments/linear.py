@@ -28,8 +28,7 @@ from dml.evaluation.scores import evaluate
 from dml.figures import style as figures
 from dml.models.model_problem import model_problem
 from dml.models.networks.logistic import logistic
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.strategies import strategy
 from dml.train import train
 from dml.types import CountedComm, Params

@@ -23,8 +23,7 @@ from studies.matrix.cells import cells
 from studies.matrix.methods import METHODS
 from studies.matrix.problems import PROBLEMS
 
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("watchdog")

@@ -30,8 +30,7 @@ from studies.memory.search import (
 from studies.tensor.claims import counted, sixteen_bytes
 
 from dml.models.memory import IN_FLIGHT
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.wire.costs.allreduce import Rates
 from dml.wire.costs.mesh import Machine

@@ -25,8 +25,7 @@ from studies.papers import page as papers_page
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, SIZES, Paper
 
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.types import BadInput
 

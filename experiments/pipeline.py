@@ -26,8 +26,7 @@ from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
 from studies.tensor.measurements import devices
 
 from dml.figures import schedules as schedule_figure
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.sim.networks.named import network
 from dml.wire.plans.pipeline_facts import bubble
 from dml.wire.plans.stages import balanced_parts

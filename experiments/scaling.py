@@ -9,9 +9,9 @@ Predictions use the latency α of a message and the seconds β and γ of sending
 a byte.
 
 Cost: 10 s on 2 cores.
-Result: a model fitted to the lecture's time of BERT-large on 256 V100 predicts the times
-on 1024 and 1472 V100 (87 % of linear) with errors of -6 and -4 % for rings in two
-levels, +27 and +48 % for one flat ring, and -12 and +2 % for a flat ring with overlap.
+Result: a model fitted to the lecture's time of BERT-large on 256 V100 predicts those on
+1024 and 1472 V100 (87 % of linear) with errors of -6 and -4 % for rings in two levels,
++27 and +48 % for one flat ring, and -12 and +2 % for a flat ring with overlap.
 """
 
 import time
@@ -28,8 +28,7 @@ from studies.scaling.claims import CLAIMS
 from studies.scaling.flags import FLAGS, rates_from_flags, training_from_flags
 from studies.scaling.model import Training
 
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
 
 Row = dict[str, Any]

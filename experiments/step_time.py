@@ -27,8 +27,7 @@ from studies.step_time import torch_training as peers
 
 from dml import extend
 from dml.models.networks.transformer import DTYPES, SIZES
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered

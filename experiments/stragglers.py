@@ -30,8 +30,7 @@ from studies.stragglers.ranks import (
 )
 from studies.stragglers.report import COLUMNS, chart, compared, totals
 
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Writer
 from dml.sim.delays import delay_distribution, seconds
 from dml.types import Comm

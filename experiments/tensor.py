@@ -27,8 +27,7 @@ from studies.tensor.claims import two_and_two
 
 from dml.models.layers.experts import Mixture
 from dml.models.networks.transformer import Shape
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 
 NEAR = 1e-4  # float32 sums of thousands of numbers in another order
 FLAGS = flags.define("seed")

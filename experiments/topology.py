@@ -21,8 +21,7 @@ from studies.topology import rows as topology_rows
 from studies.topology import tables as topology_tables
 from studies.topology.claims import CLAIMS
 
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.sim.networks.named import network
 from dml.types import BadInput
 from dml.wire.plans.schedules import SCHEDULES

@@ -32,8 +32,7 @@ from dml.data.text.reversal import reversal
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import translator
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.train import Curve
 from dml.types import Batch, CountedComm
 from dml.update.dense import make

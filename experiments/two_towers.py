@@ -30,8 +30,7 @@ from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import alexnet, towers
-from dml.runs import folder
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
 from dml.update.dense import make
 

@@ -50,10 +50,10 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
     return {
         "prediction": f"predicted speed-up: {training.parameters:,} parameters of "
         f"{training.itemsize} bytes, {training.batch} examples {share}, a gradient of "
-        f"{training.gradient(1) * 1e3:.3g} ms on one worker;\nalpha {rates.alpha:.3g} "
-        f"s per message, beta {rates.beta:.3g} s and gamma {rates.gamma:.3g} s per byte, "
-        f"{training.host} workers per host; overlap: with the backward pass, which "
-        f"takes {BACKWARD:.0%} of a gradient",
+        f"{training.gradient(1) * 1e3:.3g} ms on one worker;\n"
+        f"alpha {rates.alpha:.3g} s per message, beta {rates.beta:.3g} s and "
+        f"gamma {rates.gamma:.3g} s per byte, {training.host} workers per host; "
+        f"overlap: with the backward pass, which takes {BACKWARD:.0%} of a gradient",
         "measured": "measured steps: gradient and all-reduce",
         "bert": f"BERT-large by V100, efficiency from {min(PUBLISHED)} on; "
         f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",

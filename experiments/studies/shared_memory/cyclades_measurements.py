@@ -13,7 +13,7 @@ import numpy as np
 from dml.runs.writers import Row
 from dml.types import BadInput, CountedComm, Problem
 from dml.wire.memory.conflicts import component_sizes, hubs
-from studies.server.runs import agreed
+from studies.server.runs import broadcast_number
 from studies.shared_memory.hogwild_runs import (
     LATE,
     SERIAL,
@@ -196,7 +196,7 @@ def decreases(
     if comm.rank == 0 and np.isfinite(turns[0].table).all():
         first, last = (objective(problem, t) for t in (problem.params, turns[0].table))
         lower = float(last < first)
-    return bool(agreed(comm, lower))
+    return bool(broadcast_number(comm, lower))
 
 
 def search(falls: Callable[[float], bool], start: float) -> tuple[float, int]:

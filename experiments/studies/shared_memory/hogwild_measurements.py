@@ -13,7 +13,7 @@ from dml.runs.writers import Row
 from dml.types import CountedComm, Problem
 from dml.wire.memory.atomics import LINE, spin
 from dml.wire.memory.structure import structure
-from studies.server.runs import agreed
+from studies.server.runs import broadcast_number
 from studies.shared_memory.hogwild_runs import (
     SERIAL,
     Case,
@@ -79,7 +79,7 @@ def sweep(
     The longer the delay, the fewer examples. The time of a gradient is that of an
     update of serial.
     """
-    reads = agreed(comm, reads_per_microsecond() if comm.rank == 0 else None)
+    reads = broadcast_number(comm, reads_per_microsecond() if comm.rank == 0 else None)
     for delay in delays:
         takes = GRADIENT + delay * 1e-6
         few = fewer(problem, math.ceil(TURN / takes))
