@@ -24,8 +24,8 @@ from studies.shared_memory import hogwild_report
 from studies.shared_memory.hogwild_claims import HOGWILD
 from studies.shared_memory.hogwild_measurements import compare_speed, sweep
 from studies.shared_memory.hogwild_runs import PROBLEMS, settings, study
-from studies.shared_memory.sparse_flags import Stated
-from studies.shared_memory.sparse_runs import loaded
+from studies.shared_memory.sparse_flags import Defaults
+from studies.shared_memory.sparse_runs import load_problem
 
 from dml.runs import folder
 from dml.runs.writers import Row
@@ -66,19 +66,19 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def rows(comm: CountedComm) -> Iterator[Row]:
         @cache
-        def load(name: str) -> tuple[Stated, Problem]:
+        def load(name: str) -> tuple[Defaults, Problem]:
             task = PROBLEMS[name](FLAGS.seed)
-            return task.stated, loaded(comm, task)[0]
+            return task.defaults, load_problem(comm, task)[0]
 
         for name in problems:
-            stated, problem = load(name)
-            how = settings(stated, epochs, FLAGS.seed)
-            for row in compare_speed(comm, problem, how, cases, repeats, epochs):
+            defaults, problem = load(name)
+            options = settings(defaults, epochs, FLAGS.seed)
+            for row in compare_speed(comm, problem, options, cases, repeats, epochs):
                 yield {"problem": name} | row
         if delays:
-            stated, problem = load(FLAGS.delayed)
-            how, widest = settings(stated, 1, FLAGS.seed), cases[-len(policies) :]
-            for row in sweep(comm, problem, how, widest, delays, repeats):
+            defaults, problem = load(FLAGS.delayed)
+            options, widest = settings(defaults, 1, FLAGS.seed), cases[-len(policies) :]
+            for row in sweep(comm, problem, options, widest, delays, repeats):
                 yield {"problem": FLAGS.delayed} | row
 
     comm = Metered(world(FLAGS.watchdog))

@@ -99,7 +99,7 @@ def compared(
     steps |= {name: peers.steps(name, setup) for name in others}
     calls = {name: partial(next, one) for name, one in steps.items()}
     calls |= strategies.baselines(setup)
-    laps = strategies.time_in_turns(comm, calls, FLAGS.rounds, FLAGS.seed)
+    laps = strategies.time_alternately(comm, calls, FLAGS.rounds, FLAGS.seed)
     rows = report.rows(setup, laps, set(others))
     peers.first_loss_difference(rows, FLAGS.dtype)
     path = folder.path(FLAGS.out, "step_time")

@@ -231,7 +231,7 @@ def psum(params: Params) -> Callable[[], None]:
     return lambda: jax.block_until_ready(add(grads))
 
 
-def time_in_turns(
+def time_alternately(
     comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
 ) -> dict[str, Laps]:
     """Time all calls in turns; return the laps of each.
