@@ -2,11 +2,12 @@
 
 python experiments/hogwild.py                        threads of one process, 2 workers
 python experiments/hogwild.py --workers=1,2,4,8 --updates=all --problems=svm
-mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads a rank
+mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads per rank
 
 The policies run alternately, --epochs epochs in each timing. A speed-up is the median
 over the timings of the ratio to serial; the objective is that of the first timing. Lost
-updates are counted in a separate run. A second study adds --delays to each gradient.
+updates are counted in a separate run. A second measurement adds --delays to each
+gradient.
 
 Cost: 45 s on two cores.
 Result: lock-free ≥ locked ≥ round robin on all five problems. Two workers are 1.6 to
@@ -43,7 +44,7 @@ FLAGS.text(
     f"Locking policies, of {', '.join(POLICIES)}.",
 )
 FLAGS.text(
-    "workers", "1,2", "Numbers of workers of all ranks: 1 or multiples of the ranks."
+    "workers", "1,2", "Numbers of workers in total: 1 or multiples of the ranks."
 )
 FLAGS.integer("epochs", 10, "Number of epochs of a timing.", 1)
 FLAGS.integer("repeats", 5, "Number of timings, whose median is taken.", 1)

@@ -1,16 +1,18 @@
-"""Every strategy on every problem: which fit, and which agree bit for bit.
+"""Every strategy on every problem, and which results are bit-identical.
 
 python experiments/matrix.py                             all cells, on virtual ranks
 python experiments/matrix.py --problems=linear,completion --updates=10
 mpirun -n 3 python experiments/matrix.py                 cells of three real ranks
 
-All cells of a row train on the same minibatches. Equal letters in a row mean equal bits
-of the trained parameters. Words are sent by all ranks together. Seconds are virtual and
-contain messages only, on the default network.
+A cell is a strategy on a problem; all cells of a row train on the same minibatches.
+Equal letters in a row mean that the trained parameters are bit-identical. Words (buffer
+elements) are sent by all ranks together. Seconds are virtual and contain messages only,
+on the default network.
 
 Cost: 3 minutes of one core, most of it compilation.
-Result: methods that divide a minibatch among three workers and add in worker order have
-the bits of `serial`; `cyclades` and `rotation` on three workers have those of one.
+Result: methods that divide a minibatch among three workers and add in worker order are
+bit-identical to `serial`; `cyclades` and `rotation` on three workers are bit-identical
+to one worker.
 """
 
 import sys
