@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             writer.summary(summary)
         return summary
 
-    return flags.ranks(program, FLAGS)
+    return flags.ranks(program, FLAGS, sleeping=False)
 
 
 def loads(lengths: list[int], server_counts: list[int], size: int) -> Iterator[Load]:

@@ -19,7 +19,8 @@ def butterfly_allreduce(
         0 ────────────── 4   …                round 2: partner r xor 4
 
     Partners exchange all n words and both add, so after round s every rank has the sum
-    of its group of 2^(s+1) ranks, with the same bits because a + b = b + a. When p is
+    of its group of 2^(s+1) ranks. Both take the lower partner's words as the first
+    operand: a · b and b · a may differ in the last bit if a and b are complex. If p is
     no power of two, the first ranks fold in pairs before and unfold after.
     ⌈lg p⌉ rounds (folding: 2 more), n words per rank and round: ⌈lg p⌉(α + nβ + nγ).
     """
@@ -37,7 +38,7 @@ def butterfly_allreduce(
     step = 1
     while step < folded.power:
         partner = folded.rank(place ^ step)
-        segmented.exchange(buffer, partner, buffer, partner)
+        segmented.exchange(buffer, partner, buffer, partner, partner < rank)
         step *= 2
     if place < folded.extra:
         comm.Send(buffer, rank + 1, Tag.BUTTERFLY)

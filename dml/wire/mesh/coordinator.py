@@ -23,6 +23,8 @@ COORDINATOR = "DML_COORDINATOR"  # sets the address of rank 0
 NAMES_BYTES = 4096  # of the text of all addresses, at most
 BACKLOG = 4096  # simultaneous connections
 CONNECT_TIMEOUT = 2.0  # timeout of a connection in seconds
+LOOPBACK = "127.0.0.1"
+ANY_INTERFACE = "[::]"
 SIOCGIFADDR = 0x8915  # Linux's ioctl for the address of an interface
 
 
@@ -58,21 +60,43 @@ def coordinator_address(comm: Comm) -> str:
 def listen(stack: ExitStack, alone: bool) -> list[str]:
     """Listen at a free port, or at the port of the setting; return the addresses.
 
-    If the port cannot be opened, return the setting, to which no host can connect.
+    If the port cannot be opened, return the setting, to which no host can connect. A
+    run on one host listens on the loopback interface.
     """
     setting = os.environ.get(COORDINATOR, "")
     address, port = re.findall(r"^(.*?)(?::(\d+))?$", setting)[0]
-    both = socket.has_dualstack_ipv6()
+    loopback = alone and not address
+    both = socket.has_dualstack_ipv6() and not loopback
     family = socket.AF_INET6 if both else socket.AF_INET
+    interface = LOOPBACK if loopback else ""  # all interfaces
     try:
         server = socket.create_server(
-            ("", int(port or 0)), family=family, backlog=BACKLOG, dualstack_ipv6=both
+            (interface, int(port or 0)),
+            family=family,
+            backlog=BACKLOG,
+            dualstack_ipv6=both,
         )
     except (OSError, OverflowError):
         return [setting]
     number = stack.enter_context(server).getsockname()[1]
-    hosts = [address] if address else ["127.0.0.1"] if alone else addresses()
+    hosts = [address] if address else [LOOPBACK] if alone else addresses()
     return [f"{host}:{number}" for host in hosts]
+
+
+def bind_address(address_port: str) -> str:
+    """Return where rank 0 listens: on the interface of the address, if it has one.
+
+    JAX's default is every interface. Any process that reaches the port can abort the
+    run, because the coordinator does not authenticate connections.
+    """
+    address, _, port = address_port.rpartition(":")
+    try:
+        family, *_, known = socket.getaddrinfo(address.strip("[]"), 0)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(known)
+    except OSError:  # an address of a router or a load balancer
+        return f"{ANY_INTERFACE}:{port}"
+    return address_port
 
 
 def addresses() -> list[str]:

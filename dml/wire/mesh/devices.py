@@ -12,7 +12,12 @@ import jax
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
-from dml.wire.mesh.coordinator import coordinator_address, known_by_name, on_cpu
+from dml.wire.mesh.coordinator import (
+    bind_address,
+    coordinator_address,
+    known_by_name,
+    on_cpu,
+)
 
 
 def start(comm: Comm) -> None:
@@ -34,11 +39,13 @@ def start(comm: Comm) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # else JAX takes SIGTERM for itself, and a run cannot save and end
     jax.config.update("jax_enable_preemption_service", False)
+    address = coordinator_address(comm)
     jax.distributed.initialize(
-        coordinator_address(comm),
+        address,
         num_processes=comm.size,
         process_id=comm.rank,
         local_device_ids=hosts[: comm.rank].count(hosts[comm.rank]),
+        coordinator_bind_address=bind_address(address),
     )
 
 
