@@ -18,7 +18,7 @@ MAX_SPEEDUP_M1 = 1.3  # the published speed-up at M = 1
 
 @claim("speed-up is KM/(M + K - 1)", "formula")
 def as_formula(run: Run) -> Verdict:
-    """For every K and M virtual ranks are within 5 % of KM/(M + K - 1)."""
+    """For every K and M the virtual speed-up is within 5 % of KM/(M + K - 1)."""
     errors = [row["virtual"] / row["formula"] - 1 for row in rows(run, table="grid")]
     worst = max(errors, key=abs)
     holds = abs(worst) <= FORMULA_TOLERANCE
@@ -30,7 +30,7 @@ def as_formula(run: Run) -> Verdict:
     "K = 2, 4, 8: M = 1 1, 1.07, 1.3; M = 4 1.7, 3.2, 4.8; M = 32 1.8, 3.4, 6.3",
 )
 def as_published(run: Run) -> Verdict:
-    """Each of the nine published cells is ours within 10 %."""
+    """The virtual speed-up is within 10 % of each of the nine published ones."""
     cells = rows(run, table="grid")
     deviating = [
         f"K = {row['stages']}, M = {row['microbatches']}: {row['virtual']:.2f} of "
@@ -57,7 +57,7 @@ def almost_linear(run: Run) -> Verdict:
 
 @claim("imbalance bounds it", "AmoebaNet 1.21, 1.84, 3.48")
 def imbalanced(run: Run) -> Verdict:
-    """Uneven stages reach at most K/imbalance, and 80 % of that or more."""
+    """The speed-up of uneven stages is 80 % to 100 % of K/imbalance."""
     cells = rows(run, table="imbalance")
     shares = [row["virtual"] / row["bound"] for row in cells]
     measured = f"{min(shares):.2f} to {max(shares):.2f} of K/imbalance"

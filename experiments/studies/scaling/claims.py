@@ -16,9 +16,9 @@ FORTNIGHT = 14 * 24 * 60.0  # minutes; one V100 takes more
 
 @claim("ResNet-101 scales, VGG-16 less", "90 % and 68 % of linear at 512 GPUs")
 def scales(resnet: Run, vgg: Run) -> Verdict:
-    """The published share of linear lies between ours in turn and ours overlapped.
+    """The published efficiency lies between ours without and with overlap.
 
-    That for both networks, and ResNet-101's is above VGG-16's in turn.
+    This holds for both networks; without overlap ResNet-101's is above VGG-16's.
     """
     runs = {"resnet": resnet, "vgg": vgg}
     sequential, overlapped = (
@@ -58,9 +58,9 @@ def efficient(run: Run) -> Verdict:
 
 @claim("alpha, beta, gamma explain it", "67 and 47 min")
 def modelled(run: Run) -> Verdict:
-    """A model by alpha, beta, gamma, fitted to 256, misses both others by at most 10 %.
+    """A model fitted to 256 V100 has errors of at most 10 % at 1024 and 1472.
 
-    Rings on one level or two, overlapped or in turn: the best of four.
+    The best of four models counts: rings in one level or two, with overlap or without.
     """
     errors = {
         job: max(abs(row["error_1024"]), abs(row["error_1472"]))

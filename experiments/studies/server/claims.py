@@ -89,7 +89,7 @@ def essp_converges(run: Run) -> Verdict:
 def essp_tighter(run: Run) -> Verdict:
     """At the largest s ESSP's mean staleness is half of SSP's or less.
 
-    By every delay distribution.
+    This holds under every delay distribution.
     """
     ssp, essp = rows_of(run, "ssp"), rows_of(run, "essp")
     ratios = []
@@ -105,7 +105,7 @@ def essp_tighter(run: Run) -> Verdict:
 def interior(run: Run) -> Verdict:
     """The time to the target is least at a tau that is neither 0 nor the largest.
 
-    By every delay distribution.
+    This holds under every delay distribution.
     """
     texts, reasons, holds = [], [], []
     for rows in rows_of(run, "ssp").values():
@@ -130,7 +130,7 @@ def seconds_text(seconds: float | None) -> str:
 def idle(run: Run) -> Verdict:
     """Workers wait 40 % of their time or more at tau = 0, at most 5 % at the largest.
 
-    By every delay distribution.
+    This holds under every delay distribution.
     """
     texts, holds = [], []
     for rows in rows_of(run, "ssp").values():
@@ -149,7 +149,7 @@ CONSISTENCY = (ssp_diverges, essp_converges, essp_tighter, interior, idle)
 def filtered(run: Run, plain: Run) -> Verdict:
     """The filter drops over 93 % of the rows, and the objective is 0.5 % worse at most.
 
-    The other objective is that of the same minibatches without the filter.
+    It is compared with a run on the same minibatches without the filter.
     """
     share = run.summary["sifted_share"]
     increase = run.summary["objective"] / plain.summary["objective"] - 1

@@ -30,9 +30,9 @@ def tolerated_delays(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
 
 @claim("the delay that is tolerated grows with sparsity", "theorem")
 def sparsity(run: Run) -> Verdict:
-    """The tolerated delay is shorter in some, and longer in no pair of problems.
+    """With density the tolerated delay falls in some pair of problems, and never grows.
 
-    Pairs are of neighbours in sparsity, of the sparser and the denser, at each rate.
+    Pairs are neighbours in sparsity, at each learning rate.
     """
     longest = tolerated_delays(run.rows)
     problems = list(dict.fromkeys(problem for problem, _ in longest))
@@ -50,9 +50,9 @@ def sparsity(run: Run) -> Verdict:
 
 @claim("the delay that is tolerated falls with the step", "theorem")
 def step(run: Run) -> Verdict:
-    """The tolerated delay is shorter in some, and longer in no pair of rates.
+    """With the rate the tolerated delay falls in some pair of rates, and never grows.
 
-    Pairs are of neighbouring rates, the lower and the higher, of each problem.
+    Pairs are neighbouring rates, for each problem.
     """
     longest = tolerated_delays(run.rows)
     problems = dict.fromkeys(problem for problem, _ in longest)

@@ -38,7 +38,7 @@ def efficient_batch(rows: Sequence[Row]) -> int | None:
 def bounded(run: Run) -> Verdict:
     """B0 is within a factor of 4 of the gradients' diversity, on all data.
 
-    B0 is the last batch that takes at most twice the examples that single ones take.
+    B0 is the last batch size that takes at most twice the examples of batch size 1.
     """
     texts, ratios = [], []
     for name, rows in nonempty(grouped(run.rows, "data"), "data").items():

@@ -79,7 +79,7 @@ def level(run: Run) -> Verdict:
 
 @claim("and only from 1 ms a gradient on", "> 1 ms")
 def late(run: Run) -> Verdict:
-    """Round robin has 90 % of HOGWILD!'s speed only from 1 ms a gradient on.
+    """Round robin has 90 % of HOGWILD!'s speed only from 1 ms per gradient on.
 
     A third of 1 ms is accepted, as machines differ.
     """
@@ -149,7 +149,7 @@ HOGWILD = (ordered, level, late, falls, threefold)
 
 @claim("the bits of serial on any workers", "exact")
 def same_bits(run: Run) -> Verdict:
-    """The hash is that of one worker, for all numbers of workers and batches."""
+    """For all batches, the tables of all numbers of workers have equal hashes."""
     bits = rows(run, kind="bits")
     same = sum(row["equal"] for row in bits)
     counts = ", ".join(sorted({f"{row['workers']}" for row in bits}))
@@ -159,7 +159,7 @@ def same_bits(run: Run) -> Verdict:
 
 @claim("faster than HOGWILD!", "up to 40 % on 18 cores")
 def quicker(run: Run) -> Verdict:
-    """CYCLADES makes over 5 % more updates a second than HOGWILD! on some problem.
+    """CYCLADES makes over 5 % more updates per second than HOGWILD! on some problem.
 
     If not, that is no evidence on less than half of the published 18 cores.
     """

@@ -37,13 +37,13 @@ def slowest(n: int) -> float:
 
 @claim("running ranks are the max-plus recursion", "closed form")
 def running(run: Run) -> Verdict:
-    """Running virtual ranks miss max-plus on the same draws by less than 1e-9."""
+    """Virtual ranks differ from max-plus on the same draws by less than 1e-9."""
     return recursion(run.rows)
 
 
 @claim("time per clock is the max-plus recursion", "definition")
 def ssp_clock(run: Run) -> Verdict:
-    """Running SSP workers miss the max-plus recursion by less than 1e-9."""
+    """Virtual SSP workers differ from the max-plus recursion by less than 1e-9."""
     return recursion(rows(run, way="bounded"))
 
 
@@ -58,7 +58,7 @@ def recursion(steps: Sequence[Row]) -> Verdict:
 
 @claim("injected delays cost what is drawn", "closed form")
 def asleep(run: Run) -> Verdict:
-    """Real ranks that sleep take 0.95 to 1.25 of the virtual ones' seconds."""
+    """Real ranks that sleep take 0.95 to 1.25 of the seconds of virtual ranks."""
     ratios = {
         row["way"]: row["measured"] / row["virtual"]
         for row in run.rows

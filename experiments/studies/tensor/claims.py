@@ -15,7 +15,8 @@ ROUNDING = 0.05  # relative tolerance: the lecture rounds sizes to two digits
 def two_and_two(run: Run) -> Verdict:
     """The compiled block has 4 all-reduces, and exactly the formula's bytes.
 
-    A device sends 2 b s h (t - 1)/t words in each: batch, places, width, devices.
+    A device sends 2 b s h (t - 1)/t elements in each, for b examples of s positions,
+    h units and t devices.
     """
     counts = nonempty(by_devices(run, "block_collectives_"), "block_collectives")
     sent = by_devices(run, "block_bytes_")
@@ -46,7 +47,7 @@ def counted(run: Run) -> Verdict:
 
 @claim("16 bytes a parameter", "5.12, 24, 275, 2800 GB")
 def sixteen_bytes(run: Run) -> Verdict:
-    """16 bytes a counted parameter are within 5 % of each of the lecture's sizes."""
+    """16 bytes per counted parameter are within 5 % of each of the lecture's sizes."""
     return within_rounding(run, "gigabytes", "GB")
 
 

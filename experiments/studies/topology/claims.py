@@ -34,7 +34,7 @@ def uniform(run: Run) -> dict[int, dict[int, Row]]:
 
 @claim("a ring's time is independent of p for large n", "theorem")
 def flat(run: Run) -> Verdict:
-    """Of the most bytes, a ring of the most ranks takes at most 1.15 of the fewest's.
+    """For the largest buffer a ring's time grows by at most 1.15, fewest to most ranks.
 
     The time includes the latency of 2(p - 1) messages: 64 MB or more are asked.
     """
@@ -104,13 +104,13 @@ def diameter(run: Run) -> Verdict:
 
 @claim("fewer routers than a fat tree", "about 50 % [M]")
 def routers(run: Run) -> Verdict:
-    """Slim Fly has at most 50 % of a fat tree's routers a rank, or 10 % more."""
+    """Slim Fly has at most 50 % of a fat tree's routers per rank, or 10 % more."""
     return judge_ratio(run, lambda row: row["routers"] / row["ranks"], ROUTER_RATIO)
 
 
 @claim("cheaper than a fat tree", "about 25 % [M]")
 def price(run: Run) -> Verdict:
-    """Slim Fly costs at most 75 % of a fat tree a rank, or 10 % more."""
+    """Slim Fly costs at most 75 % of a fat tree per rank, or 10 % more."""
     return judge_ratio(run, lambda row: row["cost_per_rank"], PRICE_RATIO)
 
 
@@ -145,9 +145,9 @@ def few_bytes(run: Run) -> Verdict:
 
 @claim("t = 2n(n-1)M/((n^2+kn-2k)B)", "formula")
 def formula(run: Run) -> Verdict:
-    """Running ranks take the paper's time, to 1e-6, but for the pipeline's drain.
+    """Running ranks take the paper's time, to 1e-6, and the drain of the pipeline.
 
-    With spare hosts that is 1 + 1/S of it, where S is the number of its stages.
+    With spare hosts the drain takes 1/S of that time, for S stages of the pipeline.
     """
     hosts = byteps(run)
     error = max(
@@ -162,9 +162,9 @@ def formula(run: Run) -> Verdict:
 
 @claim("spare hosts: from ring to PS", "formula")
 def interpolates(run: Run) -> Verdict:
-    """Every spare host makes it faster: from a ring's time to a parameter server's.
+    """Every spare host shortens the time, from a ring's to a parameter server's.
 
-    k = n takes n/(2(n - 1)) of k = 0, but for the drain, to 0.1 %.
+    Without the drain, k = n takes n/(2(n - 1)) of the time of k = 0, to 0.1 %.
     """
     hosts = byteps(run)
     times = [row["bandwidth_seconds"] / row["drained"] for row in hosts]
