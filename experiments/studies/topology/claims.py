@@ -34,9 +34,10 @@ def uniform(run: Run) -> dict[int, dict[int, Row]]:
 
 @claim("a ring's time is independent of p for large n", "theorem")
 def flat(run: Run) -> Verdict:
-    """For the largest buffer a ring's time grows by at most 1.15, fewest to most ranks.
+    """From the fewest to the most ranks a ring's time grows by a factor of 1.15 at most.
 
-    The time includes the latency of 2(p - 1) messages: 64 MB or more are asked.
+    The buffer is the largest one, of 64 MB or more, since the time includes the latency
+    of 2(p - 1) messages.
     """
     times = uniform(run)
     most = max(set.intersection(*map(set, times.values())))
