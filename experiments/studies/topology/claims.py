@@ -34,7 +34,7 @@ def uniform(run: Run) -> dict[int, dict[int, Row]]:
 
 @claim("a ring's time is independent of p for large n", "theorem")
 def flat(run: Run) -> Verdict:
-    """From the fewest to the most ranks a ring's time grows by a factor of 1.15 at most.
+    """A ring of the most ranks takes at most 1.15 times as long as one of the fewest.
 
     The buffer is the largest one, of 64 MB or more, since the time includes the latency
     of 2(p - 1) messages.
