@@ -35,7 +35,7 @@ def scales(resnet: Run, vgg: Run) -> Verdict:
     )
     holds = between and sequential["resnet"] > sequential["vgg"]
     return verdict(
-        holds, measured, "predicted by alpha, beta, gamma, in turn to overlapped"
+        holds, measured, "predicted by alpha, beta, gamma, without and with overlap"
     )
 
 

@@ -36,7 +36,7 @@ def case(result: RunResult, consistency: str, distribution: str, target: float) 
     """Return the case of a consistency and a delay distribution.
 
     Args:
-      ran: Results of the run.
+      result: Results of the run.
       consistency: Consistency such as ssp:3.
       distribution: Delay distribution of the workers as text.
       target: Target objective.

@@ -28,7 +28,7 @@ def case(result: RunResult, strategy: str, rate: float, target: float) -> Case:
     """Return the case of a strategy and a learning rate.
 
     Args:
-      ran: Results of the run.
+      result: Results of the run.
       strategy: Name of the strategy.
       rate: Learning rate.
       target: Target accuracy.

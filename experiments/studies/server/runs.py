@@ -112,7 +112,7 @@ def train_on_servers(
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
-    begun = comm.Wtime()
+    start = comm.Wtime()
     timer = Timer(comm.Wtime)
     limited = islice(batches, plan.clocks)
     steps = server(
@@ -124,27 +124,27 @@ def train_on_servers(
     split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
     result = collected(comm, setup.roles, split, width, report)
-    return evaluate_snapshots(problem, result, begun, plan.scale) if result else None
+    return evaluate_snapshots(problem, result, start, plan.scale) if result else None
 
 
 def evaluate_snapshots(
-    problem: Problem, result: Collected, begun: float, scale: float
+    problem: Problem, result: Collected, start: float, scale: float
 ) -> RunResult:
     """Evaluate the snapshots after the run, so that no rank waits.
 
     Args:
       problem: Problem.
       result: Logs, snapshots and table of all ranks.
-      begun: Start of the run on the clock of the ranks.
+      start: Start of the run on the clock of the ranks.
       scale: Seconds per unit of the delay distribution.
     """
     log = dict(zip(LOGGED, result.log.T, strict=True))
-    log["seconds"] = (log["seconds"] - begun) / scale
+    log["seconds"] = (log["seconds"] - start) / scale
     end = float(log["seconds"].max(initial=0))
     # Of each evaluation: seconds, clocks, updates, table.
     snapshots = [(0.0, 0.0, 0, problem.params)]
     for seconds, clocks, updates, table_TxD in result.snapshots:
-        snapshots.append(((seconds - begun) / scale, clocks, updates, table_TxD))
+        snapshots.append(((seconds - start) / scale, clocks, updates, table_TxD))
     clocks = float(log["clock"].max(initial=-1) + 1)
     snapshots.append((end, clocks, int(result.summary["updates"]), result.table))
     curves: dict[str, list[float]] = {"seconds": [], "clocks": [], "updates": []}
@@ -174,7 +174,7 @@ def time_to_target(
     """Return the seconds until a curve first reaches a target, or None.
 
     Args:
-      ran: Results of a run.
+      result: Results of a run.
       column: Name of the curve.
       target: Target value.
       falls: Whether smaller values are better.

@@ -33,7 +33,7 @@ def case(result: RunResult, n: int, alpha: float, scaled: bool) -> Case:
     """Return the case of n-softsync, or of hard sync.
 
     Args:
-      ran: Results of the run.
+      result: Results of the run.
       n: Number n of n-softsync; 0: hard sync.
       alpha: Learning rate.
       scaled: Whether the rate of a gradient is divided by its staleness tau.

@@ -52,7 +52,7 @@ def bits(
     Args:
         comm: ranks of one host.
         problem: problem.
-        stated: its defaults.
+        defaults: default values of the flags of the problem.
         seed: random seed.
         shares: rows in more than this share of the examples are hubs.
         batches: batch sizes.

@@ -115,7 +115,7 @@ def run_alternately(
 
     comm: ranks of one host.
     problem: problem.
-    how: arguments of all strategies.
+    options: arguments of all strategies.
     cases: strategies and numbers of workers.
     repeats: number of timings of each case.
     epochs: number of epochs of a timing.
@@ -168,7 +168,7 @@ def start_steps(
     updates: strategy of --updates, or a simulation of HOGWILD! on one worker: "late 16"
       has reads that are late by 16 updates.
     problem: problem.
-    how: arguments of all strategies.
+    options: arguments of all strategies.
     comm: ranks of the strategy.
     """
     if not updates.startswith(LATE):

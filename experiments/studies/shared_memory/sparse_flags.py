@@ -87,7 +87,7 @@ def settings(values: flags.FlagValues, defaults: Defaults) -> Settings:
     """Return the arguments of all strategies in shared memory.
 
     values: parsed flags.
-    stated: result of `replace_defaults`.
+    defaults: result of `replace_defaults`.
     """
 
     def rate(epoch: int) -> float:

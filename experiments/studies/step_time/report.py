@@ -1,7 +1,7 @@
 """Rows, table, summary and bars of step_time.py.
 
 share of peak   operations per second divided by those of a large matrix product in the
-                same turns, or by the data sheet for the GPUs in PEAKS. Operations are
+                same repeats, or by the data sheet for the GPUs in PEAKS. Operations are
                 XLA's count for the gradient without --remat.
 wire share      share of a step that is communication. synchronous: phase `wire`, which
                 includes packing and waiting; mesh: the sum of all gradients, measured
