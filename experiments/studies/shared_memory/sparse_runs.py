@@ -60,7 +60,7 @@ class Task(NamedTuple):
     Attributes:
       model: Model of the problem.
       load: () -> the data of the model, the start value, and the Extras.
-      stated: Default values of the flags.
+      defaults: Default values of the flags.
     """
 
     model: SparseModel
