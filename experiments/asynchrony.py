@@ -28,7 +28,7 @@ from studies.shared_memory.asynchrony_report import (
     chart,
     errors,
     overlap,
-    summarised,
+    summarize,
 )
 
 from dml.data.sparse.documents import documents
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             for row in errors(batch, rates, taus, distribution, FLAGS):
                 rows.append({"problem": name, "overlap": overlap(batch)} | row)
                 writer.row(rows[-1])
-        summary = summarised(rows)
+        summary = summarize(rows)
         writer.summary(summary)
     return [summary]
 

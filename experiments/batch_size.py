@@ -24,12 +24,12 @@ from typing import Any
 
 from lab import flags, writing
 from studies.shared_memory.batch_size_claims import CLAIMS
-from studies.shared_memory.batch_size_report import columns, drawn, row, summarised
+from studies.shared_memory.batch_size_report import columns, draw, row, summarize
 from studies.shared_memory.batch_size_runs import (
     DATA,
     bounds,
-    fastest,
-    planned,
+    plan_from_flags,
+    search_rate,
     step_seconds,
 )
 
@@ -87,9 +87,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
         # Every evaluation allocates windows; a virtual rank frees them.
         sim.run(program, 1)
-        summary = summarised(rows)
+        summary = summarize(rows)
         summary["seconds"] = time.perf_counter() - begun
-        drawn(path, rows)
+        draw(path, rows)
         writer.summary(summary)
     return summary
 
@@ -98,10 +98,10 @@ def compared(
     comm: CountedComm, name: str, batches: Sequence[int], workers: Sequence[int]
 ) -> Iterator[Row]:
     """Train with each batch size to ε at its fastest rate; yield the rows."""
-    plan, rate = planned(name, FLAGS), FLAGS.lr
+    plan, rate = plan_from_flags(name, FLAGS), FLAGS.lr
     first: Row | None = None
     for batch in batches:
-        search = fastest(plan, batch, rate, comm)
+        search = search_rate(plan, batch, rate, comm)
         diversity = bounds(plan, batch, search, comm)
         if search.examples < math.inf:
             rate = search.rate

@@ -23,16 +23,16 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import CONSISTENCY
-from studies.server.comparison import Case, Run, compared
+from studies.server.comparison import Case, Run, compare
 from studies.server.consistency_report import (
     COLUMNS,
     NEAR,
     case,
-    drawn,
+    draw,
     last_objective,
-    summarised,
+    summarize,
 )
-from studies.server.flags import way
+from studies.server.flags import parse_consistency
 from studies.server.problems import PROBLEMS, shards
 
 from dml.sim.delays import delay_distribution
@@ -76,11 +76,11 @@ FLAGS.number("scale", 0.006, "Seconds that a real worker sleeps per unit of X.",
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Compare with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    rules = {name: way(name) for name in FLAGS.consistency.split(",")}
+    rules = {name: parse_consistency(name) for name in FLAGS.consistency.split(",")}
     for text in FLAGS.laws.split(";"):
         delay_distribution(text)  # raises if the text is wrong
-    stated = PROBLEMS[FLAGS.problem]
-    update = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
+    defaults = PROBLEMS[FLAGS.problem]
+    update = shards(defaults, "sgd", FLAGS.lr or defaults.rates["sgd"])
 
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
         servers = FLAGS.servers or min(2, max(1, comm.size // 4))
@@ -96,14 +96,14 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     target = target or NEAR * last_objective(result)
                 yield result and case(result, name, delays, target)
 
-    return compared(
+    return compare(
         FLAGS,
         "consistency",
         RANKS,
         trials,
         columns=COLUMNS,
-        summarised=summarised,
-        drawn=drawn,
+        summarize=summarize,
+        draw=draw,
         claims=CONSISTENCY,
     )
 

@@ -31,7 +31,7 @@ from studies.shared_memory.cyclades_measurements import (
 )
 from studies.shared_memory.hogwild_claims import CYCLADES
 from studies.shared_memory.hogwild_runs import PROBLEMS, study
-from studies.shared_memory.sparse_runs import loaded
+from studies.shared_memory.sparse_runs import load_problem
 
 from dml.runs import folder as runs
 from dml.runs.writers import Row
@@ -80,10 +80,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def rows(comm: CountedComm) -> Iterator[Row]:
         tasks = {name: PROBLEMS[name](FLAGS.seed) for name in problems}
-        known = {name: loaded(comm, task)[0] for name, task in tasks.items()}
+        known = {name: load_problem(comm, task)[0] for name, task in tasks.items()}
         for part in parts:
             for name, task in tasks.items():
-                for row in part(comm, known[name], task.stated, FLAGS.seed):
+                for row in part(comm, known[name], task.defaults, FLAGS.seed):
                     yield {"problem": name} | row
 
     comm = Metered(world(FLAGS.watchdog))

@@ -20,8 +20,8 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import DOWNPOUR
-from studies.server.comparison import GOES_ON, Case, Run, compared
-from studies.server.downpour_report import COLUMNS, case, drawn, summarised
+from studies.server.comparison import SKIP_NONFINITE, Case, Run, compare
+from studies.server.downpour_report import COLUMNS, case, draw, summarize
 from studies.server.flags import images
 from studies.server.problems import PROBLEMS, shards
 
@@ -64,18 +64,18 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             pushes = FLAGS.n_push if asynchronous else 1
             rule = partial(consistency, protocol, choice)
             for rate in tried[optimizer]:
-                options = GOES_ON._replace(pushes=pushes)
+                options = SKIP_NONFINITE._replace(pushes=pushes)
                 result = run(make(optimizer, rate), rule, options, law=FLAGS.law)
                 yield result and case(result, name, rate, FLAGS.target)
 
-    return compared(
+    return compare(
         FLAGS,
         "downpour",
         RANKS,
         trials,
         columns=COLUMNS,
-        summarised=summarised,
-        drawn=drawn,
+        summarize=summarize,
+        draw=draw,
         claims=DOWNPOUR,
     )
 

@@ -2,11 +2,12 @@
 
 python experiments/hogwild.py                        threads of one process, 2 workers
 python experiments/hogwild.py --workers=1,2,4,8 --updates=all --problems=svm
-mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads a rank
+mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads per rank
 
 The policies run alternately, --epochs epochs in each timing. A speed-up is the median
 over the timings of the ratio to serial; the objective is that of the first timing. Lost
-updates are counted in a separate run. A second study adds --delays to each gradient.
+updates are counted in a separate run. A second measurement adds --delays to each
+gradient.
 
 Cost: 45 s on two cores.
 Result: lock-free ≥ locked ≥ round robin on all five problems. Two workers are 1.6 to
@@ -24,10 +25,10 @@ from studies.shared_memory import hogwild_report
 from studies.shared_memory.hogwild_claims import HOGWILD
 from studies.shared_memory.hogwild_measurements import compare_speed, sweep
 from studies.shared_memory.hogwild_runs import PROBLEMS, settings, study
-from studies.shared_memory.sparse_flags import Stated
-from studies.shared_memory.sparse_runs import loaded
+from studies.shared_memory.sparse_flags import Defaults
+from studies.shared_memory.sparse_runs import load_problem
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs.writers import Row
 from dml.types import CountedComm, Problem
 from dml.wire.comm import Metered
@@ -43,7 +44,7 @@ FLAGS.text(
     f"Locking policies, of {', '.join(POLICIES)}.",
 )
 FLAGS.text(
-    "workers", "1,2", "Numbers of workers of all ranks: 1 or multiples of the ranks."
+    "workers", "1,2", "Numbers of workers in total: 1 or multiples of the ranks."
 )
 FLAGS.integer("epochs", 10, "Number of epochs of a timing.", 1)
 FLAGS.integer("repeats", 5, "Number of timings, whose median is taken.", 1)
@@ -60,25 +61,25 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     policies = flags.names(FLAGS.updates, POLICIES, "updates")
     workers = sorted({*flags.integers(FLAGS, "workers")})
     delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
-    path = runs.path(FLAGS.out, "hogwild")
+    path = folder.path(FLAGS.out, "hogwild")
     cases = [(policy, count) for count in workers for policy in policies]
     repeats, epochs = FLAGS.repeats, FLAGS.epochs
 
     def rows(comm: CountedComm) -> Iterator[Row]:
         @cache
-        def load(name: str) -> tuple[Stated, Problem]:
+        def load(name: str) -> tuple[Defaults, Problem]:
             task = PROBLEMS[name](FLAGS.seed)
-            return task.stated, loaded(comm, task)[0]
+            return task.defaults, load_problem(comm, task)[0]
 
         for name in problems:
-            stated, problem = load(name)
-            how = settings(stated, epochs, FLAGS.seed)
-            for row in compare_speed(comm, problem, how, cases, repeats, epochs):
+            defaults, problem = load(name)
+            options = settings(defaults, epochs, FLAGS.seed)
+            for row in compare_speed(comm, problem, options, cases, repeats, epochs):
                 yield {"problem": name} | row
         if delays:
-            stated, problem = load(FLAGS.delayed)
-            how, widest = settings(stated, 1, FLAGS.seed), cases[-len(policies) :]
-            for row in sweep(comm, problem, how, widest, delays, repeats):
+            defaults, problem = load(FLAGS.delayed)
+            options, widest = settings(defaults, 1, FLAGS.seed), cases[-len(policies) :]
+            for row in sweep(comm, problem, options, widest, delays, repeats):
                 yield {"problem": FLAGS.delayed} | row
 
     comm = Metered(world(FLAGS.watchdog))

@@ -1,16 +1,18 @@
-"""Every strategy on every problem: which fit, and which agree bit for bit.
+"""Every strategy on every problem, and which results are bit-identical.
 
 python experiments/matrix.py                             all cells, on virtual ranks
 python experiments/matrix.py --problems=linear,completion --updates=10
 mpirun -n 3 python experiments/matrix.py                 cells of three real ranks
 
-All cells of a row train on the same minibatches. Equal letters in a row mean equal bits
-of the trained parameters. Words are sent by all ranks together. Seconds are virtual and
-contain messages only, on the default network.
+A cell is a strategy on a problem; all cells of a row train on the same minibatches.
+Equal letters in a row mean that the trained parameters are bit-identical. Words (buffer
+elements) are sent by all ranks together. Seconds are virtual and contain messages only,
+on the default network.
 
 Cost: 3 minutes of one core, most of it compilation.
-Result: methods that divide a minibatch among three workers and add in worker order have
-the bits of `serial`; `cyclades` and `rotation` on three workers have those of one.
+Result: methods that divide a minibatch among three workers and add in worker order are
+bit-identical to `serial`; `cyclades` and `rotation` on three workers are bit-identical
+to one worker.
 """
 
 import sys
@@ -23,8 +25,7 @@ from studies.matrix.cells import cells
 from studies.matrix.methods import METHODS
 from studies.matrix.problems import PROBLEMS
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("watchdog")
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     methods = flags.names(FLAGS.methods, METHODS, "methods")
-    path = runs.path(FLAGS.out, "matrix")
+    path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []
     with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         for row in report.lettered(cells(comm, problems, methods, FLAGS.updates)):

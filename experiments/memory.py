@@ -30,8 +30,7 @@ from studies.memory.search import (
 from studies.tensor.claims import counted, sixteen_bytes
 
 from dml.models.memory import IN_FLIGHT
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.wire.costs.allreduce import Rates
 from dml.wire.costs.mesh import Machine
@@ -63,11 +62,13 @@ FLAGS.switch("compiled", True, "Comparison with a compiled small GPT.")
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Search with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "memory")
+    path = folder.path(FLAGS.out, "memory")
     query = search()
-    by = candidates_by_devices(query, FLAGS.devices)
-    plan = memory_report.Arguments(FLAGS.model, query, by, FLAGS.best, FLAGS.compiled)
-    small, _ = memory_report.compilable(plan)
+    candidates = candidates_by_devices(query, FLAGS.devices)
+    arguments = memory_report.Arguments(
+        FLAGS.model, query, candidates, FLAGS.best, FLAGS.compiled
+    )
+    small, _ = memory_report.compilable(arguments)
     titles = memory_report.TITLES | {
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
     }
@@ -75,22 +76,22 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with writing.first(
         path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
     ) as writer:
-        kept = writing.tabulated(writer, memory_report.TABLES, plan)
-        summary = memory_report.totals(plan, kept)
-        pick = cheapest(by)
-        others = [plans[0] for plans in by.values() if plans[0] != pick]
+        tables = writing.tabulated(writer, memory_report.TABLES, arguments)
+        summary = memory_report.totals(arguments, tables)
+        best = cheapest(candidates)
+        others = [plans[0] for plans in candidates.values() if plans[0] != best]
         title = f"{FLAGS.model}, devices of {FLAGS.device_gb:g} GB"
-        drawn = memory_figure.bars(query, pick, others)
-        memory_figure.draw(path / "memory", drawn, query.limit, title)
+        bars = memory_figure.bars(query, best, others)
+        memory_figure.draw(path / "memory", bars, query.limit, title)
         writer.summary(summary)
-    show(plan, summary)
+    print_cheapest(arguments, summary)
     return summary
 
 
 def search() -> Search:
     """Return the model and the devices of the flags."""
-    known = MODELS[FLAGS.model]
-    known = known._replace(batch=FLAGS.batch or known.batch)
+    model = MODELS[FLAGS.model]
+    model = model._replace(batch=FLAGS.batch or model.batch)
     latency = FLAGS.microseconds / 1e6
     machine = Machine(
         FLAGS.tflops * 1e12 * FLAGS.efficiency,
@@ -98,20 +99,20 @@ def search() -> Search:
         Rates(latency, 1 / FLAGS.network_gb_per_second / GB, 0.0),
         FLAGS.host,
     )
-    return Search(known, FLAGS.device_gb * GB, machine, FLAGS.schedule)
+    return Search(model, FLAGS.device_gb * GB, machine, FLAGS.schedule)
 
 
-def show(plan: memory_report.Arguments, summary: Row) -> None:
-    """Print the cheapest plan in a line, and the model that was compiled instead."""
-    pick = cheapest(dict(plan.by))
-    small, _ = memory_report.compilable(plan)
-    if plan.compiled and small != plan.model:
-        print(f"\n{plan.model} compiles for minutes; {small} was compiled instead")
+def print_cheapest(arguments: memory_report.Arguments, summary: Row) -> None:
+    """Print the cheapest plan, and the smaller model that was compiled, if any."""
+    best, model = cheapest(dict(arguments.by)), arguments.model
+    small, _ = memory_report.compilable(arguments)
+    if arguments.compiled and small != model:
+        print(f"\n{model} compiles for minutes; {small} was compiled instead")
     print(
-        f"\ncheapest: --mesh={mesh_text(pick.plan)} ({options_text(pick.plan)}, "
-        f"microbatches of {pick.plan.microbatch}): "
-        f"{summary['gb']:.1f} GB of {FLAGS.device_gb:g}, "
-        f"{summary['seconds']:.3g} s per step, {pick.price:,.3g} s of all devices"
+        f"\ncheapest: --mesh={mesh_text(best.plan)} ({options_text(best.plan)}, "
+        f"microbatches of {best.plan.microbatch}): "
+        f"{summary['gb']:.1f} GB per device of {FLAGS.device_gb:g} GB, "
+        f"{summary['seconds']:.3g} s per step, {best.price:,.3g} device-seconds"
     )
 
 

@@ -25,8 +25,7 @@ from studies.papers import page as papers_page
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, SIZES, Paper
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.types import BadInput
 
@@ -44,7 +43,7 @@ FLAGS.text("docs", "docs", "Folder for RESULTS.md and results/.")
 COLUMNS = {
     "paper": (16, lambda row: row["paper"]),
     "verdict": (17, lambda row: row["verdict"]),
-    "claim: ours (why)": (
+    "claim: measured (reason)": (
         20,
         lambda row: f"{row['claim']}: {row['ours']} ({row['because']})",
     ),
@@ -55,12 +54,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Run papers with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     if FLAGS.list:
-        sys.stdout.write("\n".join(map(listed, PAPERS.values())) + "\n")
+        sys.stdout.write("\n".join(map(paper_text, PAPERS.values())) + "\n")
         return {}
     if not FLAGS.run:
         raise BadInput("expected --list or --run, got neither; pass --run=all")
     names = flags.names(FLAGS.run, PAPERS, "run")
-    path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
+    path, docs = folder.path(FLAGS.out, "papers"), Path(FLAGS.docs)
     size = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
     papers_page.ready(docs)
     papers_page.known(docs, PAPERS)  # raises now if a record is broken
@@ -74,7 +73,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             papers_page.written(docs, PAPERS)
             for finding in records[-1]["findings"]:
                 writer.row({"paper": name} | finding)
-        summary = summed(records)
+        summary = summarize(records)
         writer.summary(summary)
     sys.stdout.write(f"wrote {docs / papers_page.PAGE}\n")
     if names := papers_runs.failed(records):
@@ -83,7 +82,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def listed(paper: Paper) -> str:
+def paper_text(paper: Paper) -> str:
     """Return the lines of a paper: name, times, citation and claims."""
     full, quick = paper.seconds
     time = f"{quick} s quick, {full} s in full" if paper.commands else "cannot be run"
@@ -95,15 +94,15 @@ def listed(paper: Paper) -> str:
     return "\n".join(lines)
 
 
-def summed(records: Sequence[Row]) -> dict[str, Any]:
-    """Return the number of claims of each verdict, and every verdict."""
+def summarize(records: Sequence[Row]) -> dict[str, Any]:
+    """Return the number of claims by verdict, and the verdict of every claim."""
     rows = {
         f"{record['name']}_{i}": row["verdict"]
         for record in records
         for i, row in enumerate(record["findings"], 1)
     }
-    words = {"holds": HOLDS, "fails": FAILS, "untested": UNTESTED}
-    counts = {key: list(rows.values()).count(word) for key, word in words.items()}
+    verdicts = {"holds": HOLDS, "fails": FAILS, "untested": UNTESTED}
+    counts = {key: list(rows.values()).count(text) for key, text in verdicts.items()}
     seconds = sum(record["seconds"] for record in records)
     failed = len(papers_runs.failed(records))
     return counts | {"papers_failed": failed, "seconds": seconds} | rows

@@ -1,14 +1,17 @@
-"""Predicted speed-up of a model on up to 1024 workers by α, β, γ, and its bottleneck.
+"""Predicted speed-up of a model on up to 1024 workers, and its bottleneck.
 
 python experiments/scaling.py --step_seconds=0.1 --parameters=25600000
 mpirun -n 2 python experiments/scaling.py                  measured rates and steps
 python experiments/scaling.py --simulate=16 --step_seconds=0.01
 python experiments/scaling.py --scaling=strong --batch=4096
 
+Predictions use the latency α of a message and the seconds β and γ of sending and adding
+a byte.
+
 Cost: 10 s on 2 cores.
-Result: a model fitted to the first row of the lecture's BERT table (256 to 1472 V100:
-87 % of linear) predicts the other rows with errors of -6 and -4 % for rings in two
-levels, +27 and +48 % for one flat ring, and -12 and +2 % for a flat ring with overlap.
+Result: a model fitted to the lecture's time of BERT-large on 256 V100 predicts those on
+1024 and 1472 V100 (87 % of linear) with errors of -6 and -4 % for rings in two levels,
++27 and +48 % for one flat ring, and -12 and +2 % for a flat ring with overlap.
 """
 
 import time
@@ -25,8 +28,7 @@ from studies.scaling.claims import CLAIMS
 from studies.scaling.flags import FLAGS, rates_from_flags, training_from_flags
 from studies.scaling.model import Training
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
 
 Row = dict[str, Any]
@@ -35,7 +37,7 @@ Row = dict[str, Any]
 def main(argv: Sequence[str]) -> list[Row]:
     """Predict and measure steps; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "scaling")
+    path = folder.path(FLAGS.out, "scaling")
     if FLAGS.simulate and not FLAGS.step_seconds:
         raise BadInput(
             "expected --step_seconds with --simulate, since computation takes no "

@@ -1,7 +1,7 @@
-"""Training on parameter servers: eight problems, every consistency.
+"""Training on parameter servers: every problem and every consistency.
 
-python experiments/server.py --simulate=8                        virtual ranks
-mpirun -n 4 python experiments/server.py --consistency=async  real ranks, 1 is a server
+python experiments/server.py --simulate=8                     8 virtual ranks
+mpirun -n 4 python experiments/server.py --consistency=async  3 workers and 1 server
 python experiments/server.py --simulate=8 --problem=factors --consistency=ssp \\
     --straggle=shifted_exponential:1,1
 python experiments/server.py --simulate=4 --problem=logistic --l1=1e-4 --kkt_margin=0
@@ -21,12 +21,12 @@ from typing import Any
 
 from lab import estimates, flags, writing
 from studies.server import flags as server_flags
-from studies.server.problems import PROBLEMS, loading, rate, shards
-from studies.server.runs import Plan, drawn, ends, ran, rows, sentence, summarised
+from studies.server import runs as server_runs
+from studies.server.problems import PROBLEMS, default_rate, loader, shards
+from studies.server.runs import Plan, draw, rows, sentence, summarize
 
 from dml.models.sparse.logistic import kkt
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Writer, ignore
 from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import RowFilter
@@ -42,52 +42,49 @@ server_flags.define(FLAGS)
 FLAGS.choice("problem", "digits", list(PROBLEMS), "Problem to train.")
 FLAGS.text("svmlight", "", "File of examples for --problem=logistic.")
 FLAGS.text("optimizer", "", "Update rule of the servers; empty uses sgd.")
-FLAGS.number(
-    "lr", 0.0, "Step size; 0 uses the default of the problem and optimizer.", 0
-)
-FLAGS.integer(
-    "batch", 0, "Examples in a minibatch, over all workers; 0 uses the default.", 0
-)
-FLAGS.integer("clocks", 0, "Number of minibatches; 0 uses the default.", 0)
+FLAGS.number("lr", 0.0, "Step size; 0 uses the default of problem and optimizer.", 0)
+FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default.", 0)
+FLAGS.integer("clocks", 0, "Number of minibatches; 0 uses the problem's default.", 0)
 FLAGS.integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
 FLAGS.number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
-FLAGS.number(
-    "kkt_margin", -1.0, "Margin of the KKT filter of keys; -1 sends all keys.", -1
-)
+FLAGS.number("kkt_margin", -1.0, "Margin of the KKT filter; -1 sends all keys.", -1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    stated = PROBLEMS[FLAGS.problem]
+    defaults = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or "sgd"
-    lr = FLAGS.lr or rate(stated, optimizer)
-    update, own = shards(stated, optimizer, lr, FLAGS.l1)
-    batch, clocks = FLAGS.batch or stated.batch, FLAGS.clocks or stated.clocks
+    lr = FLAGS.lr or default_rate(defaults, optimizer)
+    make_shard, make_worker_update = shards(defaults, optimizer, lr, FLAGS.l1)
+    batch, clocks = FLAGS.batch or defaults.batch, FLAGS.clocks or defaults.clocks
     plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle)
-    path = runs.path(FLAGS.out, "server")
-    load = cache(loading(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
-    key_filter = filter_of_keys()
+    path = folder.path(FLAGS.out, "server")
+    load = cache(loader(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
+    row_filter = kkt_filter()
 
     def program(comm: CountedComm) -> dict[str, Any]:
         problem = first_of_each_host(comm, load)
-        setup = once(comm, "setup", None, lambda: settings(comm, own, key_filter))
+        make_setup = partial(setup_from_flags, comm, make_worker_update, row_filter)
+        setup = once(comm, "setup", None, make_setup)
         pairs = setup.roles.workers * len(setup.roles.servers)
         what = f"{plan.clocks} clocks of {pairs:,} pairs of a worker and a server"
         messages = pairs * (MESSAGES * plan.clocks + 1)
         estimates.warn(comm, what, messages, "server")
-        console = writers.console(plan.clocks, unit="clock", summary_text=ends)
+        text = server_runs.summary_text
+        console = writers.console(plan.clocks, unit="clock", summary_text=text)
         with (
             writers.first(comm.rank, console) as bar,
             writing.first(path, FLAGS, comm, sentence=sentence) as writer,
         ):
-            result = ran(comm, problem, update, setup, plan, Writer(bar.row, ignore))
+            arguments = (problem, make_shard, setup, plan, Writer(bar.row, ignore))
+            result = server_runs.train_on_servers(comm, *arguments)
             if not result:
                 return {}
             for row in rows(result):
                 writer.row(row)
-            summary = summarised(result)
-            drawn(path, result)
+            summary = summarize(result)
+            draw(path, result)
             writer.summary(summary)
             bar.summary(summary)
         return summary
@@ -95,24 +92,27 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def filter_of_keys() -> RowFilter | None:
+def kkt_filter() -> RowFilter | None:
     """Return the KKT filter of keys, or None to send all keys."""
     if FLAGS.kkt_margin < 0:
         return None
     if not FLAGS.l1:
         raise BadInput(
-            f"expected --l1 with --kkt_margin={FLAGS.kkt_margin:g}, got none; pass "
-            "--l1 above 0, or delete --kkt_margin"
+            f"expected --l1 above 0 with --kkt_margin={FLAGS.kkt_margin:g}, got 0; "
+            "pass --l1, or delete --kkt_margin"
         )
     return partial(kkt, l1=FLAGS.l1, margin=FLAGS.kkt_margin)
 
 
-def settings(comm: CountedComm, own: Make, key_filter: RowFilter | None) -> Setup:
+def setup_from_flags(
+    comm: CountedComm, make_worker_update: Make, row_filter: RowFilter | None
+) -> Setup:
     """Return the roles of the ranks and the settings of servers and workers."""
     roles = server_flags.roles(FLAGS, comm.size)
     rule = server_flags.rule(FLAGS, roles.workers)
-    options = server_flags.worker_options(FLAGS)._replace(row_filter=key_filter)
-    return Setup(roles, rule, own, options, FLAGS.key_lists, FLAGS.snapshots)
+    options = server_flags.worker_options(FLAGS)._replace(row_filter=row_filter)
+    rest = options, FLAGS.key_lists, FLAGS.snapshots
+    return Setup(roles, rule, make_worker_update, *rest)
 
 
 if __name__ == "__main__":

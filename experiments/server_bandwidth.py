@@ -5,12 +5,12 @@ mpirun -n 4 python experiments/server_bandwidth.py --servers=1,2
 python experiments/server_bandwidth.py --simulate=8                cost formula only
 
 `raw` sends the same bytes back and forth by mpi4py's Send and Recv without a server;
-`both` sends them by Sendrecv in both directions at once. The values are medians of
-interleaved timings, so that drift affects all equally.
+`both` sends them by Sendrecv in both directions at once. The methods are timed
+alternately, so that drift affects all equally; the values are medians.
 
 Cost: 10 s on 2 cores.
-Result: a push and pull of 4 MB has 0.44 to 0.78 of the speed of raw, 4096 rows of 50
-have 0.14 to 0.46, and 1 KB has 0.04 to 0.10, due to the Python overhead per message.
+Result: a push and pull of 4 MB has 0.44 to 0.78 of the speed of raw, 4096 rows of width
+50 have 0.14 to 0.46, and 1 KB has 0.04 to 0.10, due to Python's time per message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,7 @@ from lab import flags, writing
 from studies.server import server_bandwidth_programs as programs
 from studies.server.server_bandwidth_programs import COLUMNS, Load
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.strategies.server.roles import roles
 from dml.types import CountedComm
 from dml.wire.collectives import machine_rates
@@ -34,13 +33,13 @@ Row = dict[str, Any]
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.text(
-    "sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push and of a pull; may be none."
+    "sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push and of a pull; empty: none."
 )
 FLAGS.text(
     "servers", "0", "Comma-separated numbers of servers; 0 uses one rank in four."
 )
 FLAGS.integer("rows", 4096, "Number of rows of a sparse push.", 1)
-FLAGS.integer("width", 50, "Width of a row.", 1)
+FLAGS.integer("width", 50, "Number of elements of a row.", 1)
 FLAGS.integer("table", 60_000, "Number of rows of the table.", 1)
 FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 
@@ -48,18 +47,20 @@ FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 def main(argv: Sequence[str]) -> list[Row]:
     """Measure with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    sizes = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
-    many = FLAGS.servers.split(",")
-    many = [flags.positive(s, "servers") if s != "0" else 0 for s in many]
-    path = runs.path(FLAGS.out, "server_bandwidth")
+    lengths = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
+    server_counts = [
+        flags.positive(text, "servers") if text != "0" else 0
+        for text in FLAGS.servers.split(",")
+    ]
+    path = folder.path(FLAGS.out, "server_bandwidth")
 
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
-        for servers in many:
+        for servers in server_counts:
             roles(comm.size, servers)  # raises before anything is written
         with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
-            for load in loads(sizes, many, comm.size):
-                row = measured(comm, load)
+            for load in loads(lengths, server_counts, comm.size):
+                row = measure(comm, load)
                 writer.row(row)
                 key = f"{row['what']}_{row['bytes']}_{row['servers']}"
                 summary[key] = row["of_raw"]
@@ -69,30 +70,31 @@ def main(argv: Sequence[str]) -> list[Row]:
     return flags.ranks(program, FLAGS, sleeping=False)
 
 
-def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
-    """Yield the loads: dense pushes, without and with pulls, and sparse rows."""
-    for servers in many:
-        who = roles(size, servers)
+def loads(lengths: list[int], server_counts: list[int], size: int) -> Iterator[Load]:
+    """Yield dense pushes of these lengths, without and with pulls, and sparse rows."""
+    for servers in server_counts:
+        ranks = roles(size, servers)
         for what in ("push", "push and pull"):
-            for words in sizes:
-                yield Load(what, who, words, 1, None)
+            for length in lengths:
+                yield Load(what, ranks, length, 1, None)
         draws = np.random.default_rng(FLAGS.seed).permutation(FLAGS.table)
         keys = draws[: FLAGS.rows].astype(np.int32)
-        yield Load("rows", who, FLAGS.table, FLAGS.width, keys)
+        yield Load("rows", ranks, FLAGS.table, FLAGS.width, keys)
 
 
-def measured(comm: CountedComm, load: Load) -> Row:
-    """Return the row of a load, compared with plain messages."""
+def measure(comm: CountedComm, load: Load) -> Row:
+    """Time a load and plain messages of the same size; return the row."""
     methods = programs.methods(comm, load)
     times = np.median(time_alternately(comm, methods, FLAGS.repeats), axis=1)
     seconds, raw, both = times.tolist()
     workers, servers = load.roles.workers, len(load.roles.servers)
     nbytes = load.nbytes * (2 if load.pulls else 1)
-    # Servers cache the keys of the first push.
+    # Servers cache the keys of the first push, so that the clock sends no keys.
     clock = server_cost.Clock(load.nbytes, workers, servers)
     network = comm.platform.network
-    of = network.rates if network else machine_rates(comm)
-    known = Rates(of.alpha, of.beta, 0.0 if network else of.gamma)
+    rates = network.rates if network else machine_rates(comm)
+    gamma = 0.0 if network else rates.gamma  # virtual ranks add without cost
+    rates = Rates(rates.alpha, rates.beta, gamma)
     return {
         "what": load.what,
         "bytes": load.nbytes,
@@ -105,7 +107,7 @@ def measured(comm: CountedComm, load: Load) -> Row:
         "gigabytes_per_second": workers * nbytes / seconds / 1e9,
         "of_raw": raw / seconds,
         "of_both": both / seconds,
-        "predicted_seconds": server_cost.seconds(clock, known, load.pulls),
+        "predicted_seconds": server_cost.seconds(clock, rates, load.pulls),
     }
 
 

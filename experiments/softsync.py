@@ -5,9 +5,9 @@ python experiments/softsync.py --problem=fashion_mnist --batch=960
 python experiments/softsync.py --n=1,4,30 --lr=0.4
 
 n-softsync updates with the mean of the first 30/n gradients of any workers; n = 30 is
-Downpour. Hard synchronous training tries the rates of --lr. The lowest rate within one
-percentage point of the least test error is alpha0. The other runs use alpha0, fixed or
-divided by the staleness of each gradient.
+Downpour. Hard synchronous training tries the rates of --lr. alpha0 is the lowest rate
+with a test error within one percentage point of the least one. The other runs use
+alpha0, fixed or divided by the staleness of each gradient.
 
 Cost: nine runs of 120 minibatches, 38 s of one core.
 Result: hard synchronous training has a test error of 2.5 % at alpha0 = 0.4. At n = 15
@@ -21,11 +21,17 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import SOFTSYNC
-from studies.server.comparison import Case, Run, compared
+from studies.server.comparison import Case, Run, compare
 from studies.server.flags import images
 from studies.server.problems import PROBLEMS, shards
-from studies.server.runs import agreed
-from studies.server.softsync_report import COLUMNS, case, drawn, lowest, summarised
+from studies.server.runs import broadcast_number
+from studies.server.softsync_report import (
+    COLUMNS,
+    case,
+    draw,
+    lowest_good_rate,
+    summarize,
+)
 
 from dml.sim.delays import delay_distribution
 from dml.types import CountedComm
@@ -42,12 +48,13 @@ FLAGS.text("law", "shifted_exponential:1,10", "Delay distribution of a gradient.
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Compare with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    alphas, splits = flags.numbers(FLAGS, "lr"), flags.integers(FLAGS, "n")
+    alphas, ns = flags.numbers(FLAGS, "lr"), flags.integers(FLAGS, "n")
     delay_distribution(FLAGS.law)  # raises if the text is wrong
     make = cache(partial(shards, PROBLEMS[FLAGS.problem], "sgd"))
 
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
         def trial(name: str, n: int, alpha: float, scaled: bool = False) -> Case | None:
+            """Run a consistency; n is 0 for bsp, which is hard sync."""
             rule = partial(
                 consistency, name, Choice(softsync=n or 1, staleness_scaled=scaled)
             )
@@ -58,19 +65,20 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         for alpha in alphas:
             hard.append(trial("bsp", 0, alpha))
             yield hard[-1]
-        alpha0 = agreed(comm, lowest([case for case in hard if case]))
-        for n in splits:
+        best = lowest_good_rate([case for case in hard if case])
+        alpha0 = broadcast_number(comm, best)
+        for n in ns:
             for scaled in (False, True):
                 yield trial("softsync", n, alpha0, scaled)
 
-    return compared(
+    return compare(
         FLAGS,
         "softsync",
         RANKS,
         trials,
         columns=COLUMNS,
-        summarised=summarised,
-        drawn=drawn,
+        summarize=summarize,
+        draw=draw,
         claims=SOFTSYNC,
     )
 

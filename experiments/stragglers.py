@@ -5,9 +5,9 @@ python experiments/stragglers.py "--law=pareto:2,3*1,1,0.5" --workers=100
 mpirun -n 9 python experiments/stragglers.py --workers=       8 real workers, a server
 
 A worker computes a gradient in X seconds, drawn for every step and worker; a step uses
-`grads` gradients. Times are computed by max-plus recurrences. Running virtual ranks
-differ from them by the share `off` of the total time. Virtual and real ranks run fewer
-steps; real ranks sleep --scale X seconds.
+`grads` gradients. Times are computed by max-plus recurrences; `virtual error` is the
+largest difference of running virtual ranks, as a share of the total time. Virtual and
+real ranks run fewer steps; real ranks sleep --scale X seconds.
 
 Cost: 14 s on 2 cores, with 10,001 running ranks.
 Result: the slowest of n workers takes c + (ln n + 0.58)/mu: 20.6 s for n = 10,000,
@@ -25,13 +25,12 @@ from studies.stragglers.claims import CLAIMS
 from studies.stragglers.ranks import (
     Starts,
     finish_measurement,
-    measured,
+    real_starts,
     start_measurement,
 )
-from studies.stragglers.report import COLUMNS, chart, compared, totals
+from studies.stragglers.report import COLUMNS, barrier_rows, chart, totals
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Writer
 from dml.sim.delays import delay_distribution, seconds
 from dml.types import Comm
@@ -50,9 +49,9 @@ FLAGS.number("k", 0.75, "Share of the workers that k-of-p waits for.", 0, 1)
 FLAGS.integer("measure", 8, "Number of real workers to start; 0: none.", 0)
 FLAGS.number("scale", 0.004, "Seconds that a real worker sleeps per unit of X.", 1e-4)
 
-DRAWS = 3_000_000  # of max-plus, at most
-RUNS = 10_000  # steps of all virtual workers together
-ASLEEP = 25  # steps of each real worker
+MAX_DRAWS = 3_000_000  # draws of max-plus
+VIRTUAL_STEPS = 10_000  # steps of all virtual workers together
+REAL_STEPS = 25  # steps of each real worker
 
 
 def main(argv: Sequence[str]) -> list[Row]:
@@ -61,14 +60,14 @@ def main(argv: Sequence[str]) -> list[Row]:
     workers = flags.integers(FLAGS, "workers", empty=True)
     distributions = {text: delay_distribution(text) for text in FLAGS.law.split(";")}
     flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
-    path = runs.path(FLAGS.out, "stragglers")
+    path = folder.path(FLAGS.out, "stragglers")
 
     def program(comm: Comm) -> Row:
         real: dict[str, Starts] = {}
         p = comm.size - 1
         for text, distribution in distributions.items() if p else ():
-            draws_TxP = seconds(distribution, FLAGS.seed, ASLEEP, p)
-            real[text] = measured(comm, table(p), draws_TxP, FLAGS.scale)
+            draws_TxP = seconds(distribution, FLAGS.seed, REAL_STEPS, p)
+            real[text] = real_starts(comm, table(p), draws_TxP, FLAGS.scale)
         shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
         with writing.first(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
             return first_of_all(
@@ -76,41 +75,43 @@ def main(argv: Sequence[str]) -> list[Row]:
             )
 
     def tabulate(writer: Writer, real: dict[str, Starts], p: int) -> Row:
-        begun, summary = time.perf_counter(), {}
-        for row in every(real, p):
+        start, summary = time.perf_counter(), {}
+        for row in all_rows(real, p):
             writer.row(row)
             summary |= totals(row)
-        summary["seconds"] = time.perf_counter() - begun
+        summary["seconds"] = time.perf_counter() - start
         writer.summary(summary)
         return summary
 
-    def every(real: dict[str, Starts], p: int) -> Iterator[Row]:
-        folder = path / "measured"
-        child = None if real else start_measurement(flags.chosen(FLAGS), folder)
+    def all_rows(real: dict[str, Starts], p: int) -> Iterator[Row]:
+        child_path = path / "measured"
+        child = None if real else start_measurement(flags.chosen(FLAGS), child_path)
         for text in distributions:
             for n in workers:
                 yield from rows(text, n, virtual_steps(n))
-        yield from finish_measurement(child, folder)
+        yield from finish_measurement(child, child_path)
         for text, starts in real.items():
-            yield from rows(text, p, ASLEEP, starts)
+            yield from rows(text, p, REAL_STEPS, starts)
 
     return [program(world(FLAGS.watchdog))]
 
 
 def table(p: int) -> dict[str, Barrier]:
+    """Return the barriers of p workers by name."""
     return barriers(p, max(1, round(FLAGS.k * p)), FLAGS.staleness)
 
 
 def virtual_steps(p: int) -> int:
     """Return the number of steps that p virtual workers run."""
-    return max(FLAGS.staleness + 2, min(100, RUNS // p))
+    return max(FLAGS.staleness + 2, min(100, VIRTUAL_STEPS // p))
 
 
 def rows(text: str, p: int, steps: int, real: Starts | None = None) -> Iterator[Row]:
     """Draw delays of p workers; compute, run and compare the four strategies."""
-    many = max(10, steps, min(FLAGS.steps, DRAWS // p))
-    draws_TxP = seconds(delay_distribution(text), FLAGS.seed, many, p)
-    for row in compared(delay_distribution(text), table(p), draws_TxP, steps, real):
+    many = max(10, steps, min(FLAGS.steps, MAX_DRAWS // p))
+    delay = delay_distribution(text)
+    draws_TxP = seconds(delay, FLAGS.seed, many, p)
+    for row in barrier_rows(delay, table(p), draws_TxP, steps, real):
         yield {"law": text} | row
 
 

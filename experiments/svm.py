@@ -1,9 +1,9 @@
-"""Sparse linear classification by HOGWILD! and its rivals, on the cores of one host.
+"""Sparse linear classification by HOGWILD! and other strategies on shared memory.
 
 mpirun -n 4 python experiments/svm.py --updates=hogwild        20 Newsgroups
 python experiments/svm.py --nolost --peers                    compared with scikit-learn
 python experiments/svm.py --threads=2 --loss=logistic --data=reuters
-mpirun -n 2 python experiments/svm.py --updates=cyclades       the bits of 1 worker
+mpirun -n 2 python experiments/svm.py --updates=cyclades  bit-identical to one worker
 python experiments/svm.py --data=a9a.svm --updates=serial
 
 Cost: 7 s by 4 ranks on two cores with the optimum; 20 epochs take 0.05 s.

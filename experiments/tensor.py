@@ -1,4 +1,4 @@
-"""Words sent by tensor-parallel layers: compiled program and formula.
+"""Bytes sent by tensor-parallel layers: compiled program and formula.
 
 python experiments/tensor.py                          2 and 4 CPU devices
 python experiments/tensor.py --sequence               sequence-parallel activations
@@ -10,9 +10,9 @@ the dense layer; the collectives of the program are counted. A block is timed on
 device and on t devices with a core each, alternating.
 
 Cost: 20 s of one core, and 15 steps of a block.
-Result: 2 + 2 all-reduces of the activations per block, of 2 b s h (t - 1)/t words each;
-with --sequence twice as many collectives of half the size. Results differ from the
-dense layers by at most 1e-6.
+Result: 2 + 2 all-reduces of the activations per block, in each of which a device sends
+2 b s h (t - 1)/t elements (b examples, s positions, h units); with --sequence twice as
+many collectives of half the size. Results differ from the dense layers by at most 1e-6.
 """
 
 import os
@@ -27,10 +27,9 @@ from studies.tensor.claims import two_and_two
 
 from dml.models.layers.experts import Mixture
 from dml.models.networks.transformer import Shape
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 
-NEAR = 1e-4  # float32 sums of thousands of numbers in another order
+TOLERANCE = 1e-4  # float32 sums of thousands of numbers in another order
 FLAGS = flags.define("seed")
 FLAGS.text("tensor", "2,4", "Numbers of devices, 2 or more.")
 FLAGS.switch(
@@ -53,11 +52,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     sizes = flags.integers(FLAGS, "tensor")
     shape = Shape(FLAGS.vocabulary, FLAGS.length, 1, FLAGS.width, FLAGS.heads)
     mixture = Mixture(FLAGS.experts, FLAGS.width, 4 * FLAGS.width, FLAGS.choices)
-    wanted = cases.Selection(shape, FLAGS.batch, FLAGS.sequence, mixture, FLAGS.ring)
+    selection = cases.Selection(shape, FLAGS.batch, FLAGS.sequence, mixture, FLAGS.ring)
     measurements.devices(max(sizes))
     for size in sizes:
-        cases.check(wanted, size)
-    path = runs.path(FLAGS.out, "tensor")
+        cases.check(selection, size)
+    path = folder.path(FLAGS.out, "tensor")
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
         writing.first(
@@ -69,45 +68,48 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         ) as writer,
     ):
         compiling.cached()
-        known = cases.selected_cases(wanted, FLAGS.seed)
-        found, summary = [], {}
+        layers = cases.selected_cases(selection, FLAGS.seed)
+        rows, summary = [], {}
         for size in sizes:
-            summary |= timed(size, known, found, writer)
-        report.draw(path / "tensor", found)
-        summary["as_the_formula_says"] = all(map(report.equal, found))
+            summary |= measure(size, layers, rows, writer)
+        report.draw(path / "tensor", rows)
+        summary["as_the_formula_says"] = all(map(report.equal, rows))
         writer.summary(summary)
         sys.stdout.write(report.verdict(summary))
     return summary
 
 
-def timed(
-    size: int, known: dict[str, cases.Case], found: list, writer: Any
+def measure(
+    size: int, layers: dict[str, cases.Case], rows: list, writer: Any
 ) -> dict[str, Any]:
-    """Compare and count all layers over `size` devices; time a block."""
-    layers = {name: case.cut(size) for name, case in known.items()}
-    dense = {name: case.dense(size) for name, case in known.items()}
-    gap = max(
-        measurements.largest_difference(layers[name], dense[name]) for name in known
+    """Compare all layers over `size` devices with the dense ones; time a block.
+
+    Rows are written and appended to `rows`.
+    """
+    cut = {name: case.cut(size) for name, case in layers.items()}
+    dense = {name: case.dense(size) for name, case in layers.items()}
+    difference = max(
+        measurements.largest_difference(cut[name], dense[name]) for name in layers
     )
-    if not gap < NEAR:
+    if not difference < TOLERANCE:  # NaN fails, too
         raise FloatingPointError(
-            f"expected the dense layers' numbers from {size} devices, got others by "
-            f"{gap:.2g} of the largest; this is a bug of dml.models"
+            f"expected results of the dense layers on {size} devices, got relative "
+            f"differences up to {difference:.2g}; this is a bug of dml.models"
         )
-    for name, layer in layers.items():
-        formula = known[name].formula(size)
+    for name, layer in cut.items():
+        formula = layers[name].formula(size)
         for row in report.rows(layer.collectives, name, size, formula):
-            found.append(row)
+            rows.append(row)
             writer.row(row)
-    summary = {f"largest_gap_{size}": gap, **report.block_totals(found, size)}
+    summary = {f"largest_gap_{size}": difference, **report.block_totals(rows, size)}
     if FLAGS.repeats and size <= len(os.sched_getaffinity(0)):
-        both = {"dense": (1, dense["block"].run), "cut": (size, layers["block"].run)}
-        spent = measurements.time_in_turns(both, FLAGS.repeats)
-        alone, together = (float(np.median(times)) for times in spent.values())
+        calls = {"dense": (1, dense["block"].run), "cut": (size, cut["block"].run)}
+        times = measurements.time_alternately(calls, FLAGS.repeats)
+        medians = {name: float(np.median(times[name])) for name in calls}
         summary |= {
-            f"block_ms_1_beside_{size}": 1e3 * alone,
-            f"block_ms_{size}": 1e3 * together,
-            f"speedup_{size}": alone / together,
+            f"block_ms_1_beside_{size}": 1e3 * medians["dense"],
+            f"block_ms_{size}": 1e3 * medians["cut"],
+            f"speedup_{size}": medians["dense"] / medians["cut"],
         }
     return summary
 

@@ -4,12 +4,12 @@ python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
 
-Cost: 50 s of one core for 4096 ranks, 7 s for 64; some minutes for 65,536 as above.
+Cost: 50 s of one core for 4096 ranks, 7 s for 64, a few minutes for 65,536.
 Result: halving-doubling is fastest while latency dominates, rings where bandwidth
-dominates and links are shared. A Slim Fly costs 61 % of a fat tree per rank and 49 % of
-a torus. The fastest all-reduce of 64 MB takes equal time on all three; that of 16 KB
-takes 3/4 of the time on the fat tree. BytePS has the time of its paper, plus one stage
-with spare hosts.
+dominates and links are shared. Per rank, a Slim Fly costs 61 % of a fat tree and 49 %
+of a torus. The fastest all-reduce of 64 MB takes equal time on all three; that of 16 KB
+takes on the fat tree 3/4 of its time on Slim Fly. BytePS takes the time of its paper's
+formula, plus one stage with spare hosts.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,7 @@ from studies.topology import rows as topology_rows
 from studies.topology import tables as topology_tables
 from studies.topology.claims import CLAIMS
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.sim.networks.named import network
 from dml.types import BadInput
 from dml.wire.plans.schedules import SCHEDULES
@@ -36,48 +35,48 @@ FLAGS.text(
 )
 FLAGS.text("algorithms", "all", f"All-reduces, of {', '.join(SCHEDULES)}; or all.")
 FLAGS.text(
-    "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p 16^k up to 256MB."
+    "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p·16^k up to 256MB."
 )
 FLAGS.integer("group", 16, "Group size of hierarchical on hosts of one rank.", 1)
-FLAGS.integer("workers", 8, "Number of workers of BytePS and of its spare hosts.", 2)
+FLAGS.integer("workers", 8, "Number of workers of BytePS, and of its spare hosts.", 2)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Evaluate with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "topology")
+    path = folder.path(FLAGS.out, "topology")
     names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms")
     sizes = flags.integers(FLAGS, "p")
     texts = FLAGS.networks.split(",")
-    plan = topology_report.Plan(
+    arguments = topology_report.Arguments(
         names,
-        built={(text, p): network(text, p) for p in sizes for text in texts},
-        volumes={p: chosen(p) for p in sizes},
+        networks={(text, p): network(text, p) for p in sizes for text in texts},
+        buffer_bytes={p: buffer_bytes(p) for p in sizes},
         group=FLAGS.group,
         workers=FLAGS.workers,
     )
-    shown = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
-    with writing.first(path, FLAGS, None, shown, claims=CLAIMS) as writer:
-        kept = writing.tabulated(writer, topology_report.TABLES, plan)
-        summary = topology_report.totals(kept)
-        topology_report.draw(path / "topology", kept["race"], names)
+    console = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
+    with writing.first(path, FLAGS, None, console, claims=CLAIMS) as writer:
+        tables = writing.tabulated(writer, topology_report.TABLES, arguments)
+        summary = topology_report.totals(tables)
+        topology_report.draw(path / "topology", tables["race"], names)
         writer.summary(summary)
     return summary
 
 
-def chosen(p: int) -> list[int]:
-    """Return the buffer sizes in bytes; every rank has chunks of equal size."""
+def buffer_bytes(p: int) -> list[int]:
+    """Return the buffer sizes in bytes; the chunks of all ranks are equal in size."""
     if p < 2:
         raise BadInput(f"expected at least 2 ranks, got --p={p}; pass more")
-    word = topology_rows.ITEMSIZE
+    unit = topology_rows.ITEMSIZE * p
     if not FLAGS.sizes:
-        most = max(word * p, 256 << 20)
-        return [n for k in range(9) if (n := word * p * 16**k) <= most]
+        most = max(unit, 256 << 20)
+        return [nbytes for k in range(9) if (nbytes := unit * 16**k) <= most]
     sizes = [flags.nbytes(size) for size in FLAGS.sizes.split(",")]
     for nbytes in sizes:
-        if not nbytes or nbytes % (word * p):
+        if not nbytes or nbytes % unit:
             raise BadInput(
-                f"expected multiples of {word * p} bytes, a word per rank, got "
+                f"expected multiples of {unit} bytes, an element per rank, got "
                 f"{nbytes}B; correct --sizes"
             )
     return sorted(sizes)

@@ -11,8 +11,8 @@ colours; this needs CIFAR as --data.
 
 Cost: five networks, 200 steps of 64 images each.
 Result: losses agree to 1e-6 in the first 20 steps. No set of crossings is clearly
-better after 200 steps. XLA sends the words of the formula: 834 KB per step, 1,896 KB if
-all layers are connected.
+better after 200 steps. XLA sends as much as the formula says: 834 KB per step, 1,896 KB
+if all layers are connected.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,7 @@ from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import alexnet, towers
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
 from dml.update.dense import make
 
@@ -56,23 +55,23 @@ FLAGS.number("lr", 1e-3, "Learning rate of Adam.", 0)
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    crossings = list(map(crossing, FLAGS.crossings.split(",")))
-    path = runs.path(FLAGS.out, "two_towers")
-    compare = partial(compared, path=path, crossings=crossings)
-    return comparison.ranks(FLAGS, alexnet.TOWERS, compare)
+    crossings = list(map(parse_crossing, FLAGS.crossings.split(",")))
+    path = folder.path(FLAGS.out, "two_towers")
+    program = partial(compare, path=path, crossings=crossings)
+    return comparison.ranks(FLAGS, alexnet.TOWERS, program)
 
 
-def crossing(name: str) -> tuple[int, ...]:
-    """Return the layers of a text such as 3678."""
-    if not name.isdecimal() or list(name) != sorted(set(name)):
+def parse_crossing(text: str) -> tuple[int, ...]:
+    """Return the layers of a text such as 3678, one digit per layer."""
+    if not text.isdecimal() or list(text) != sorted(set(text)):
         raise BadInput(
-            f"expected ascending layers in --crossings, such as 3678, got {name!r}; "
+            f"expected ascending layers in --crossings, such as 3678, got {text!r}; "
             "correct it"
         )
-    return tuple(map(int, name))
+    return tuple(map(int, text))
 
 
-def compared(
+def compare(
     comm: CountedComm, path: Path, crossings: Sequence[tuple[int, ...]]
 ) -> dict[str, Any]:
     """Train the first network on one device, and every network in two towers."""
@@ -80,37 +79,37 @@ def compared(
     count, total = len(training.targets), FLAGS.steps * FLAGS.batch
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
     sizes = alexnet.Sizes(FLAGS.unit, FLAGS.kernel, FLAGS.stride)
-    about = (training.inputs.shape[1:], classes, sizes)
-    plans = {layers: alexnet.network_layers(*about, layers) for layers in crossings}
-    two = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
+    arguments = (training.inputs.shape[1:], classes, sizes)
+    plans = {layers: alexnet.network_layers(*arguments, layers) for layers in crossings}
+    two_devices = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
     rows: list[dict[str, Any]] = []
-    learned = None
+    filter_changes = None
     with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         for layers, plan in plans.items():
-            model = alexnet.alexnet(*about, layers)
+            model = alexnet.alexnet(*arguments, layers)
             params = model.init(jax.random.key(FLAGS.seed))
             calls = {"take": partial(take, training)}
             calls["evaluate"] = partial(evaluate, model, held_out)
             problem = model_problem(model, params, examples=count, **calls)
-            split = towers.sharded_gradient(
-                towers.tower_model(*about, layers), params, two
-            )
+            tower = towers.tower_model(*arguments, layers)
+            gradient = towers.sharded_gradient(tower, params, two_devices)
             specs = towers.specs(params)
-            divisions = [
-                comparison.one_device(problem),
-                comparison.Division(problem._replace(gradient=split), two, specs),
-            ]
-            for division in divisions[1:] if rows else divisions:
+            split_problem = problem._replace(gradient=gradient)
+            divisions = [comparison.Division(split_problem, two_devices, specs)]
+            if not rows:  # the first network is also trained on one device
+                divisions.insert(0, comparison.one_device(problem))
+            for division in divisions:
                 order = draws(count, FLAGS.batch, FLAGS.seed, total)
                 optimizer = make("adam", FLAGS.lr)
                 result = comparison.train(division, order, optimizer, comm)
                 nbytes = towers.crossing_bytes(plan, FLAGS.batch)
                 rows.append(report.row(layers, division.axes.size, result, nbytes))
                 writer.row(rows[-1])
-                if learned is None:
-                    learned = report.filter_changes(params, result.summary["params"])
+                if filter_changes is None:
+                    trained = result.summary["params"]
+                    filter_changes = report.filter_changes(params, trained)
         if comm.rank == 0:
-            report.draw(path / "two_towers", rows, learned)
+            report.draw(path / "two_towers", rows, filter_changes)
         summary = report.summary(rows)
         writer.summary(summary)
     return summary

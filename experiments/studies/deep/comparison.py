@@ -15,7 +15,7 @@ from dml.types import BadInput, CountedComm, Problem
 from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
 from dml.wire.mesh.axes import WHOLE
-from studies.server.runs import virtual_if_alone
+from studies.server.runs import simulate_single_process
 
 
 class Division(NamedTuple):
@@ -39,7 +39,7 @@ def ranks(
     Returns:
         Results of the ranks of this process.
     """
-    virtual_if_alone(values, size)
+    simulate_single_process(values, size)
     compiling.cached()
 
     def program(comm: CountedComm) -> Any:

@@ -29,11 +29,11 @@ from studies.memory.search import (
     mesh_text,
     options_text,
 )
-from studies.tensor.claims import ROUNDED
+from studies.tensor.claims import ROUNDING
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
-VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by largest deviation
+VERDICTS = {0.005: "agrees", ROUNDING: "agrees as rounded"}  # by largest deviation
 DEVICES: Columns = {
     "devices": (7, "{devices:d}"),
     "mesh": (27, "{mesh}"),

@@ -1,1 +1,1 @@
-"""Modules of the pipeline command."""
+"""Modules of the command pipeline.py."""

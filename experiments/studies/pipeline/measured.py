@@ -1,7 +1,7 @@
 """Pipelines on real devices: speed-up over one device, and memory.
 
-Seconds are medians over alternating turns, with one core for each device that computes.
-Bytes are those of the compiled program.
+One device and the pipelines are timed alternately, with one core for each device that
+computes; seconds are medians. Bytes are those of the compiled program.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
-from studies.tensor.measurements import time_in_turns
+from studies.tensor.measurements import time_alternately
 
 MB = 1e6
 SERIAL = "one device"
@@ -33,72 +33,80 @@ class Workload(NamedTuple):
     """A GPT and the size of its microbatches.
 
     shape: shape of the GPT.
-    each: examples of a microbatch.
-    seed: random seed.
+    microbatch_size: examples per microbatch.
+    seed: random seed of the parameters and of the tokens.
     """
 
     shape: Shape
-    each: int
+    microbatch_size: int
     seed: int
 
     def network(self) -> tuple[Any, Any]:
+        """Return the GPT and its initial parameters."""
         model = transformer(self.shape, causal=True)
         return model, model.init(jax.random.key(self.seed))
 
     def batch(self, microbatches: int) -> Batch:
+        """Return a minibatch of random tokens, of this number of microbatches."""
         rng = np.random.default_rng(self.seed)
-        size = 2, microbatches * self.each, self.shape.length
+        size = 2, microbatches * self.microbatch_size, self.shape.length
         return Batch(*rng.integers(self.shape.vocabulary, size=size, dtype=np.int32))
 
 
-def serial(problem: Workload, microbatches: int) -> Callable[[], Any]:
+def serial(workload: Workload, microbatches: int) -> Callable[[], Any]:
     """Return a function that computes the gradient on one device."""
-    model, params = problem.network()
-    batch, each = problem.batch(microbatches), problem.each
-    parts = [take(batch, n * each + np.arange(each)) for n in range(microbatches)]
+    model, params = workload.network()
+    batch = workload.batch(microbatches)
+    rows = np.arange(workload.microbatch_size)
+    parts = [take(batch, n * len(rows) + rows) for n in range(microbatches)]
     weights = [1 / microbatches] * microbatches
     arguments = jax.device_put((params, parts), jax.devices()[0])
     microbatch_gradient = partial(gradient, model.loss)
     return lambda: accumulate(microbatch_gradient, *arguments, weights)
 
 
-def on_stages(problem: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
-    """Return a function that computes the gradient, and its programs.
+def pipelined(workload: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
+    """Return a function that computes the gradient, and its compiled programs.
 
     Each device is a stage.
     """
-    model, params = problem.network()
+    model, params = workload.network()
     network = dense(model, params)
-    seconds = layer_costs.flops(model.layers, params, problem.batch(1))
-    pipeline = pipeline._replace(seconds=seconds)
+    # Operations replace seconds here: only the ratios between layers matter.
+    costs = layer_costs.flops(model.layers, params, workload.batch(1))
+    pipeline = pipeline._replace(seconds=costs)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divide(network, params, axes, pipeline)
     layout = layout_of(parts, params, axes, lambda tree: tree)
-    call, now = Gradients(network, layout, pipeline), layout.scatter(params)
-    batch = problem.batch(pipeline.microbatches)
+    programs = Gradients(network, layout, pipeline)
+    scattered_params = layout.scatter(params)
+    batch = workload.batch(pipeline.microbatches)
     index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
-    return partial(call, now, take(batch, index), pipeline.microbatches), call
+    call = partial(
+        programs, scattered_params, take(batch, index), pipeline.microbatches
+    )
+    return call, programs
 
 
 def speeds(
-    problem: Workload, microbatch_counts: Sequence[int], turns: int
+    workload: Workload, microbatch_counts: Sequence[int], repeats: int
 ) -> Iterator[Row]:
     """Yield the speed-up of every schedule, for each number of microbatches.
 
     Args:
-        problem: the GPT and the size of its microbatches.
+        workload: the GPT and the size of its microbatches.
         microbatch_counts: numbers of microbatches.
-        turns: timed turns.
+        repeats: number of timings, whose median is taken.
     """
     stages = len(jax.devices())
     for microbatches in microbatch_counts:
         built = {
-            name: on_stages(problem, pipeline._replace(microbatches=microbatches))
+            name: pipelined(workload, pipeline._replace(microbatches=microbatches))
             for name, pipeline in SCHEDULES.items()
         }
         calls = {name: (stages, call) for name, (call, _) in built.items()}
-        times = time_in_turns(
-            {SERIAL: (1, serial(problem, microbatches))} | calls, turns
+        times = time_alternately(
+            {SERIAL: (1, serial(workload, microbatches))} | calls, repeats
         )
         for name, (_, programs) in built.items():
             pairs = zip(times[SERIAL], times[name], strict=True)

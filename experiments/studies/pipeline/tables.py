@@ -1,4 +1,4 @@
-"""Tables of pipeline.py: rows of pipelines, with GPipe's published numbers."""
+"""Tables of pipeline.py: speed-ups of pipelines, and GPipe's published ones."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -9,30 +9,32 @@ from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
 from dml.wire.plans.stages import imbalance
 from studies.pipeline.virtual import CUTS, Layers, speed_up
 
-# GPipe (Huang 2019), Table 2, by stages and microbatches: relative to its own K = 2 at
-# M = 1, where only one device computes at any time.
+# GPipe (Huang 2019), Table 2: speed-ups by stages K and microbatches M, relative to
+# K = 2 at M = 1, where only one device computes at any time.
 TRANSFORMER = {
     2: {1: 1.0, 4: 1.7, 32: 1.8},
     4: {1: 1.07, 4: 3.2, 32: 3.4},
     8: {1: 1.3, 4: 4.8, 32: 6.3},
 }
 AMOEBANET = {2: 1.21, 4: 1.84, 8: 3.48}  # M = 32
-MANY, MOST_STAGES = 32, max(TRANSFORMER)  # microbatches, stages
+AMOEBANET_MICROBATCHES = 32
+MOST_STAGES = max(TRANSFORMER)
 # Seconds of uneven layers: the eighths of the network take 25, 25, 15, 15, 5, 5, 5, 5 %
 # of the time. Not published: chosen so that even cuts lose as much as AmoebaNet's.
 UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
-TURNS = 5  # timed turns on real devices
+REPEATS = 5  # timings on real devices
 
 
-class Plan(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of all tables.
 
     layers: layers and network of virtual pipelines.
-    stages, microbatches: of the table of schedules.
-    rounds: parts of the network on each stage with interleaved.
+    stages: number of stages in the table of schedules.
+    microbatches: number of microbatches in the table of schedules.
+    rounds: parts of the network on each stage in the interleaved schedule.
     measured: numbers of microbatches to measure on real devices.
     shape: the fields of transformer.Shape of the GPT on real devices.
-    microbatch: examples in a microbatch.
+    microbatch: examples per microbatch on real devices.
     """
 
     layers: Layers
@@ -44,65 +46,67 @@ class Plan(NamedTuple):
     microbatch: int = 1
 
 
-def grid(plan: Plan) -> Iterator[Row]:
+def grid(arguments: Arguments) -> Iterator[Row]:
     """Yield the speed-up of gpipe for the stages and microbatches of Table 2."""
-    for stages, row in TRANSFORMER.items():
-        for microbatches, published in row.items():
+    for stages, published_row in TRANSFORMER.items():
+        for microbatches, published in published_row.items():
             schedule = make("gpipe", stages, microbatches)
             yield {
                 "stages": stages,
                 "microbatches": microbatches,
                 "published": published,
                 "formula": facts.speed_up(schedule),
-                "virtual": speed_up(schedule, plan.layers),
+                "virtual": speed_up(schedule, arguments.layers),
             }
 
 
-def uneven(plan: Plan) -> Iterator[Row]:
-    """Yield the speed-up of gpipe on uneven layers, for both partitions."""
-    layers = plan.layers._replace(seconds=UNEVEN)
+def uneven(arguments: Arguments) -> Iterator[Row]:
+    """Yield the speed-up of gpipe on uneven layers, for each partition in CUTS."""
+    layers = arguments.layers._replace(seconds=UNEVEN)
     for stages, published in AMOEBANET.items():
-        schedule = make("gpipe", stages, MANY)
+        schedule = make("gpipe", stages, AMOEBANET_MICROBATCHES)
         for name, cut in CUTS.items():
-            off = imbalance(UNEVEN, cut(UNEVEN, stages))
+            largest_to_mean = imbalance(UNEVEN, cut(UNEVEN, stages))
             yield {
                 "stages": stages,
                 "cut": name,
                 "published": published,
-                "imbalance": off,
-                "bound": stages / off,
+                "imbalance": largest_to_mean,
+                "bound": stages / largest_to_mean,
                 "virtual": speed_up(schedule, layers, name),
             }
 
 
-def measured(plan: Plan) -> Iterator[Row]:
+def measured(arguments: Arguments) -> Iterator[Row]:
     """Yield the measured speed-up of schedules over one device."""
-    if plan.measured:
+    if arguments.measured:
         from lab import compiling
 
         from dml.models.networks.transformer import Shape
         from studies.pipeline.measured import Workload, speeds
 
         compiling.cached()
-        problem = Workload(Shape(*plan.shape), plan.microbatch, seed=0)
-        yield from speeds(problem, plan.measured, TURNS)
+        workload = Workload(Shape(*arguments.shape), arguments.microbatch, seed=0)
+        yield from speeds(workload, arguments.measured, REPEATS)
 
 
-def scheduled(plan: Plan) -> dict[str, Schedule]:
-    """Return all schedules for the stages and microbatches of the flags."""
-    rounds = {"interleaved": plan.rounds}
+def make_schedules(arguments: Arguments) -> dict[str, Schedule]:
+    """Return all schedules by name, for the stages and microbatches of the flags."""
+    stages, microbatches = arguments.stages, arguments.microbatches
+    rounds = {"interleaved": arguments.rounds}
     return {
-        name: make(name, plan.stages, plan.microbatches, rounds.get(name, 1))
+        name: make(name, stages, microbatches, rounds.get(name, 1))
         for name in SCHEDULES
     }
 
 
-def compared(plan: Plan) -> Iterator[Row]:
+def schedule_rows(arguments: Arguments) -> Iterator[Row]:
     """Yield bubble, speed-up and staleness of every schedule.
 
-    Gradients are stale only in schedules without a flush.
+    Gradients are stale in pipedream only, which does not wait for the updates of a
+    minibatch.
     """
-    for name, schedule in scheduled(plan).items():
+    for name, schedule in make_schedules(arguments).items():
         stale = facts.staleness(schedule).reshape(-1, schedule.stages).max(axis=0)
         yield {
             "schedule": name,
@@ -110,24 +114,24 @@ def compared(plan: Plan) -> Iterator[Row]:
             "bubble": facts.bubble(schedule),
             "alive": facts.in_flight(schedule).tolist(),
             "formula": facts.speed_up(schedule),
-            "virtual": speed_up(schedule, plan.layers),
+            "virtual": speed_up(schedule, arguments.layers),
             "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),
         }
 
 
 def stage_counts(counts: Sequence[int]) -> str:
-    """Return counts by stage as text; of more than 8 stages, the first and last."""
+    """Return counts by stage as text; of more than 8 stages, the first 4 and last 3."""
     short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
     return " ".join(map(str, short))
 
 
 class Table(NamedTuple):
-    """A table: title, columns, rows, and the summary of a row."""
+    """A table: title, columns, a generator of rows, and a row's summary entries."""
 
     title: str
     columns: Columns
-    rows: Callable[[Plan], Iterator[Row]]
-    keeps: Callable[[Row], Row]
+    rows: Callable[[Arguments], Iterator[Row]]
+    summary: Callable[[Row], Row]
 
 
 SPEED_UPS = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
@@ -141,7 +145,8 @@ TABLES: dict[str, Table] = {
         lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
     ),
     "imbalance": Table(
-        f"The same of uneven layers (AmoebaNet), M = {MANY}: at most K / imbalance",
+        f"GPipe's Table 2, AmoebaNet: uneven layers, M = {AMOEBANET_MICROBATCHES}, "
+        "speed-up at most K / imbalance",
         STAGES
         | {"layers cut": (10, "{cut}")}
         | PUBLISHED
@@ -153,7 +158,8 @@ TABLES: dict[str, Table] = {
         },
     ),
     "measured": Table(
-        "On real devices, a core each: speed-up over one, and MB besides the params",
+        "On real devices with one core each: speed-up over one device, and MB of "
+        "temporary buffers",
         STAGES
         | {"M": (2, "{microbatches}")}
         | {"schedule": (8, "{way:8}")}
@@ -166,16 +172,17 @@ TABLES: dict[str, Table] = {
         },
     ),
     "schedules": Table(
-        "Schedules; alive: most microbatches in flight on a stage, over its v parts",
+        "Schedules with v parts per stage; in flight: most microbatches with saved "
+        "activations",
         {
             "schedule": (11, "{schedule:11}"),
             "v": (2, "{rounds}"),
             "bubble": (6, "{bubble:.1%}"),
-            "alive by stage": (20, lambda row: stage_counts(row["alive"])),
+            "in flight by stage": (20, lambda row: stage_counts(row["alive"])),
         }
         | SPEED_UPS
         | {"staleness by stage": (20, lambda row: stage_counts(row["staleness"]))},
-        compared,
+        schedule_rows,
         lambda row: {
             f"bubble_{row['schedule']}": row["bubble"],
             f"alive_{row['schedule']}": max(row["alive"]),

@@ -1,7 +1,7 @@
 """Pipelines on the virtual cluster: time of a schedule by layers and network.
 
 A rank is a stage. It executes its column of the schedule in order, each entry as soon
-as its message has arrived; the ticks of the schedule are not waited for. Receives are
+as its message has arrived; it does not wait for the tick of the entry. Receives are
 posted in advance, so that messages are in transit while ranks compute.
 """
 
@@ -28,8 +28,8 @@ CUTS = {
 class Layers(NamedTuple):
     """The layers of a pipeline, and the network of its stages.
 
-    seconds: forward and backward of each layer for a microbatch.
-    nbytes: bytes of the activations of a layer.
+    seconds: seconds of each layer for a microbatch, forward and backward together.
+    nbytes: bytes of the activations of a layer for a microbatch.
     network: network as text, as in --network.
     """
 
@@ -39,16 +39,16 @@ class Layers(NamedTuple):
 
 
 def parse_seconds(text: str) -> list[float]:
-    """Return the seconds of --layer_seconds; empty if the flag is."""
+    """Return the seconds of --layer_seconds; an empty list if the text is empty."""
     try:
-        values = [float(word) for word in text.split(",")] if text else []
+        values = [float(number) for number in text.split(",")] if text else []
         if all(0 < value < math.inf for value in values):
             return values
     except ValueError:
         pass
     raise BadInput(
-        f"expected seconds above 0 in --layer_seconds, got {text!r}; pass such as "
-        "0.001,0.004"
+        f"expected seconds above 0 in --layer_seconds, separated by commas, got "
+        f"{text!r}; pass for instance 0.001,0.004"
     )
 
 
@@ -92,7 +92,12 @@ def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> flo
 def completion_time(
     schedule: Schedule, seconds: Sequence[float], layers: Layers
 ) -> float:
-    """Return the time at which the last rank ends; seconds are by part."""
+    """Return the time at which the last rank ends.
+
+    schedule: the schedule.
+    seconds: seconds of each part, forward and backward together.
+    layers: activation size and network.
+    """
 
     def program(comm: Any) -> float:
         run_stage(comm, schedule, seconds, layers.nbytes)
@@ -105,34 +110,40 @@ def completion_time(
 def run_stage(
     comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int
 ) -> None:
-    """Execute a stage; a backward pass takes `pieces` times as long as a forward."""
+    """Execute a stage; a backward pass takes `pieces` times as long as a forward.
+
+    comm: communicator with one rank per stage.
+    schedule: the schedule.
+    seconds: seconds of each part, forward and backward together.
+    nbytes: bytes of the activations between two parts.
+    """
     stages, last = schedule.stages, schedule.parts - 1
     boundary = sim.Phantom(nbytes)
     active = schedule.piece[:, comm.rank] != IDLE
     columns = (schedule.piece, schedule.microbatch, schedule.round)
     work = np.stack([column[active, comm.rank] for column in columns], axis=1).tolist()
     awaited: dict[int, Request] = {}
-    for piece, number, turn in work:
-        part = turn * stages + comm.rank
-        before = part - 1 if piece == FORWARD else part + 1
-        if piece <= FORWARD + 1 and 0 <= before <= last:
-            message_tag = tag(schedule, piece, number, part)
-            awaited[message_tag] = comm.Irecv(boundary, before % stages, message_tag)
-    sent = []
-    for piece, number, turn in work:
-        part = turn * stages + comm.rank
-        if request := awaited.get(tag(schedule, piece, number, part)):
+    for piece, microbatch, stage_round in work:
+        part = stage_round * stages + comm.rank
+        source = part - 1 if piece == FORWARD else part + 1
+        # Only the forward and the first piece of the backward wait for a message.
+        if piece <= FORWARD + 1 and 0 <= source <= last:
+            message_tag = tag(schedule, piece, microbatch, part)
+            awaited[message_tag] = comm.Irecv(boundary, source % stages, message_tag)
+    sends = []
+    for piece, microbatch, stage_round in work:
+        part = stage_round * stages + comm.rank
+        if request := awaited.get(tag(schedule, piece, microbatch, part)):
             request.Wait()
         comm.platform.compute(seconds[part] / (1 + schedule.pieces))
-        after = part + 1 if piece == FORWARD else part - 1
-        if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
+        dest = part + 1 if piece == FORWARD else part - 1
+        if piece in (FORWARD, schedule.pieces) and 0 <= dest <= last:
             next_piece = FORWARD if piece == FORWARD else FORWARD + 1
-            message_tag = tag(schedule, next_piece, number, after)
-            sent.append(comm.Isend(boundary, after % stages, message_tag))
-    comm.Waitall(sent)
+            message_tag = tag(schedule, next_piece, microbatch, dest)
+            sends.append(comm.Isend(boundary, dest % stages, message_tag))
+    comm.Waitall(sends)
 
 
-def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
+def tag(schedule: Schedule, piece: int, microbatch: int, part: int) -> int:
     """Return the tag of the message that a part needs for a piece of a microbatch."""
-    place = number * schedule.parts + part
-    return place * (1 + schedule.pieces) + piece
+    return (microbatch * schedule.parts + part) * (1 + schedule.pieces) + piece

@@ -31,38 +31,38 @@ def gradient_call(parameters: int, examples: int) -> Callable[[], Any]:
     width = max(1, isqrt(parameters // 2))
     keys = jax.random.split(jax.random.key(0), 4)
     lengths = (width, width, examples, examples)
-    drawn = [
+    hidden_DxD, out_DxD, inputs, targets = (
         jax.random.normal(key, (length, width))
         for key, length in zip(keys, lengths, strict=True)
-    ]
-    params = {"in_DxD": drawn[0] / width**0.5, "out_DxD": drawn[1] / width**0.5}
-    batch = Batch(*drawn[2:])
+    )
+    params = {"in_DxD": hidden_DxD / width**0.5, "out_DxD": out_DxD / width**0.5}
+    batch = Batch(inputs, targets)
     return lambda: jax.block_until_ready(gradient(squared, params, batch))
 
 
 def gradient_line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
     """Measure the fixed seconds of a gradient and its seconds per example."""
     few = max(1, examples // 8)
-    most = slowest_seconds(comm, gradient_call(parameters, examples))
-    least = (
-        slowest_seconds(comm, gradient_call(parameters, few)) if few < examples else 0.0
-    )
-    slope = (most - least) / (examples - few) if few < examples else most
-    fixed = most - slope * examples
-    if slope <= 0 or fixed < 0:  # noise, or a few examples cost more than their share
-        return 0.0, most / examples
-    return fixed, slope
+    all_seconds = slowest_seconds(comm, gradient_call(parameters, examples))
+    if few == examples:
+        return 0.0, all_seconds
+    few_seconds = slowest_seconds(comm, gradient_call(parameters, few))
+    per_example = (all_seconds - few_seconds) / (examples - few)
+    fixed = all_seconds - per_example * examples
+    if per_example <= 0 or fixed < 0:  # noise: no line with positive coefficients
+        return 0.0, all_seconds / examples
+    return fixed, per_example
 
 
 def slowest_seconds(comm: Comm, program: Callable[[], Any]) -> float:
     """Return the median seconds of the slowest rank; all ranks call at once."""
     seconds = np.zeros(1 if comm.platform.virtual else REPEATS)
     program()
-    for i in range(len(seconds)):
+    for repeat in range(len(seconds)):
         comm.Barrier()
         start = comm.Wtime()
         program()
-        seconds[i] = comm.Wtime() - start
+        seconds[repeat] = comm.Wtime() - start
     butterfly_allreduce(comm, seconds, np.maximum)
     return float(np.median(seconds))
 
@@ -71,7 +71,8 @@ def steps(
     comm: CountedComm, parameters: int, itemsize: int, compute: Callable[[], Any]
 ) -> list[dict[str, Any]]:
     """Predict and measure a step with every all-reduce over the ranks of comm."""
-    gradient_seconds, rows = slowest_seconds(comm, compute), []
+    gradient_seconds = slowest_seconds(comm, compute)
+    rows = []
     buffer = allocate(comm, parameters, f"f{itemsize}")
     for name, allreduce in ALLREDUCE.items():
         if name == "shared" and max(comm.platform.hosts()):

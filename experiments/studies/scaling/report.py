@@ -21,7 +21,7 @@ COLUMNS: dict[str, Columns] = {
         "best": (16, "{best}"),
         "speed-up": (8, "{speedup:.4g}"),
         "of linear": (9, "{efficiency:.1%}"),
-        "binds": (9, "{binds}"),
+        "bottleneck": (10, "{bottleneck}"),
         **{
             name: (max(6, len(name)), f"{{{name}_speedup:.4g}}")
             for name in (*BY_HAND, "native")
@@ -46,14 +46,14 @@ COLUMNS: dict[str, Columns] = {
 
 def titles(training: Training, rates: Rates) -> dict[str, str]:
     """Return the titles of the tables, with their assumptions."""
-    kind = "over all workers" if training.strong else "a worker"
+    share = "over all workers" if training.strong else "per worker"
     return {
         "prediction": f"predicted speed-up: {training.parameters:,} parameters of "
-        f"{training.itemsize} bytes, {training.batch} examples {kind}, a gradient of "
-        f"{training.gradient(1) * 1e3:.3g} ms alone;\nalpha {rates.alpha:.3g} s a "
-        f"message, beta {rates.beta:.3g} s and gamma {rates.gamma:.3g} s per byte, "
-        f"{training.host} workers per host; overlap: with the backward pass, "
-        f"{BACKWARD:.0%} of a gradient",
+        f"{training.itemsize} bytes, {training.batch} examples {share}, a gradient of "
+        f"{training.gradient(1) * 1e3:.3g} ms on one worker;\n"
+        f"alpha {rates.alpha:.3g} s per message, beta {rates.beta:.3g} s and "
+        f"gamma {rates.gamma:.3g} s per byte, {training.host} workers per host; "
+        f"overlap: with the backward pass, which takes {BACKWARD:.0%} of a gradient",
         "measured": "measured steps: gradient and all-reduce",
         "bert": f"BERT-large by V100, efficiency from {min(PUBLISHED)} on; "
         f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",
@@ -61,14 +61,14 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Draw speed-ups by workers when the summary is written."""
+    """Collect rows; draw speed-ups by workers when the summary is written."""
     return collected(
         lambda rows, _: draw(path, [r for r in rows if r["table"] == "prediction"])
     )
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw a panel with and one without overlap; mark the limit of the fastest."""
+    """Draw a panel without and one with overlap; mark where the bottleneck changes."""
     with figures.drawing(path, 1, 2, size=(11.5, 4.4), sharey=True) as drawing:
         figure, panels = drawing
         for axes, overlap in zip(panels, (False, True), strict=True):
@@ -79,13 +79,14 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
                 axes.plot(
                     sizes, [r[f"{name}_speedup"] for r in panel_rows], "o-", label=name
                 )
-            for before, row in zip(
-                [{"binds": ""}, *panel_rows], panel_rows, strict=False
-            ):
-                if row["binds"] != before["binds"]:
+            previous = None
+            for row in panel_rows:
+                if row["bottleneck"] != previous:
                     axes.axvline(row["p"], color="gray", linestyle=":", linewidth=1)
-                    figures.note(axes, f"{row['binds']} binds ", row["p"], ha="left")
-            title = "overlapped with the backward pass" if overlap else "in turn"
+                    text = f"{row['bottleneck']} is the bottleneck "
+                    figures.note(axes, text, row["p"], ha="left")
+                previous = row["bottleneck"]
+            title = "overlapped with the backward pass" if overlap else "no overlap"
             axes.set(title=title, xlabel="workers", yscale="log")
             axes.set_xscale("log", base=2)
             axes.set_xticks(sizes, [str(size) for size in sizes])
@@ -97,9 +98,9 @@ def totals(tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     """Return the summary of all tables."""
     summary: dict[str, Any] = {}
     for row in tables["prediction"]:
-        end = f"{'_overlapped' if row['overlap'] else ''}_{row['p']}"
-        for key in ("speedup", "efficiency", "best", "binds"):
-            summary[f"{key}{end}"] = row[key]
+        suffix = f"{'_overlapped' if row['overlap'] else ''}_{row['p']}"
+        for key in ("speedup", "efficiency", "best", "bottleneck"):
+            summary[f"{key}{suffix}"] = row[key]
     for row in tables["bert"]:
         job = row["job"].replace(", ", "_").replace(" ", "_")
         for size in (1024, 1472):

@@ -1,12 +1,15 @@
 """Claims on parameter servers, judged by runs of four experiments.
 
-consistency.py: Ho et al. (SSP), NIPS 2013; Dai et al. (ESSP), AAAI 2015; and, as
-server.py, Li et al. (Parameter Server), OSDI 2014. softsync.py: Zhang et al., 2015.
-downpour.py: Dean et al. (DistBelief), NIPS 2012.
+    consistency.py   Ho et al. (SSP), NIPS 2013; Dai et al. (ESSP), AAAI 2015;
+                     Li et al. (Parameter Server), OSDI 2014
+    server.py        Li et al. (Parameter Server), OSDI 2014
+    softsync.py      Zhang et al., 2015
+    downpour.py      Dean et al. (DistBelief), NIPS 2012
 
-A run diverges if its last objective is not below the objective before training. (Twice
-the last objective of s = 0 exceeds that objective, so it cannot be the bound.) Downpour
-is faster if it takes 2 % less time; a smaller difference is the time of a few messages.
+s and tau are staleness bounds of SSP and ESSP in clocks; for softsync tau is the
+staleness of a gradient. A run diverges if its last objective is not below the objective
+before training. Downpour is faster if it takes 2 % less time; a smaller difference is
+the time of a few messages.
 """
 
 import math
@@ -16,30 +19,32 @@ from lab.claims import Verdict, claim, nonempty, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-TIGHTER = 0.5  # largest ratio of ESSP's to SSP's mean staleness
-IDLE, BUSY = 0.4, 0.05  # waiting shares of a worker; published: half and almost none
-DROPPED = 0.93  # share of the features, published
-EQUAL = 0.005  # largest relative increase of the objective by a filter
-HALF = 0.55  # share of the words: half, plus headers of messages
-LOST = 0.5  # test error above which a run counts as diverged
-AS_GOOD = 0.05  # largest increase of the error of alpha0/tau over hard sync
-RARE = 1e-4  # share of the gradients, published
-ADAGRAD, PLAIN = "downpour_adagrad", "downpour_sgd"
-IN_STEP = ("sync_sgd", "sync_adagrad")
-SOONER = 0.02  # least relative difference of times
+STALENESS_RATIO = 0.5  # largest ratio of ESSP's to SSP's mean staleness
+# Waiting shares of a worker at the smallest and at the largest tau; published: half and
+# almost none.
+MIN_IDLE, MAX_IDLE = 0.4, 0.05
+DROPPED_SHARE = 0.93  # share of the features, published
+OBJECTIVE_INCREASE = 0.005  # largest relative increase of the objective by a filter
+WORD_RATIO = 0.55  # largest ratio of buffer elements sent: half, plus message headers
+DIVERGED_ERROR = 0.5  # test error above which a run counts as diverged
+ERROR_INCREASE = 0.05  # largest increase of the error of alpha0/tau over hard sync
+STALE_SHARE = 1e-4  # share of the gradients, published
+DOWNPOUR_ADAGRAD, DOWNPOUR_SGD = "downpour_adagrad", "downpour_sgd"
+SYNCHRONOUS = ("sync_sgd", "sync_adagrad")
+TIME_DIFFERENCE = 0.02  # least relative difference of times
 
-ByLaw = dict[str, dict[int, Row]]  # rows by delay distribution and by s
+ByDelay = dict[str, dict[int, Row]]  # rows by delay distribution and by s
 
 
-def of_kind(run: Run, kind: str) -> ByLaw:
-    """Return the rows of SSP or ESSP by delay distribution and by s, ascending."""
-    groups: ByLaw = {}
+def rows_of(run: Run, consistency: str) -> ByDelay:
+    """Return the rows of "ssp" or "essp" by delay distribution and by s, ascending."""
+    groups: ByDelay = {}
     for row in run.rows:
         name, _, s = row["consistency"].partition(":")
-        if name == kind:
+        if name == consistency:
             groups.setdefault(row["delay"], {})[int(s or 1)] = row
-    groups = {law: dict(sorted(by_s.items())) for law, by_s in groups.items()}
-    return nonempty(groups, kind)
+    groups = {delay: dict(sorted(by_s.items())) for delay, by_s in groups.items()}
+    return nonempty(groups, consistency)
 
 
 def objective(row: Row) -> float:
@@ -47,26 +52,27 @@ def objective(row: Row) -> float:
     return math.inf if row["objective"] is None else row["objective"]
 
 
-def largest(run: Run, kind: str) -> tuple[int, int, str]:
-    """Count the delay distributions under which the largest s of a kind diverges.
+def count_diverged(run: Run, consistency: str) -> tuple[int, int, str]:
+    """Count the delay distributions under which "ssp" or "essp" diverges.
 
     Returns:
-      The count, the number of delay distributions, and the objectives as text.
+      The count for the largest s above 0, the number of delay distributions, and the
+      objectives as text.
     """
     count, texts = 0, []
-    ssp = of_kind(run, "ssp")
-    for law, rows in of_kind(run, kind).items():
-        s = max(nonempty({s: row for s, row in rows.items() if s}, f"{kind}:1"))
-        last, base = objective(rows[s]), objective(ssp[law][0])
+    ssp = rows_of(run, "ssp")
+    for delay, rows in rows_of(run, consistency).items():
+        s = max(nonempty({s: row for s, row in rows.items() if s}, f"{consistency}:1"))
+        last, base = objective(rows[s]), objective(ssp[delay][0])
         count += last >= rows[s]["objective_at_start"]
-        texts.append(f"{law}: {kind}:{s} {last:.3g}, ssp:0 {base:.3g}")
+        texts.append(f"{delay}: {consistency}:{s} {last:.3g}, ssp:0 {base:.3g}")
     return count, len(texts), "; ".join(texts)
 
 
 @claim("larger s diverges under high delay", "SSP, s = 10 (figure)")
 def ssp_diverges(run: Run) -> Verdict:
     """SSP of the largest s ends no lower than it began, by every delay distribution."""
-    count, distributions, measured = largest(run, "ssp")
+    count, distributions, measured = count_diverged(run, "ssp")
     return verdict(
         count == distributions, measured, f"{count} of {distributions} diverge"
     )
@@ -75,7 +81,7 @@ def ssp_diverges(run: Run) -> Verdict:
 @claim("ESSP does not", "ESSP, s = 10 (figure)")
 def essp_converges(run: Run) -> Verdict:
     """ESSP of the largest s ends lower than it began, by every delay distribution."""
-    count, distributions, measured = largest(run, "essp")
+    count, distributions, measured = count_diverged(run, "essp")
     return verdict(not count, measured, f"{count} of {distributions} diverge")
 
 
@@ -83,37 +89,40 @@ def essp_converges(run: Run) -> Verdict:
 def essp_tighter(run: Run) -> Verdict:
     """At the largest s ESSP's mean staleness is half of SSP's or less.
 
-    By every delay distribution.
+    This holds under every delay distribution.
     """
-    ssp, essp = (of_kind(run, kind) for kind in ("ssp", "essp"))
-    shares = [
-        rows[max(rows)]["staleness_mean"] / ssp[law][max(ssp[law])]["staleness_mean"]
-        for law, rows in essp.items()
-    ]
-    measured = ", ".join(f"{share:.2f}" for share in shares)
-    return verdict(max(shares) <= TIGHTER, f"{measured} of SSP's", f"asked {TIGHTER:g}")
+    ssp, essp = rows_of(run, "ssp"), rows_of(run, "essp")
+    ratios = []
+    for delay, rows in essp.items():
+        base = ssp[delay][max(ssp[delay])]
+        ratios.append(rows[max(rows)]["staleness_mean"] / base["staleness_mean"])
+    measured = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    holds = max(ratios) <= STALENESS_RATIO
+    return verdict(holds, f"{measured} of SSP's", f"asked {STALENESS_RATIO:g}")
 
 
 @claim("an interior best staleness exists", "tau = 8 of 0 ... 16")
 def interior(run: Run) -> Verdict:
     """The time to the target is least at a tau that is neither 0 nor the largest.
 
-    By every delay distribution.
+    This holds under every delay distribution.
     """
     texts, reasons, holds = [], [], []
-    for rows in of_kind(run, "ssp").values():
-        took = {tau: row["seconds_to_target"] for tau, row in rows.items()}
-        times = {tau: one for tau, one in took.items() if one is not None}
-        best = min(times, key=lambda tau: times[tau], default=None)
-        holds.append(best is not None and min(took) < best < max(took))
-        texts.append(", ".join(f"{tau}: {shown(one)}" for tau, one in took.items()))
-        first = "no tau reaches it" if best is None else f"tau = {best} is first"
-        reasons.append(first)
+    for rows in rows_of(run, "ssp").values():
+        times = {tau: row["seconds_to_target"] for tau, row in rows.items()}
+        finite = {tau: time for tau, time in times.items() if time is not None}
+        best = min(finite, key=lambda tau: finite[tau], default=None)
+        holds.append(best is not None and min(times) < best < max(times))
+        texts.append(
+            ", ".join(f"{tau}: {seconds_text(time)}" for tau, time in times.items())
+        )
+        reason = "no tau reaches it" if best is None else f"tau = {best} is first"
+        reasons.append(reason)
     measured = f"virtual s to the target by tau {'; '.join(texts)}"
     return verdict(all(holds), measured, "; ".join(reasons))
 
 
-def shown(seconds: float | None) -> str:
+def seconds_text(seconds: float | None) -> str:
     return "never" if seconds is None else f"{seconds:.0f}"
 
 
@@ -121,15 +130,16 @@ def shown(seconds: float | None) -> str:
 def idle(run: Run) -> Verdict:
     """Workers wait 40 % of their time or more at tau = 0, at most 5 % at the largest.
 
-    By every delay distribution.
+    This holds under every delay distribution.
     """
     texts, holds = [], []
-    for rows in of_kind(run, "ssp").values():
+    for rows in rows_of(run, "ssp").values():
         least, most = min(rows), max(rows)
         first, last = rows[least]["idle_share"], rows[most]["idle_share"]
-        holds.append(first >= IDLE and last <= BUSY)
+        holds.append(first >= MIN_IDLE and last <= MAX_IDLE)
         texts.append(f"{first:.1%} at tau = {least}, {last:.1%} at {most}")
-    return verdict(all(holds), "; ".join(texts), f"asked {IDLE:.0%} and {BUSY:.0%}")
+    reason = f"asked {MIN_IDLE:.0%} and {MAX_IDLE:.0%}"
+    return verdict(all(holds), "; ".join(texts), reason)
 
 
 CONSISTENCY = (ssp_diverges, essp_converges, essp_tighter, interior, idle)
@@ -139,27 +149,29 @@ CONSISTENCY = (ssp_diverges, essp_converges, essp_tighter, interior, idle)
 def filtered(run: Run, plain: Run) -> Verdict:
     """The filter drops over 93 % of the rows, and the objective is 0.5 % worse at most.
 
-    The other objective is that of the same minibatches without the filter.
+    It is compared with a run on the same minibatches without the filter.
     """
     share = run.summary["sifted_share"]
-    off = run.summary["objective"] / plain.summary["objective"] - 1
-    measured = f"{share:.1%} dropped, objective {off:+.2%}"
-    return verdict(share > DROPPED and off <= EQUAL, measured, f"asked {DROPPED:.0%}")
+    increase = run.summary["objective"] / plain.summary["objective"] - 1
+    measured = f"{share:.1%} dropped, objective {increase:+.2%}"
+    holds = share > DROPPED_SHARE and increase <= OBJECTIVE_INCREASE
+    return verdict(holds, measured, f"asked {DROPPED_SHARE:.0%}")
 
 
 @claim("caching keys halves the traffic", "half")
 def cached(run: Run, uncached: Run) -> Verdict:
     """Words sent with cached keys are at most 55 % of those without."""
-    share = run.summary["words_sent"] / uncached.summary["words_sent"]
-    why = "minibatches are drawn anew, so only a push repeats its pull's keys"
-    return verdict(share <= HALF, f"{share:.2f} of the words", why)
+    ratio = run.summary["words_sent"] / uncached.summary["words_sent"]
+    reason = "minibatches are drawn anew, so only a push repeats its pull's keys"
+    return verdict(ratio <= WORD_RATIO, f"{ratio:.2f} of the words", reason)
 
 
 @claim("a fixed rate diverges", "90 % error at n = 15 and 30")
 def fixed(run: Run) -> Verdict:
     """At every n above 1 a fixed alpha0 ends with over half of the images wrong."""
     errors, measured = by_n(run, "fixed_error", ".1%")
-    return verdict(min(errors) > LOST, measured, f"asked over {LOST:.0%}")
+    holds = min(errors) > DIVERGED_ERROR
+    return verdict(holds, measured, f"asked over {DIVERGED_ERROR:.0%}")
 
 
 @claim("alpha0/tau survives, as hard sync", "about 18 %")
@@ -167,7 +179,8 @@ def divided(run: Run) -> Verdict:
     """At every n above 1 alpha0/tau ends within 5 points of hard sync's error."""
     errors, measured = by_n(run, "damped_error", ".1%")
     hard = run.summary["hard_sync_error"]
-    most, measured = hard + AS_GOOD, f"{measured}; hard sync {hard:.1%}"
+    most = hard + ERROR_INCREASE
+    measured = f"{measured}; hard sync {hard:.1%}"
     return verdict(max(errors) <= most, measured, f"asked {most:.1%} at most")
 
 
@@ -175,16 +188,22 @@ def divided(run: Run) -> Verdict:
 def within(run: Run) -> Verdict:
     """At every n above 1 less than 1 in 10,000 gradients is staler than 2n."""
     shares, measured = by_n(run, "damped_beyond_2n", ".1e")
-    return verdict(max(shares) < RARE, measured, f"asked less than {RARE:g}")
+    holds = max(shares) < STALE_SHARE
+    return verdict(holds, measured, f"asked less than {STALE_SHARE:g}")
 
 
 def by_n(run: Run, name: str, form: str) -> tuple[list[float], str]:
-    """Return a number of the summary for every n above 1, and their text."""
-    ends = f"_softsync_{name}"
-    keys = (key.removesuffix(ends) for key in run.summary if key.endswith(ends))
-    groups = {int(n): run.summary[n + ends] for n in keys if int(n) > 1}
-    text = ", ".join(f"n = {n}: {value:{form}}" for n, value in groups.items())
-    return list(nonempty(groups, ends).values()), text
+    """Return a number of the summary for every n above 1, and their text.
+
+    run: run of softsync.py.
+    name: key of the summary after <n>_softsync_.
+    form: format of a number in the text.
+    """
+    suffix = f"_softsync_{name}"
+    keys = (key.removesuffix(suffix) for key in run.summary if key.endswith(suffix))
+    values = {int(n): run.summary[n + suffix] for n in keys if int(n) > 1}
+    text = ", ".join(f"n = {n}: {value:{form}}" for n, value in values.items())
+    return list(nonempty(values, suffix).values()), text
 
 
 SOFTSYNC = (fixed, divided, within)
@@ -193,29 +212,28 @@ SOFTSYNC = (fixed, divided, within)
 @claim("AdaGrad makes Downpour faster than SGD does", "reported")
 def adagrad_first(run: Run) -> Verdict:
     """Downpour with AdaGrad takes 2 % less time to the target than with SGD."""
-    return sooner(run, (PLAIN,))
+    return faster_adagrad(run, (DOWNPOUR_SGD,))
 
 
 @claim("Downpour with AdaGrad beats sync, with stragglers", "reported")
 def sync_beaten(run: Run) -> Verdict:
     """Downpour with AdaGrad takes 2 % less time to the target than both sync ones."""
-    return sooner(run, IN_STEP)
+    return faster_adagrad(run, SYNCHRONOUS)
 
 
-def sooner(run: Run, others: tuple[str, ...]) -> Verdict:
+def faster_adagrad(run: Run, others: tuple[str, ...]) -> Verdict:
     """Judge whether Downpour with AdaGrad is faster than each of the others."""
-    strategies = (ADAGRAD, *others)
-    took = [
-        run.summary[f"{strategy}_seconds_to_target"] or math.inf
-        for strategy in strategies
-    ]
-    if min(took) == math.inf:
+    times = {
+        strategy: run.summary[f"{strategy}_seconds_to_target"] or math.inf
+        for strategy in (DOWNPOUR_ADAGRAD, *others)
+    }
+    if min(times.values()) == math.inf:
         return untested("no strategy reaches the target")
-    pairs = zip(strategies, took, strict=True)
-    measured = ", ".join(f"{strategy} {seconds:.0f}" for strategy, seconds in pairs)
-    holds = took[0] < (1 - SOONER) * min(took[1:])
+    measured = ", ".join(f"{name} {seconds:.0f}" for name, seconds in times.items())
+    fastest_other = min(times[name] for name in others)
+    holds = times[DOWNPOUR_ADAGRAD] < (1 - TIME_DIFFERENCE) * fastest_other
     measured = f"virtual s to the target: {measured}"
-    return verdict(holds, measured, f"asked {SOONER:.0%} less")
+    return verdict(holds, measured, f"asked {TIME_DIFFERENCE:.0%} less")
 
 
 DOWNPOUR = (adagrad_first, sync_beaten)

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from lab import flags, writing
 from lab.claims import Claim
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Columns, Row
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Make, Setup
@@ -22,83 +21,98 @@ from dml.types import CountedComm
 from dml.wire.comm import first_of_each_host
 from dml.wire.server.consistency import Consistency
 from studies.server.problems import PROBLEMS
-from studies.server.runs import Plan, Ran, ran, virtual_if_alone
+from studies.server.runs import (
+    Plan,
+    RunResult,
+    simulate_single_process,
+    train_on_servers,
+)
 
-GOES_ON = WorkerOptions(
-    on_nonfinite=SKIP
-)  # diverging runs continue; updates that are not finite are counted
-Run = Callable[..., Ran | None]
+# Diverging runs continue; updates that are not finite are skipped and counted.
+SKIP_NONFINITE = WorkerOptions(on_nonfinite=SKIP)
+Run = Callable[..., RunResult | None]  # the argument `run` of `trials`, see `compare`
 
 
 class Case(NamedTuple):
     """One run of a study: its row of the table and its results."""
 
     row: Row
-    ran: Ran
+    result: RunResult
 
 
-def compared(
-    values: flags.FlagValues,
+def compare(
+    flag_values: flags.FlagValues,
     study: str,
     ranks: int,
     trials: Callable[[CountedComm, Run], Iterator[Case | None]],
     *,
     columns: Columns,
-    summarised: Callable[[Sequence[Case]], Row],
-    drawn: Callable[[Path, Sequence[Case]], None],
+    summarize: Callable[[Sequence[Case]], Row],
+    draw: Callable[[Path, Sequence[Case]], None],
     claims: Sequence[Claim],
 ) -> list[Row]:
     """Compare runs with the parsed flags; return the summaries of this process's ranks.
 
     Args:
-      values: Flags.
+      flag_values: Parsed flags.
       study: Name of the run folder.
       ranks: Number of virtual ranks of a single process.
       trials: (comm, run) -> the cases; None on all ranks except 0. All ranks call
-        run(factories of shard and update, workers -> consistency, worker_options=,
-        servers=, and fields of Plan) for each case.
+        run(update, rule, worker_options, servers, **plan) for each case: update has
+        the factories of the servers' shards and of the workers' updates, rule maps
+        the number of workers to a consistency, plan are fields of Plan.
       columns: Columns of the printed table, which has a row for each case.
-      summarised: cases -> the summary.
-      drawn: (run folder, cases) -> None; draws the figures.
+      summarize: cases -> the summary.
+      draw: (run folder, cases) -> None; draws the figures.
       claims: Claims that are judged at the end.
     """
-    stated, path = PROBLEMS[values.problem], runs.path(values.out, study)
-    virtual_if_alone(values, ranks)
-    load = cache(partial(stated.make, values.seed, 0.0))
+    defaults = PROBLEMS[flag_values.problem]
+    path = folder.path(flag_values.out, study)
+    simulate_single_process(flag_values, ranks)
+    load = cache(partial(defaults.make, flag_values.seed, 0.0))
 
     def program(comm: CountedComm) -> Row:
-        problem, scale = first_of_each_host(comm, load), 1.0
+        problem = first_of_each_host(comm, load)
+        scale = 1.0
         if not comm.platform.virtual:
             from dml.wire.comm.sleeping import Napping
 
-            scale = values.scale  # unit of the sleeps of real ranks
+            scale = flag_values.scale  # unit of the sleeps of real ranks
             comm = Napping(comm, longest=scale)  # type: ignore[assignment]
-        batch = values.batch or stated.batch
-        usual = Plan(batch, values.clocks, values.seed, scale=scale)
+        batch = flag_values.batch or defaults.batch
+        default_plan = Plan(batch, flag_values.clocks, flag_values.seed, scale=scale)
 
         def run(
             update: tuple[Make, Make],
             rule: Callable[[int], Consistency],
-            worker_options: WorkerOptions = GOES_ON,
-            servers: int = values.servers,
+            worker_options: WorkerOptions = SKIP_NONFINITE,
+            servers: int = flag_values.servers,
             **plan: Any,
-        ) -> Ran | None:
-            (make, own), who = update, roles(comm.size, servers)
-            every = values.snapshots
-            setup = Setup(who, rule(who.workers), own, worker_options, snapshots=every)
-            return ran(comm, problem, make, setup, usual._replace(**plan))
+        ) -> RunResult | None:
+            make_shard, make_worker_update = update
+            ranks = roles(comm.size, servers)
+            setup = Setup(
+                ranks,
+                rule(ranks.workers),
+                make_worker_update,
+                worker_options,
+                snapshots=flag_values.snapshots,
+            )
+            return train_on_servers(
+                comm, problem, make_shard, setup, default_plan._replace(**plan)
+            )
 
         cases: list[Case] = []
         table = writers.table(columns)
-        with writing.first(path, values, comm, table, claims=claims) as writer:
+        with writing.first(path, flag_values, comm, table, claims=claims) as writer:
             for case in trials(comm, run):
                 if case:
                     cases.append(case)
                     writer.row(case.row)
-            summary = summarised(cases) if cases else {}
+            summary = summarize(cases) if cases else {}
             if cases:
-                drawn(path, cases)
+                draw(path, cases)
                 writer.summary(summary)
         return summary
 
-    return flags.ranks(program, values)
+    return flags.ranks(program, flag_values)

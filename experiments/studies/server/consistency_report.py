@@ -8,10 +8,18 @@ from typing import Any
 from dml.figures import style as figures
 from dml.runs.writers import Columns
 from studies.server.comparison import Case
-from studies.server.runs import Ran, panel, picked, reached, staleness, waits
+from studies.server.runs import (
+    RunResult,
+    draw_staleness,
+    draw_waits,
+    panel,
+    select_columns,
+    time_to_target,
+)
 
 NEAR = 1.02  # default target as a ratio to the last objective of the first run
-BOUNDED = ("ssp", "essp")
+BOUNDED = ("ssp", "essp")  # consistencies with a staleness bound s
+Runs = dict[str, RunResult]  # by consistency
 COLUMNS: Columns = {
     "consistency": (11, "{consistency}"),
     "delay": (25, "{delay}"),
@@ -19,71 +27,83 @@ COLUMNS: Columns = {
         9,
         lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
     ),
-    **picked("updates", "seconds", "to target", "stale", "most", "late", "idle"),
+    **select_columns("updates", "seconds", "to target"),
+    **select_columns("stale", "most", "late", "idle"),
 }
 
 
-def case(ran: Ran, way: str, law: str, target: float) -> Case:
-    """Return the case of a consistency and a delay distribution."""
+def case(result: RunResult, consistency: str, distribution: str, target: float) -> Case:
+    """Return the case of a consistency and a delay distribution.
+
+    Args:
+      result: Results of the run.
+      consistency: Consistency such as ssp:3.
+      distribution: Delay distribution of the workers as text.
+      target: Target objective.
+    """
     row = {
-        "consistency": way,
-        "delay": law,
-        **ran.summary,
-        "objective_at_start": ran.curves["objective"][0],
-        "seconds_to_target": reached(ran, "objective", target),
-        "staleness": ran.staleness.tolist(),
+        "consistency": consistency,
+        "delay": distribution,
+        **result.summary,
+        "objective_at_start": result.curves["objective"][0],
+        "seconds_to_target": time_to_target(result, "objective", target),
+        "staleness": result.staleness.tolist(),
     }
-    return Case(row, ran)
+    return Case(row, result)
 
 
-def last_objective(ran: Ran) -> float:
+def last_objective(result: RunResult) -> float:
     """Return the objective at the end; infinite if it is not finite."""
-    last = ran.curves["objective"][-1]
+    last = result.curves["objective"][-1]
     return last if math.isfinite(last) else math.inf
 
 
-def by_law(cases: Sequence[Case]) -> dict[str, dict[str, Ran]]:
-    """Return the runs by delay distribution and by consistency."""
-    runs: dict[str, dict[str, Ran]] = {}
+def group_by_delay(cases: Sequence[Case]) -> dict[str, Runs]:
+    """Return the results by delay distribution and by consistency."""
+    groups: dict[str, Runs] = {}
     for case in cases:
-        runs.setdefault(case.row["delay"], {})[case.row["consistency"]] = case.ran
-    return runs
+        groups.setdefault(case.row["delay"], {})[case.row["consistency"]] = case.result
+    return groups
 
 
-def summarised(cases: Sequence[Case]) -> dict[str, Any]:
-    """Return the flat summary: four numbers of each consistency and delay."""
+def summarize(cases: Sequence[Case]) -> dict[str, Any]:
+    """Return the flat summary: four numbers per consistency and delay distribution.
+
+    The keys contain the position of the delay distribution, from 1.
+    """
     return {
-        f"{way}_{number}".replace(":", "_") + f"_{name}": ran.summary[name]
-        for number, runs_by_consistency in enumerate(by_law(cases).values(), 1)
-        for way, ran in runs_by_consistency.items()
-        for name in ("objective", "seconds", "staleness_mean", "idle_share")
+        f"{consistency}_{position}".replace(":", "_") + f"_{key}": result.summary[key]
+        for position, runs_by_consistency in enumerate(
+            group_by_delay(cases).values(), 1
+        )
+        for consistency, result in runs_by_consistency.items()
+        for key in ("objective", "seconds", "staleness_mean", "idle_share")
     }
 
 
-def drawn(path: Path, cases: Sequence[Case]) -> None:
+def draw(path: Path, cases: Sequence[Case]) -> None:
     """Draw the objective by clocks, updates and seconds; waiting and staleness."""
-    start = cases[0].ran.curves["objective"][0]
-    least = min(start, *(last_objective(case.ran) for case in cases))
-    distributions = by_law(cases)
+    start = cases[0].result.curves["objective"][0]
+    least = min(start, *(last_objective(case.result) for case in cases))
+    grouped = group_by_delay(cases)
+    consistencies = next(iter(grouped.values()))
     look = {
         "within": (0.95 * least, 1.3 * start),
-        "dashed": [
-            way for way in next(iter(distributions.values())) if way.startswith("essp")
-        ],
+        "dashed": [name for name in consistencies if name.startswith("essp")],
     }
 
-    def draw(name: str, distributions: dict[str, dict[str, Ran]], x: str) -> None:
+    def draw_objective(name: str, groups: dict[str, Runs], x: str) -> None:
         panels = [
-            panel(law, runs_by_consistency, x, "objective")
-            for law, runs_by_consistency in distributions.items()
+            panel(distribution, runs, x, "objective")
+            for distribution, runs in groups.items()
         ]
         figures.panels(path / name, panels, **look)
 
     for x in ("clocks", "updates", "seconds"):
-        draw(f"objective_{x}", distributions, x)
+        draw_objective(f"objective_{x}", grouped, x)
     bounded = [c for c in cases if c.row["consistency"].split(":")[0] in BOUNDED]
     if bounded:
-        draw("who_diverges", by_law(bounded), "clocks")
-    for number, runs_by_consistency in enumerate(distributions.values(), 1):
-        waits(path / f"waiting_{number}", runs_by_consistency)
-        staleness(path / f"staleness_{number}", runs_by_consistency)
+        draw_objective("who_diverges", group_by_delay(bounded), "clocks")
+    for position, runs_by_consistency in enumerate(grouped.values(), 1):
+        draw_waits(path / f"waiting_{position}", runs_by_consistency)
+        draw_staleness(path / f"staleness_{position}", runs_by_consistency)

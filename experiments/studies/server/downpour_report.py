@@ -8,29 +8,45 @@ from typing import Any
 from dml.figures import style as figures
 from dml.runs.writers import Columns
 from studies.server.comparison import Case
-from studies.server.runs import Ran, panel, picked, reached, waits
+from studies.server.runs import (
+    RunResult,
+    draw_waits,
+    panel,
+    select_columns,
+    time_to_target,
+)
 
 COLUMNS: Columns = {
     "way": (16, "{way}"),
     "rate": (6, "{rate:g}"),
     "accuracy": (8, "{accuracy:.4f}"),
-    **picked("to target", "seconds", "updates", "stale", "idle", "words"),
+    **select_columns("to target", "seconds", "updates", "stale", "idle", "words"),
 }
 
 
-def case(ran: Ran, way: str, rate: float, target: float) -> Case:
-    """Return the case of a strategy and its rate."""
+def case(result: RunResult, strategy: str, rate: float, target: float) -> Case:
+    """Return the case of a strategy and a learning rate.
+
+    Args:
+      result: Results of the run.
+      strategy: Name of the strategy.
+      rate: Learning rate.
+      target: Target accuracy.
+    """
     row = {
-        "way": way,
+        "way": strategy,
         "rate": rate,
-        "accuracy": ran.summary["accuracy"] or 0.0,
-        "seconds_to_target": reached(ran, "accuracy", target, falls=False),
+        "accuracy": result.summary["accuracy"] or 0.0,
+        "seconds_to_target": time_to_target(result, "accuracy", target, falls=False),
     }
-    return Case(ran.summary | row, ran)
+    return Case(result.summary | row, result)
 
 
 def best(cases: Sequence[Case]) -> dict[str, Case]:
-    """Return each strategy's run that is fastest to the target, or most accurate."""
+    """Return the best case of each strategy.
+
+    It reaches the target first; if no case does, it is the most accurate one.
+    """
 
     def order(case: Case) -> tuple[float, float]:
         seconds = case.row["seconds_to_target"]
@@ -38,24 +54,26 @@ def best(cases: Sequence[Case]) -> dict[str, Case]:
 
     strategies = dict.fromkeys(case.row["way"] for case in cases)
     return {
-        way: min((case for case in cases if case.row["way"] == way), key=order)
-        for way in strategies
+        name: min((case for case in cases if case.row["way"] == name), key=order)
+        for name in strategies
     }
 
 
-def summarised(cases: Sequence[Case]) -> dict[str, Any]:
+def summarize(cases: Sequence[Case]) -> dict[str, Any]:
     """Return the flat summary of each strategy at its best rate."""
     return {
-        f"{way.lower().replace(' ', '_')}_{name}": case.row[name]
-        for way, case in best(cases).items()
-        for name in ("accuracy", "rate", "seconds_to_target")
+        f"{strategy.lower().replace(' ', '_')}_{key}": case.row[key]
+        for strategy, case in best(cases).items()
+        for key in ("accuracy", "rate", "seconds_to_target")
     }
 
 
-def drawn(path: Path, cases: Sequence[Case]) -> None:
-    """Draw the accuracy of each strategy at its best rate, and its workers."""
-    chosen = best(cases).items()
-    named = {f"{way}, {case.row['rate']:g}": case.ran for way, case in chosen}
-    panels = [panel(f"by {x}", named, x, "accuracy") for x in ("seconds", "updates")]
+def draw(path: Path, cases: Sequence[Case]) -> None:
+    """Draw accuracy and workers' times of each strategy at its best rate."""
+    runs = {
+        f"{strategy}, rate {case.row['rate']:g}": case.result
+        for strategy, case in best(cases).items()
+    }
+    panels = [panel(f"by {x}", runs, x, "accuracy") for x in ("seconds", "updates")]
     figures.panels(path / "accuracy", panels)
-    waits(path / "waiting", named)
+    draw_waits(path / "waiting", runs)

@@ -1,4 +1,4 @@
-"""Flags of parameter servers: roles, consistency and options of workers."""
+"""Flags of parameter servers: roles of ranks, consistency and options of workers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from lab import flags
 
 from dml.strategies.server.roles import Roles
-from dml.strategies.server.roles import roles as divided
+from dml.strategies.server.roles import roles as divide_ranks
 from dml.strategies.server.workers import SKIP, STOP, WorkerOptions
 from dml.types import BadInput
 from dml.wire.server.consistency import CONSISTENCIES, Choice, Consistency, consistency
@@ -18,33 +18,38 @@ def define(values: flags.FlagValues) -> None:
     values.integer(
         "servers", 0, "Number of servers; 0 uses 1 rank in 4, or all if colocated.", 0
     )
-    values.switch("colocated", False, "Every rank works, and the first ones serve too.")
+    values.switch(
+        "colocated", False, "Workers on all ranks; the first ranks are also servers."
+    )
     values.choice(
         "consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers."
     )
-    values.integer("staleness", 3, "Largest difference of clocks in ssp and essp.", 0)
     values.integer(
-        "softsync", 1, "Number n of softsync: an update has 1 gradient of n workers.", 1
+        "staleness", 3, "Staleness bound of ssp and essp, a difference of clocks.", 0
+    )
+    values.integer(
+        "softsync", 1, "Number n of softsync; an update has workers/n gradients.", 1
     )
     values.integer(
         "backup", 1, "Number of backup workers, which no clock waits for.", 0
     )
-    values.switch("staleness_lr", False, "Divide a gradient by its staleness.")
-    values.integer("n_push", 1, "Clocks after which a worker pushes.", 1)
+    values.switch("staleness_lr", False, "Division of a gradient by its staleness.")
+    values.integer("n_push", 1, "Clocks between two pushes of a worker.", 1)
     values.integer(
-        "n_fetch", 0, "Clocks after which a worker pulls; 0 uses the consistency's.", 0
+        "n_fetch", 0, "Clocks between two pulls; 0 uses the consistency's default.", 0
     )
     values.switch(
-        "prefetch", False, "Request the next rows before the gradient is computed."
+        "prefetch", False, "Request of the next rows before the gradient is computed."
     )
     values.integer(
         "microbatches",
         1,
-        "Parts of a worker's minibatch; a colocated server serves in between.",
+        "Parts of a worker's minibatch; between them a colocated server handles "
+        "requests.",
         1,
     )
     values.integer(
-        "key_lists", 64, "Number of key lists that a server remembers of a worker.", 0
+        "key_lists", 64, "Number of key lists that a server caches per worker.", 0
     )
     values.choice(
         "on_nonfinite", STOP, [SKIP, STOP], "Action at a gradient with NaN or infinity."
@@ -55,24 +60,24 @@ def images(
     values: flags.FlagValues, *, servers: int, batch: int, clocks: int, snapshots: int
 ) -> None:
     """Add the flags of a study of images, with its default values."""
-    dense = [name for name, stated in PROBLEMS.items() if stated.dense]
+    dense = [name for name, defaults in PROBLEMS.items() if defaults.dense]
     values.choice("problem", "digits", dense, "Data set.")
     values.integer("servers", servers, "Number of ranks that serve.", 1)
     values.integer("batch", batch, "Images in a minibatch, over all workers.", 1)
     values.integer("clocks", clocks, "Number of minibatches.", 1)
     values.integer("snapshots", snapshots, "Clocks between two evaluations.", 1)
     values.number(
-        "scale", 0.02, "Seconds that a real worker sleeps for each of --law.", 1e-4
+        "scale", 0.02, "Seconds that a real worker sleeps per unit of --law.", 1e-4
     )
 
 
 def roles(values: flags.FlagValues, size: int) -> Roles:
-    """Return the workers and the servers."""
-    return divided(size, values.servers, values.colocated)
+    """Return the workers and the servers among `size` ranks."""
+    return divide_ranks(size, values.servers, values.colocated)
 
 
 def rule(values: flags.FlagValues, workers: int) -> Consistency:
-    """Return the consistency for a number of workers."""
+    """Return the consistency of the flags for a number of workers."""
     return consistency(
         values.consistency,
         Choice(
@@ -86,20 +91,20 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
     )
 
 
-def way(name: str) -> Callable[[int], Consistency]:
+def parse_consistency(text: str) -> Callable[[int], Consistency]:
     """Parse a consistency such as ssp:3; return a function of the number of workers."""
-    kind, _, value = name.partition(":")
-    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
+    name, _, value = text.partition(":")
+    if name not in CONSISTENCIES or not (value or "0").isdecimal():
         raise BadInput(
-            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
-            f"number after a colon if it has one, got {name!r}; correct it"
+            f"expected --consistency of {', '.join(CONSISTENCIES)}, optionally with a "
+            f"whole number after a colon, got {text!r}; pass for instance ssp:3"
         )
     n = int(value or 1)
-    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
+    return partial(consistency, name, Choice(staleness=n, softsync=n, backup=n))
 
 
 def worker_options(values: flags.FlagValues) -> WorkerOptions:
-    """Return the options of workers."""
+    """Return the options of workers of the flags."""
     return WorkerOptions(
         values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
     )

@@ -16,18 +16,26 @@ HIDDEN = 16  # channels of a network's first layer
 MAX_EXAMPLES = 8192  # training examples in a network's objective, at most
 
 
-class Stated(NamedTuple):
-    """A problem, and the default values of its flags."""
+class Defaults(NamedTuple):
+    """A problem, and the default values of its flags.
 
-    make: Callable[[int, float], Problem]  # seed, l1
-    batch: int  # examples of a minibatch, over all workers
+    Attributes:
+      make: (seed, L1 weight) -> the problem.
+      batch: Examples in a minibatch, over all workers.
+      clocks: Number of minibatches.
+      rates: Learning rates by optimizer, found by a search.
+      dense: Whether every gradient contains all parameters.
+    """
+
+    make: Callable[[int, float], Problem]
+    batch: int
     clocks: int
-    rates: Mapping[str, float]  # searched learning rates by optimizer
+    rates: Mapping[str, float]
     dense: bool = False
 
 
 def logistic(seed: int, l1: float, path: str = "") -> Problem:
-    """20 Newsgroups, or a fifth of an svmlight file held out."""
+    """Load 20 Newsgroups, or an svmlight file of which a fifth is held out."""
     from dml.data.sparse.documents import documents
     from dml.data.sparse.svmlight import read_split
     from dml.models.sparse.logistic import problem
@@ -36,17 +44,19 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
 
 
 def factors(seed: int, l1: float, name: str) -> Problem:
-    """Ratings of a data set, or generated ratings of rank 3."""
+    """Load ratings of a data set, or generate ratings of rank 3."""
     from dml.data.sparse.ratings import generated, ratings
     from dml.models.sparse.factors import problem
 
-    drawn = name == "generated"
-    both = generated(*GENERATED, 3, seed) if drawn else ratings(name, seed)
-    return problem(*both, FACTORS, MU, seed)
+    if name == "generated":
+        training, held_out = generated(*GENERATED, 3, seed)
+    else:
+        training, held_out = ratings(name, seed)
+    return problem(training, held_out, FACTORS, MU, seed)
 
 
 def convolutional(seed: int, l1: float, name: str) -> Problem:
-    """A small convolutional network on a set of images."""
+    """Return a small convolutional network on a set of images."""
     import jax
 
     from dml.data.images.datasets import images
@@ -61,7 +71,11 @@ def convolutional(seed: int, l1: float, name: str) -> Problem:
 def classifier(
     model: Model, start: Params, training: Batch, held_out: Batch
 ) -> Problem:
-    """Return a network's problem, with its objective and its held-out metrics."""
+    """Return the problem of a network.
+
+    It is evaluated by the objective on MAX_EXAMPLES training examples and by the
+    metrics on held-out ones.
+    """
     from dml.data.minibatches import take
     from dml.evaluation.scores import evaluate
     from dml.models.model_problem import model_problem
@@ -74,7 +88,7 @@ def classifier(
         metrics=lambda params, batch: {"objective": model.loss(params, batch)}
     )
 
-    def measured(params: Params) -> dict[str, float]:
+    def evaluate_both(params: Params) -> dict[str, float]:
         measures = evaluate(objective, sample, params) | evaluate(
             model, held_out, params
         )
@@ -82,27 +96,38 @@ def classifier(
         return measures
 
     return model_problem(
-        model, start, examples=count, take=partial(take, training), evaluate=measured
+        model,
+        start,
+        examples=count,
+        take=partial(take, training),
+        evaluate=evaluate_both,
     )
 
 
-# Of the tried rates, those at which bsp and async both converge on 4 workers.
+# Learning rates at which bsp and async both converge on 4 workers.
 RATINGS = {"sgd": 40.0, "momentum": 4.0, "adagrad": 2.0, "adam": 0.03}
 SMALL = RATINGS | {"sgd": 50.0}
 DOCUMENTS = {"sgd": 60.0, "momentum": 6.0, "adagrad": 3.0, "adam": 0.01}
 IMAGES = {"sgd": 0.3, "momentum": 0.03, "adagrad": 0.03, "adam": 0.003}
-PROBLEMS: dict[str, Stated] = {
-    "logistic": Stated(logistic, 1024, 100, DOCUMENTS),
-    "factors": Stated(partial(factors, name="movielens"), 4096, 200, RATINGS),
-    "generated": Stated(partial(factors, name="generated"), 1024, 100, SMALL),
+PROBLEMS: dict[str, Defaults] = {
+    "logistic": Defaults(logistic, 1024, 100, DOCUMENTS),
+    "factors": Defaults(partial(factors, name="movielens"), 4096, 200, RATINGS),
+    "generated": Defaults(partial(factors, name="generated"), 1024, 100, SMALL),
 }
 for name in ("digits", "mnist_5k", "fashion_mnist"):
     make = partial(convolutional, name=name)
-    PROBLEMS[name] = Stated(make, 64, 300, IMAGES, dense=True)
+    PROBLEMS[name] = Defaults(make, 64, 300, IMAGES, dense=True)
 
 
-def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Problem]:
-    """Return a function that loads a problem; logistic may read an svmlight file."""
+def loader(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Problem]:
+    """Return a function that loads a problem.
+
+    Args:
+      name: Name of the problem.
+      seed: Random seed.
+      l1: L1 weight; --problem=logistic only.
+      svmlight: Path of an svmlight file; empty: 20 Newsgroups. --problem=logistic only.
+    """
     if name == "logistic":
         return partial(logistic, seed, l1, svmlight)
     for flag, value in (("svmlight", svmlight), ("l1", l1)):
@@ -114,24 +139,33 @@ def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Prob
     return partial(PROBLEMS[name].make, seed, l1)
 
 
-def rate(stated: Stated, optimizer: str) -> float:
+def default_rate(defaults: Defaults, optimizer: str) -> float:
     """Return the default learning rate of an optimizer."""
-    if optimizer not in stated.rates:
+    if optimizer not in defaults.rates:
         raise BadInput(
-            f"expected --lr with --optimizer={optimizer}: rates are stated for "
-            f"{', '.join(stated.rates)}; pass --lr=<its rate>"
+            f"expected --lr with --optimizer={optimizer}, which has no default rate "
+            f"({', '.join(defaults.rates)} have one); pass --lr"
         )
-    return stated.rates[optimizer]
+    return defaults.rates[optimizer]
 
 
-def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make, Make]:
-    """Return the factories of a server's shard and of a worker's update of its copy."""
+def shards(
+    defaults: Defaults, optimizer: str, rate: float, l1: float = 0
+) -> tuple[Make, Make]:
+    """Return the factories of a server's shard and of a worker's update of its copy.
+
+    Args:
+      defaults: Problem.
+      optimizer: Name of the update rule.
+      rate: Learning rate.
+      l1: L1 weight of the servers' update.
+    """
     from dml.update.table import table
 
-    rows = partial(table, name, rate=rate)
-    if not stated.dense:
-        return partial(rows, l1=l1), rows
+    make_table = partial(table, optimizer, rate=rate)
+    if not defaults.dense:
+        return partial(make_table, l1=l1), make_table
     from dml.update.flat import elementwise, flat
 
-    make = partial(flat, elementwise(name, rate))
-    return make, rows if name in RULES else make
+    make_flat = partial(flat, elementwise(optimizer, rate))
+    return make_flat, make_table if optimizer in RULES else make_flat

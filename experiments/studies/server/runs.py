@@ -31,7 +31,7 @@ from dml.wire.server.server import Applied
 
 SILENT = Writer(ignore, ignore)
 LOGGED = (*Applied._fields, "server")  # columns of Collected.log
-COLUMNS: Columns = {  # of a run, in the tables of studies
+COLUMNS: Columns = {  # numbers of a run in the tables of studies
     "updates": (7, "{updates:,.0f}"),
     "seconds": (8, "{seconds:,.1f}"),
     "to target": (9, "{seconds_to_target:,.1f}"),
@@ -42,32 +42,39 @@ COLUMNS: Columns = {  # of a run, in the tables of studies
     "words": (12, "{words_sent:,}"),
 }
 MAX_PANEL_VALUE = 1e6  # largest value in a panel
-COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
+INTEGERS = ("worker", "clock", "staleness", "rows", "late", "server")  # of LOGGED
 
 
 class Plan(NamedTuple):
     """The minibatches of a run, and the delays of its workers."""
 
     batch: int  # examples in a minibatch, over all workers
-    clocks: int
+    clocks: int  # number of minibatches
     seed: int = 0
     law: str = ""  # delay distribution of a worker's computation; "": no delays
     scale: float = 1.0  # seconds per unit of the delay distribution
 
 
-class Ran(NamedTuple):
-    """Results of a run on rank 0; seconds since the start in the unit of the delays."""
+class RunResult(NamedTuple):
+    """Results of a run on rank 0; seconds since the start in the unit of the delays.
+
+    Attributes:
+      collected: Logs, snapshots and table, collected from all ranks.
+      log: A column per name in LOGGED, with an element per gradient and server.
+      curves: Seconds, clocks, updates and measures, with an element per snapshot.
+      summary: Last values of the curves, and totals; None: not finite.
+    """
 
     collected: Collected
-    log: Mapping[str, np.ndarray]  # by the names of LOGGED
-    curves: Mapping[str, list[float]]  # seconds, clocks, updates and measures
-    summary: dict[str, float | None]  # None: not finite
+    log: Mapping[str, np.ndarray]
+    curves: Mapping[str, list[float]]
+    summary: dict[str, float | None]
 
     @property
     def staleness(self) -> np.ndarray:
         """Return the numbers of gradients with staleness 0, 1, 2, ..."""
-        counts = (self.log["late"] == 0) & (self.log["rows"] > 0)
-        return server_figure.histogram(self.log["staleness"][counts])
+        applied = (self.log["late"] == 0) & (self.log["rows"] > 0)
+        return server_figure.histogram(self.log["staleness"][applied])
 
     @property
     def work(self) -> np.ndarray:
@@ -75,16 +82,25 @@ class Ran(NamedTuple):
         return self.collected.work[:, :2]
 
 
-def ran(
+def train_on_servers(
     comm: CountedComm,
     problem: Problem,
     update: Update,
     setup: Setup,
     plan: Plan,
     writer: Writer = SILENT,
-) -> Ran | None:
-    """Train on all ranks of comm; return the results on rank 0, None elsewhere."""
-    comm = Metered(comm)  # counts this run alone
+) -> RunResult | None:
+    """Train on all ranks of comm; return the results on rank 0, None elsewhere.
+
+    Args:
+      comm: Communicator.
+      problem: Problem to train.
+      update: Update of a server's shard.
+      setup: Roles of the ranks, consistency and options of workers.
+      plan: Minibatches and delays.
+      writer: Writer of a row per clock.
+    """
+    comm = Metered(comm)  # counts the messages of this run only
     if plan.law:
         comm = Delayed(
             comm,
@@ -96,7 +112,7 @@ def ran(
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
-    begun = comm.Wtime()
+    start = comm.Wtime()
     timer = Timer(comm.Wtime)
     limited = islice(batches, plan.clocks)
     steps = server(
@@ -108,29 +124,41 @@ def ran(
     split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
     result = collected(comm, setup.roles, split, width, report)
-    return evaluated(problem, result, begun, plan.scale) if result else None
+    return evaluate_snapshots(problem, result, start, plan.scale) if result else None
 
 
-def evaluated(problem: Problem, result: Collected, begun: float, scale: float) -> Ran:
-    """Evaluate the snapshots after the run, so that no rank waits."""
+def evaluate_snapshots(
+    problem: Problem, result: Collected, start: float, scale: float
+) -> RunResult:
+    """Evaluate the snapshots after the run, so that no rank waits.
+
+    Args:
+      problem: Problem.
+      result: Logs, snapshots and table of all ranks.
+      start: Start of the run on the clock of the ranks.
+      scale: Seconds per unit of the delay distribution.
+    """
     log = dict(zip(LOGGED, result.log.T, strict=True))
-    log["seconds"] = (log["seconds"] - begun) / scale
+    log["seconds"] = (log["seconds"] - start) / scale
     end = float(log["seconds"].max(initial=0))
-    moments = [(0.0, 0.0, 0, problem.params)]
-    moments += [((s - begun) / scale, *rest) for s, *rest in result.snapshots]
+    # Of each evaluation: seconds, clocks, updates, table.
+    snapshots = [(0.0, 0.0, 0, problem.params)]
+    for seconds, clocks, updates, table_TxD in result.snapshots:
+        snapshots.append(((seconds - start) / scale, clocks, updates, table_TxD))
     clocks = float(log["clock"].max(initial=-1) + 1)
-    moments.append((end, clocks, int(result.summary["updates"]), result.table))
+    snapshots.append((end, clocks, int(result.summary["updates"]), result.table))
     curves: dict[str, list[float]] = {"seconds": [], "clocks": [], "updates": []}
     with np.errstate(over="ignore", invalid="ignore"):
-        for *moment, table_TxD in moments:
-            row = dict(zip(curves, moment, strict=False)) | problem.evaluate(table_TxD)
-            for name, value in row.items():
+        for seconds, clocks, updates, table_TxD in snapshots:
+            row = {"seconds": seconds, "clocks": clocks, "updates": updates}
+            for name, value in (row | problem.evaluate(table_TxD)).items():
                 curves.setdefault(name, []).append(float(value))
-    ends = ((name, values[-1]) for name, values in curves.items())
-    measured = {name: end if math.isfinite(end) else None for name, end in ends}
+    last = {name: values[-1] for name, values in curves.items()}
+    measured = {name: v if math.isfinite(v) else None for name, v in last.items()}
     summary = measured | result.summary | {"imbalance": imbalance(result)}
+    # The first two columns of work are seconds, the others are counts.
     work = result.work / np.where(np.arange(result.work.shape[1]) < 2, scale, 1)
-    return Ran(result._replace(work=work), log, curves, summary)
+    return RunResult(result._replace(work=work), log, curves, summary)
 
 
 def imbalance(result: Collected) -> float:
@@ -140,26 +168,35 @@ def imbalance(result: Collected) -> float:
     return float(load.max(initial=0) / (load.mean() or 1)) if len(load) else 1.0
 
 
-def reached(ran: Ran, column: str, target: float, falls: bool = True) -> float | None:
-    """Return the seconds until a curve first reaches a target, or None."""
-    values = np.array(ran.curves[column])
-    good = np.flatnonzero(values <= target if falls else values >= target)
-    return ran.curves["seconds"][good[0]] if len(good) else None
+def time_to_target(
+    result: RunResult, column: str, target: float, falls: bool = True
+) -> float | None:
+    """Return the seconds until a curve first reaches a target, or None.
+
+    Args:
+      result: Results of a run.
+      column: Name of the curve.
+      target: Target value.
+      falls: Whether smaller values are better.
+    """
+    values = np.array(result.curves[column])
+    indices = np.flatnonzero(values <= target if falls else values >= target)
+    return result.curves["seconds"][indices[0]] if len(indices) else None
 
 
-def rows(result: Ran) -> Iterator[dict[str, Any]]:
+def rows(result: RunResult) -> Iterator[dict[str, Any]]:
     """Yield a row per gradient and server, with the number of the server's update."""
     columns = {
-        name: result.log[name].astype(int) if name in COUNTS else result.log[name]
+        name: result.log[name].astype(int) if name in INTEGERS else result.log[name]
         for name in LOGGED
     }
     lines = zip(*(column.tolist() for column in columns.values()), strict=True)
-    for number, values in enumerate(lines, 1):
-        yield {"update": number} | dict(zip(columns, values, strict=True))
+    for update, values in enumerate(lines, 1):
+        yield {"update": update} | dict(zip(columns, values, strict=True))
 
 
-def summarised(result: Ran) -> dict[str, Any]:
-    """Return the run's numbers, the histogram of staleness and a hash of the table."""
+def summarize(result: RunResult) -> dict[str, Any]:
+    """Return the summary, the histogram of staleness and the table's SHA-256."""
     table_TxD, offered = result.collected.table, result.summary["offered"]
     return result.summary | {
         "sifted_share": result.summary["sifted"] / offered if offered else 0.0,
@@ -177,7 +214,7 @@ def sentence(summary: Mapping[str, Any]) -> str:
     )
 
 
-def ends(summary: Mapping[str, Any]) -> str:
+def summary_text(summary: Mapping[str, Any]) -> str:
     """Return the last two lines of the console."""
     scores = ("objective", "accuracy", "rmse", "zeros")
     quality = line(summary, *(f"{name} {{{name}:.4f}}" for name in scores))
@@ -185,53 +222,57 @@ def ends(summary: Mapping[str, Any]) -> str:
         summary,
         "table {sha256:.8}\n{updates:,} updates  {late:,} late  "
         "staleness {staleness_mean:.2f}, at most {staleness_max}  "
-        "idle {idle_share:.1%}  {words_sent:,} words sent  imbalance {imbalance:.2f}",
+        "idle {idle_share:.1%}  {words_sent:,} words sent  "
+        "imbalance of servers {imbalance:.2f}",
     )
 
 
-def picked(*names: str) -> Columns:
+def select_columns(*names: str) -> Columns:
     """Return the named columns of COLUMNS."""
     return {name: COLUMNS[name] for name in names}
 
 
-def drawn(path: Path, result: Ran) -> None:
-    """Draw staleness, the objective by updates and by seconds, and the workers."""
-    staleness(path / "staleness", {"gradients": result})
-    waits(path / "waiting", {"workers": result})
-    named, xs = {"objective": result}, ("updates", "seconds")
-    panels = [panel(f"by {x}", named, x, "objective") for x in xs]
+def draw(path: Path, result: RunResult) -> None:
+    """Draw staleness, the objective by updates and by seconds, and workers' times."""
+    draw_staleness(path / "staleness", {"gradients": result})
+    draw_waits(path / "waiting", {"workers": result})
+    runs = {"objective": result}
+    panels = [panel(f"by {x}", runs, x, "objective") for x in ("updates", "seconds")]
     figures.panels(path / "objective", panels)
 
 
-def staleness(path: Path, named: Mapping[str, Ran]) -> None:
-    """Draw the histogram of each run's staleness."""
-    server_figure.histograms(path, {name: ran.staleness for name, ran in named.items()})
+def draw_staleness(path: Path, runs: Mapping[str, RunResult]) -> None:
+    """Draw the histogram of the staleness of each run."""
+    counts = {name: result.staleness for name, result in runs.items()}
+    server_figure.histograms(path, counts)
 
 
-def waits(path: Path, named: Mapping[str, Ran]) -> None:
+def draw_waits(path: Path, runs: Mapping[str, RunResult]) -> None:
     """Draw the computing and waiting time of the workers of each run."""
-    server_figure.waiting_times(path, {name: ran.work for name, ran in named.items()})
+    server_figure.waiting_times(
+        path, {name: result.work for name, result in runs.items()}
+    )
 
 
-def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
+def panel(title: str, runs: Mapping[str, RunResult], x: str, y: str) -> Panel:
     """Return a panel with a curve for each run; diverging curves are clipped."""
     series = {
-        name: (ran.curves[x], np.clip(ran.curves[y], None, MAX_PANEL_VALUE))
-        for name, ran in named.items()
+        name: (result.curves[x], np.clip(result.curves[y], None, MAX_PANEL_VALUE))
+        for name, result in runs.items()
     }
     return Panel(title, series, x, y)
 
 
-def agreed(comm: CountedComm, value: float | None) -> float:
-    """Return rank 0's value on every rank."""
-    word = np.array([value or 0.0])
-    broadcast(comm, word)
-    return float(word[0])
+def broadcast_number(comm: CountedComm, number: float | None) -> float:
+    """Return the number of rank 0 on every rank; None is sent as 0. Collective."""
+    buffer = np.array([number or 0.0])
+    broadcast(comm, buffer)
+    return float(buffer[0])
 
 
-def virtual_if_alone(values: flags.FlagValues, ranks: int) -> None:
-    """Use virtual ranks if mpirun has started a single process."""
+def simulate_single_process(flag_values: flags.FlagValues, ranks: int) -> None:
+    """Set --simulate to `ranks` in a single process, unless the flag is set."""
     from dml.wire.comm.mpi import world
 
-    if not values.simulate and world(values.watchdog).size == 1:
-        values.simulate = ranks
+    if not flag_values.simulate and world(flag_values.watchdog).size == 1:
+        flag_values.simulate = ranks

@@ -1,4 +1,7 @@
-"""The programs of server_bandwidth.py: a clock of servers, and plain messages."""
+"""The programs of server_bandwidth.py: a clock of servers, and plain messages.
+
+A clock is one push of every worker, followed by a pull unless the load is "push".
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,21 +31,30 @@ COLUMNS: Columns = {
     "GB/s": (6, "{gigabytes_per_second:.2f}"),
     "of raw": (6, "{of_raw:.2f}"),
     "of both": (7, "{of_both:.2f}"),
-    "formula": (9, scaled("predicted_seconds", 1e6, ".1f")),
+    "formula us": (10, scaled("predicted_seconds", 1e6, ".1f")),
 }
 
 
 class Load(NamedTuple):
-    """The rows that every worker pushes and pulls in a clock."""
+    """The rows that every worker pushes and pulls in a clock.
+
+    Attributes:
+      what: "push", "push and pull" or "rows".
+      roles: Workers and servers.
+      rows: Number of rows of the table.
+      width: Elements of a row.
+      keys: Rows that a worker pushes and pulls; None: all rows.
+    """
 
     what: str
     roles: Roles
-    rows: int  # of the table
+    rows: int
     width: int
-    keys: np.ndarray | None  # None: the whole table
+    keys: np.ndarray | None
 
     @property
     def nbytes(self) -> int:
+        """Bytes of a worker's push, float32."""
         rows = self.rows if self.keys is None else len(self.keys)
         return 4 * rows * self.width
 
@@ -54,18 +66,19 @@ class Load(NamedTuple):
 def methods(comm: CountedComm, load: Load) -> list[Call]:
     """Return the methods on this rank: servers, Send and Recv, and Sendrecv.
 
-    A call on a worker corresponds to one call on each server.
+    Each method is called once per clock, on all ranks.
     """
-    number = load.roles.server(comm.rank)
-    servers_call = (
-        serving(comm, load, number) if number is not None else working(comm, load)
+    server = load.roles.server(comm.rank)
+    clock = (
+        worker_clock(comm, load) if server is None else server_clock(comm, load, server)
     )
-    return [servers_call, *bare(comm, load)]
+    return [clock, *plain_messages(comm, load)]
 
 
-def serving(comm: CountedComm, load: Load, number: int) -> Call:
+def server_clock(comm: CountedComm, load: Load, server_index: int) -> Call:
+    """Return a function that handles the messages of a clock."""
     split = partition(load.rows, len(load.roles.servers))
-    values = np.zeros((split.count(number), load.width), np.float32)
+    values = np.zeros((split.count(server_index), load.width), np.float32)
     shard = table("sgd", values, 0.1)
     server = Server(comm, shard, load.roles.workers, Consistency())
     messages = load.roles.workers * (2 if load.pulls else 1)
@@ -78,7 +91,8 @@ def serving(comm: CountedComm, load: Load, number: int) -> Call:
     return call
 
 
-def working(comm: CountedComm, load: Load) -> Call:
+def worker_clock(comm: CountedComm, load: Load) -> Call:
+    """Return a function that pushes, and pulls if the load has pulls."""
     split = partition(load.rows, len(load.roles.servers))
     client = Client(comm, split, load.width, load.roles.servers)
     keys = slice(0, load.rows) if load.keys is None else load.keys
@@ -93,24 +107,28 @@ def working(comm: CountedComm, load: Load) -> Call:
     return call
 
 
-def bare(comm: CountedComm, load: Load) -> list[Call]:
-    """Return programs that send the same bytes by Send and Recv, and by Sendrecv."""
+def plain_messages(comm: CountedComm, load: Load) -> list[Call]:
+    """Return functions that send the same bytes by Send and Recv, and by Sendrecv."""
     workers, servers = range(load.roles.workers), load.roles.servers
-    works = comm.rank in workers
-    peers = servers if works else workers
+    is_worker = comm.rank in workers
+    peers = servers if is_worker else workers
     nbytes = load.nbytes // len(servers)
     raw: Any = comm if comm.platform.virtual else comm.platform.raw
-    out, back = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+    out, received = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
 
-    def there_and_back() -> None:
+    def send_and_recv() -> None:
         for peer in peers:
-            one, other = (raw.Send, raw.Recv) if works else (raw.Recv, raw.Send)
-            one(out if works else back, peer, TAG)
-            if load.pulls:
-                other(back if works else out, peer, TAG)
+            if is_worker:
+                raw.Send(out, peer, TAG)
+                if load.pulls:
+                    raw.Recv(received, peer, TAG)
+            else:
+                raw.Recv(received, peer, TAG)
+                if load.pulls:
+                    raw.Send(out, peer, TAG)
 
-    def both() -> None:
+    def sendrecv() -> None:
         for peer in peers:
-            raw.Sendrecv(out, peer, TAG, back, peer, TAG)
+            raw.Sendrecv(out, peer, TAG, received, peer, TAG)
 
-    return [there_and_back, both]
+    return [send_and_recv, sendrecv]

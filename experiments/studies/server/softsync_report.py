@@ -13,52 +13,64 @@ from dml.figures.style import Panel
 from dml.runs.writers import Columns
 from studies.server.comparison import Case
 from studies.server.runs import COLUMNS as NUMBERS
-from studies.server.runs import Ran, picked
+from studies.server.runs import RunResult, select_columns
 
-POINT = 0.01  # test errors that differ by less count as equal
+POINT = 0.01  # one percentage point; smaller differences of test errors are ignored
 COLUMNS: Columns = {
     "way": (22, "{way}"),
     "rate": (6, "{rate:g}"),
     "test error": (10, "{error:.1%}"),
     "objective": (9, lambda row: f"{row['objective'] or math.inf:.4f}"),
-    **picked("updates", "seconds"),
-    "tau": NUMBERS["stale"],
-    **picked("most"),
+    **select_columns("updates", "seconds"),
+    "tau": NUMBERS["stale"],  # mean staleness
+    **select_columns("most"),
     "P(tau>2n)": (9, "{beyond:.1e}"),
-    **picked("idle"),
+    **select_columns("idle"),
 }
 
 
-def case(ran: Ran, n: int, alpha: float, damped: bool) -> Case:
-    """Return the case of n-softsync, or of hard sync where n is 0."""
-    counts, rate = ran.staleness, "alpha0/tau" if damped else "alpha0"
+def case(result: RunResult, n: int, alpha: float, scaled: bool) -> Case:
+    """Return the case of n-softsync, or of hard sync.
+
+    Args:
+      result: Results of the run.
+      n: Number n of n-softsync; 0: hard sync.
+      alpha: Learning rate.
+      scaled: Whether the rate of a gradient is divided by its staleness tau.
+    """
+    counts = result.staleness
+    rate = "alpha0/tau" if scaled else "alpha0"
     row = {
         "way": f"{n}-softsync {rate}" if n else f"hard sync {alpha:g}",
         "n": n,
-        "damped": damped,
+        "damped": scaled,
         "rate": alpha,
-        "error": 1 - (ran.summary["accuracy"] or 0.0),
+        "error": 1 - (result.summary["accuracy"] or 0.0),
         "beyond": float(counts[2 * n + 1 :].sum() / (counts.sum() or 1)),
         "staleness": counts.tolist(),
     }
-    return Case(ran.summary | row, ran)
+    return Case(result.summary | row, result)
 
 
-def lowest(cases: Sequence[Case]) -> float:
-    """Return the lowest rate with an error within POINT of the best; 0: no cases."""
-    best = min((case.row["error"] for case in cases), default=0.0)
-    good = (case.row["rate"] for case in cases if case.row["error"] <= best + POINT)
-    return min(good, default=0.0)
+def lowest_good_rate(cases: Sequence[Case]) -> float:
+    """Return the lowest rate with an error within POINT of the least; 0: no cases."""
+    least = min((case.row["error"] for case in cases), default=0.0)
+    rates = (case.row["rate"] for case in cases if case.row["error"] <= least + POINT)
+    return min(rates, default=0.0)
 
 
 def hard_sync(cases: Sequence[Case]) -> Case:
     """Return the case of hard sync at alpha0."""
     hard = [case for case in cases if not case.row["n"]]
-    return next(case for case in hard if case.row["rate"] == lowest(hard))
+    alpha0 = lowest_good_rate(hard)
+    return next(case for case in hard if case.row["rate"] == alpha0)
 
 
-def summarised(cases: Sequence[Case]) -> dict[str, Any]:
-    """Return the flat summary: errors, mean staleness and stale shares by n."""
+def summarize(cases: Sequence[Case]) -> dict[str, Any]:
+    """Return the flat summary: alpha0, and error and staleness of n-softsync.
+
+    beyond_2n is the share of the gradients that are staler than 2n.
+    """
     hard = hard_sync(cases).row
     summary = {"alpha0": hard["rate"], "hard_sync_error": hard["error"]}
     for row in (case.row for case in cases if case.row["n"]):
@@ -69,26 +81,23 @@ def summarised(cases: Sequence[Case]) -> dict[str, Any]:
     return summary
 
 
-def drawn(path: Path, cases: Sequence[Case]) -> None:
+def draw(path: Path, cases: Sequence[Case]) -> None:
     """Draw the errors by clocks and seconds, and the staleness of gradients."""
     soft = [case for case in cases if case.row["n"]]
-    curves = {case.row["way"]: case.ran.curves for case in (hard_sync(cases), *soft)}
-    panels = [
-        Panel(
-            x,
-            {
-                name: (of[x], 1 - np.array(of["accuracy"]))
-                for name, of in curves.items()
-            },
-            x,
-            "test error",
-        )
-        for x in ("clocks", "seconds")
-    ]
+    curves = {case.row["way"]: case.result.curves for case in (hard_sync(cases), *soft)}
+
+    def error_panel(x: str) -> Panel:
+        series = {
+            name: (curve[x], 1 - np.array(curve["accuracy"]))
+            for name, curve in curves.items()
+        }
+        return Panel(x, series, x, "test error")
+
+    panels = [error_panel(x) for x in ("clocks", "seconds")]
     figures.panels(path / "error", panels)
-    stale = {case.row["way"]: case for case in soft if case.row["damped"]}
+    scaled = {case.row["way"]: case for case in soft if case.row["damped"]}
     server_figure.histograms(
         path / "staleness",
-        {name: case.ran.staleness for name, case in stale.items()},
-        {name: (case.row["n"], 2 * case.row["n"]) for name, case in stale.items()},
+        {name: case.result.staleness for name, case in scaled.items()},
+        {name: (case.row["n"], 2 * case.row["n"]) for name, case in scaled.items()},
     )

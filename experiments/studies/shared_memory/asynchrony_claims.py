@@ -9,64 +9,78 @@ from lab.claims import Verdict, claim, grouped, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-TWICE = 2.0  # tolerated error as a ratio to the error without delay
+MAX_RATIO = 2.0  # tolerated error as a ratio to the error without delay
 
 
-def tolerated(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
-    """Return, by problem and rate, the longest delay up to which all are tolerated.
+def tolerated_delays(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
+    """Return the longest tolerated delay by problem and learning rate.
 
-    The order is that of the rows: by sparsity, then by rate.
+    It is the longest delay below the first one that is not tolerated. The order is that
+    of the rows: by sparsity, then by rate.
     """
-    found: dict[tuple[str, float], float] = {}
+    delays: dict[tuple[str, float], float] = {}
     for key, group in grouped(rows, "problem", "rate").items():
-        most = TWICE * group[0]["error"]
-        later = (row["tau"] for row in group if not row["error"] <= most)
-        end = next(later, math.inf)
-        found[key] = max((row["tau"] for row in group if row["tau"] < end), default=0.0)
-    return found
+        most = MAX_RATIO * group[0]["error"]
+        too_long = (row["tau"] for row in group if not row["error"] <= most)
+        end = next(too_long, math.inf)
+        taus = (row["tau"] for row in group if row["tau"] < end)
+        delays[key] = max(taus, default=0.0)
+    return delays
 
 
 @claim("the delay that is tolerated grows with sparsity", "theorem")
 def sparsity(run: Run) -> Verdict:
-    """The tolerated delay is shorter in some, and longer in no pair of problems.
+    """With density the tolerated delay falls in some pair of problems, and never grows.
 
-    Pairs are of neighbours in sparsity, of the sparser and the denser, at each rate.
+    Pairs are neighbours in sparsity, at each learning rate.
     """
-    longest = tolerated(run.rows)
+    longest = tolerated_delays(run.rows)
     problems = list(dict.fromkeys(problem for problem, _ in longest))
     rates = dict.fromkeys(rate for _, rate in longest)
-    return shorter(
-        (f"{a} to {b} at rate {rate:g}", longest[a, rate], longest[b, rate])
-        for a, b in pairwise(problems)
+    return judge_shorter(
+        (
+            f"{sparser} to {denser} at rate {rate:g}",
+            longest[sparser, rate],
+            longest[denser, rate],
+        )
+        for sparser, denser in pairwise(problems)
         for rate in rates
     )
 
 
 @claim("the delay that is tolerated falls with the step", "theorem")
 def step(run: Run) -> Verdict:
-    """The tolerated delay is shorter in some, and longer in no pair of rates.
+    """With the rate the tolerated delay falls in some pair of rates, and never grows.
 
-    Pairs are of neighbouring rates, the lower and the higher, of each problem.
+    Pairs are neighbouring rates, for each problem.
     """
-    longest = tolerated(run.rows)
+    longest = tolerated_delays(run.rows)
     problems = dict.fromkeys(problem for problem, _ in longest)
     rates = list(dict.fromkeys(rate for _, rate in longest))
-    return shorter(
-        (f"rate {a:g} to {b:g} of {name}", longest[name, a], longest[name, b])
-        for a, b in pairwise(rates)
+    return judge_shorter(
+        (
+            f"rate {lower:g} to {higher:g} of {name}",
+            longest[name, lower],
+            longest[name, higher],
+        )
+        for lower, higher in pairwise(rates)
         for name in problems
     )
 
 
-def shorter(pairs: Iterable[tuple[str, float, float]]) -> Verdict:
-    """Judge whether the second delay of each named pair is the shorter one."""
-    known = list(pairs)
-    falls = sum(before > after for _, before, after in known)
-    rises = [name for name, before, after in known if before < after]
-    ours = f"shorter in {falls} of {len(known)} pairs, longer in {len(rises)}"
-    if not falls and not rises:
-        return untested("no delay of the sweep makes a difference", ours)
-    return verdict(not rises, ours, f"longer: {', '.join(rises)}" if rises else "so")
+def judge_shorter(pairs: Iterable[tuple[str, float, float]]) -> Verdict:
+    """Judge whether in no pair the second delay is longer, and in some it is shorter.
+
+    pairs: name, first delay and second delay of each pair.
+    """
+    pairs = list(pairs)
+    shorter = sum(first > second for _, first, second in pairs)
+    longer = [name for name, first, second in pairs if first < second]
+    measured = f"shorter in {shorter} of {len(pairs)} pairs, longer in {len(longer)}"
+    if not shorter and not longer:
+        return untested("no delay of the sweep makes a difference", measured)
+    reason = f"longer: {', '.join(longer)}" if longer else "longer in no pair"
+    return verdict(not longer, measured, reason)
 
 
 CLAIMS = (sparsity, step)

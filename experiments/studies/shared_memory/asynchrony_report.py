@@ -23,15 +23,15 @@ from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
 from dml.train import curve
 from dml.types import Batch, Comm, Params
-from studies.shared_memory.asynchrony_claims import tolerated
+from studies.shared_memory.asynchrony_claims import tolerated_delays
 
 COLUMNS: writers.Columns = {
     "problem": (10, "{problem}"),
     "overlap": (7, "{overlap:.4f}"),
     "rate": (5, "{rate:g}"),
     "tau": (5, "{tau:g}"),
-    "mean": (6, "{delay_mean:.1f}"),
-    "most": (5, "{delay_max:.0f}"),
+    "mean delay": (10, "{delay_mean:.1f}"),
+    "max delay": (9, "{delay_max:.0f}"),
     "error": (8, "{error:.5f}"),
     "x serial": (8, "{ratio:.2f}"),
     "": (9, lambda row: "diverged" if row["diverged"] else ""),
@@ -47,55 +47,66 @@ def errors(
     batch: Batch,
     rates: Sequence[float],
     taus: Sequence[float],
-    law: DelayDistribution,
-    values: FlagValues,
+    distribution: DelayDistribution,
+    flag_values: FlagValues,
 ) -> Iterator[Row]:
-    """Train with each rate and delay; yield the error and its ratio to no delay."""
-    data = svm.documents(batch, values.mu)
+    """Train with each rate and delay; yield the error and its ratio to no delay.
+
+    Args:
+        batch: examples.
+        rates: learning rates.
+        taus: factors of the delays; the first one is the reference, no delay.
+        distribution: delay distribution of a read in updates, for a factor of 1.
+        flag_values: parsed flags.
+    """
+    data = svm.documents(batch, flag_values.mu)
     start = np.zeros(batch.inputs.shape[1], data.values.dtype)
-    least = svm.objective(svm.optimum(data, len(start)), data)
+    optimum = svm.objective(svm.optimum(data, len(start)), data)
     problem = descent.problem(svm, data, start)
+    start_error = 1 - optimum  # the objective of the start value 0 is 1
 
     def error(table: Params) -> dict[str, float]:
-        return {"error": svm.objective(table, data) - least}
+        return {"error": svm.objective(table, data) - optimum}
 
     for rate, tau in product(rates, taus):
 
         def program(comm: Comm, rate: float = rate, tau: float = tau) -> dict[str, Any]:
             steps = delayed(
                 problem,
-                islice(orders(problem.examples, 1, values.seed), values.epochs),
-                Descent(lambda epoch: rate, values.momentum),
+                islice(
+                    orders(problem.examples, 1, flag_values.seed), flag_values.epochs
+                ),
+                Descent(lambda epoch: rate, flag_values.momentum),
                 comm=comm,
                 timer=Timer(),
-                distribution=law._replace(
-                    draws=lambda draws, n: tau * law.draws(draws, n)
+                distribution=distribution._replace(
+                    draws=lambda draws, n: tau * distribution.draws(draws, n)
                 ),
-                seed=values.seed,
-                per_coordinate=values.per_coordinate,
+                seed=flag_values.seed,
+                per_coordinate=flag_values.per_coordinate,
             )
             return curve(steps, error, finite=False).summary
 
         results = sim.run(program, 1)[0]
         if tau == taus[0]:
-            serial = results["error"]
+            undelayed_error = results["error"]
         yield {
             "rate": rate,
             "tau": tau,
             "error": results["error"],
-            "ratio": results["error"] / serial,
-            "diverged": not results["error"]
-            < 1 - least,  # 1: the objective at the start
+            "ratio": results["error"] / undelayed_error,
+            # Double negation: an error of NaN is diverged, too.
+            "diverged": not results["error"] < start_error,
             "delay_mean": results["delay_mean"],
             "delay_max": results["delay_max"],
         }
 
 
-def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary: all errors, and the tolerated delays."""
     delays = {
         f"tolerated_{problem}_{rate:g}": tau
-        for (problem, rate), tau in tolerated(rows).items()
+        for (problem, rate), tau in tolerated_delays(rows).items()
     }
     return delays | flat(rows, "{key}_{problem}_{rate:g}_{tau:g}", "error")
 
@@ -113,9 +124,9 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     with drawing as (_, panels):
         for axes, (name, rows_of_problem) in zip(panels, problems.items(), strict=True):
             for rate, curve in grouped(rows_of_problem, "rate").items():
-                shown = [row for row in curve if row["error"] and row["error"] > 0]
-                axes.plot(*points(shown), "o-", label=f"rate {rate:g}")
-                axes.plot(*points(matching(shown, diverged=True)), "kx")
+                positive = [row for row in curve if row["error"] and row["error"] > 0]
+                axes.plot(*points(positive), "o-", label=f"rate {rate:g}")
+                axes.plot(*points(matching(positive, diverged=True)), "kx")
             title = f"{name} nonzeros" if name.isdecimal() else name
             axes.set_title(f"{title}, overlap {rows_of_problem[0]['overlap']:.2g}")
             axes.set(xlabel="delay τ", yscale="log")
@@ -125,5 +136,5 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
 
 
 def points(rows: Sequence[Row]) -> figures.Curve:
-    """Return the errors by delay."""
+    """Return the delays and the errors of the rows."""
     return [row["tau"] for row in rows], [row["error"] for row in rows]

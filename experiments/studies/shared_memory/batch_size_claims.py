@@ -1,7 +1,7 @@
 """Claims of Yin et al., Gradient Diversity, 2018, judged by a run of batch_size.py.
 
-If no batch above B0 reaches the target, its steps are unknown and the claim on them is
-not testable.
+B0 is the largest efficient batch size, see `efficient_batch`. If no larger batch
+reaches the target, the claim on its steps is not testable.
 """
 
 import math
@@ -12,36 +12,41 @@ from lab.claims import Verdict, claim, grouped, nonempty, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-NEAR = 4.0  # B0 agrees with the bound within this factor
-WORTH = 2.0  # an efficient batch needs at most this multiple of batch 1's examples
+BOUND_FACTOR = 4.0  # B0 agrees with the bound within this factor
+MAX_RATIO = 2.0  # an efficient batch needs at most this multiple of batch 1's examples
 
 
-def knee(rows: Sequence[Row]) -> int | None:
-    """Return B0, the last batch that takes at most twice the examples of batch 1.
+def efficient_batch(rows: Sequence[Row]) -> int | None:
+    """Return B0: up to B0 every batch takes at most twice the examples of batch 1.
 
-    All smaller batches take at most as many; None if batch 1 misses the target.
+    rows: rows of one data set in ascending order of the batch size, the first of 1.
+
+    Return None if batch 1 misses the target.
     """
-    first, last = rows[0]["examples"], None
-    for row in rows if first else ():
-        if not row["examples"] or row["examples"] > WORTH * first:
+    first = rows[0]["examples"]
+    if not first:
+        return None
+    batch = None
+    for row in rows:
+        if not row["examples"] or row["examples"] > MAX_RATIO * first:
             break
-        last = row["batch"]
-    return last
+        batch = row["batch"]
+    return batch
 
 
 @claim("a batch helps up to the gradients' diversity", "theorem")
 def bounded(run: Run) -> Verdict:
     """B0 is within a factor of 4 of the gradients' diversity, on all data.
 
-    B0 is the last batch that takes at most twice the examples that single ones take.
+    B0 is the last batch size that takes at most twice the examples of batch size 1.
     """
     texts, ratios = [], []
     for name, rows in nonempty(grouped(run.rows, "data"), "data").items():
-        at, bound = knee(rows), rows[0]["bound_least"]
-        ratios.append(at / bound if at else math.inf)
-        texts.append(f"{name}: B0 = {at or 'none'}, diversity {bound:.0f}")
-    holds = all(1 / NEAR <= ratio <= NEAR for ratio in ratios)
-    return verdict(holds, "; ".join(texts), f"asked a factor of {NEAR:g}")
+        b0, bound = efficient_batch(rows), rows[0]["bound_least"]
+        ratios.append(b0 / bound if b0 else math.inf)
+        texts.append(f"{name}: B0 = {b0 or 'none'}, diversity {bound:.0f}")
+    holds = all(1 / BOUND_FACTOR <= ratio <= BOUND_FACTOR for ratio in ratios)
+    return verdict(holds, "; ".join(texts), f"asked a factor of {BOUND_FACTOR:g}")
 
 
 @claim("beyond it there is no speed-up in steps", "theorem")
@@ -49,25 +54,27 @@ def beyond(run: Run) -> Verdict:
     """From B0 to k times B0, steps fall by less than the root of k, on all data."""
     texts, holds = [], []
     for name, rows in nonempty(grouped(run.rows, "data"), "data").items():
-        at = knee(rows)
-        more = [row for row in rows if at and row["batch"] > at and row["steps"]]
-        if not at or not more:
-            return untested("no batch beyond B0 was tried", f"{name}: B0 = {at}")
-        steps = next(row["steps"] for row in rows if row["batch"] == at)
-        gain = steps / min(row["steps"] for row in more)
-        times = rows[-1]["batch"] / at
-        holds.append(gain < math.sqrt(times))
-        texts.append(f"{name}: {gain:.2f} times fewer for {times:g} times the batch")
+        b0 = efficient_batch(rows)
+        larger = [row for row in rows if b0 and row["batch"] > b0 and row["steps"]]
+        if not b0 or not larger:
+            return untested("no batch beyond B0 was tried", f"{name}: B0 = {b0}")
+        steps = next(row["steps"] for row in rows if row["batch"] == b0)
+        gain = steps / min(row["steps"] for row in larger)
+        factor = rows[-1]["batch"] / b0
+        holds.append(gain < math.sqrt(factor))
+        texts.append(f"{name}: {gain:.2f} times fewer for {factor:g} times the batch")
     return verdict(all(holds), "; ".join(texts), "asked less than the root")
 
 
 @claim("repeated examples leave less", "theorem")
 def repeated(run: Run) -> Verdict:
     """B0 of data with repeated examples is less than B0 of data without."""
-    knees = {name: knee(rows) for name, rows in grouped(run.rows, "data").items()}
-    few, many = knees["repeated"], knees["diverse"]
-    holds = few is not None and many is not None and few < many
-    return verdict(holds, f"{few} and {many}", "as diversity says")
+    b0 = {
+        name: efficient_batch(rows) for name, rows in grouped(run.rows, "data").items()
+    }
+    repeated, diverse = b0["repeated"], b0["diverse"]
+    holds = repeated is not None and diverse is not None and repeated < diverse
+    return verdict(holds, f"{repeated} and {diverse}", "predicted by the diversity")
 
 
 CLAIMS = (bounded, beyond, repeated)

@@ -10,7 +10,7 @@ from lab.writing import flat
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns, Row
-from studies.shared_memory.batch_size_claims import knee
+from studies.shared_memory.batch_size_claims import efficient_batch
 from studies.shared_memory.batch_size_runs import Fastest
 
 
@@ -25,7 +25,7 @@ def columns(workers: Sequence[int]) -> Columns:
         "speed-up": (8, "{speedup:,.1f}"),
         "of ideal": (8, "{of_ideal:.0%}"),
         "bound": (7, "{bound:,.0f}"),
-        "least": (7, "{bound_least:,.0f}"),
+        "min bound": (9, "{bound_least:,.0f}"),
         **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in workers},
     }
 
@@ -35,17 +35,17 @@ def row(
     batch: int,
     search: Fastest,
     bounds: Sequence[float],
-    took: Mapping[int, float],
+    step_seconds: Mapping[int, float],
     first: Row | None,
 ) -> dict[str, Any]:
-    """Return the row of a batch size; values of a target that is missed are None.
+    """Return the row of a batch size; if no rate reaches the target, values are None.
 
     Args:
       name: Name of the data.
       batch: Number of examples of a batch.
       search: Result of the search for the fastest rate.
-      bounds: Bound of the batch size at the start and along the run.
-      took: Seconds of a step by the number of workers.
+      bounds: Bounds of the batch size at the start and along the run.
+      step_seconds: Seconds of a step by the number of workers.
       first: Row of batch 1, the reference of speed-ups; None: this row.
     """
     reached = search.examples < math.inf
@@ -60,37 +60,37 @@ def row(
         "steps": steps,
         "bound": bounds[0],
         "bound_least": min(bounds),
-        **{f"step_seconds_{p}": seconds for p, seconds in took.items()},
-        **{f"seconds_{p}": steps and steps * took[p] for p in took},
+        **{f"step_seconds_{p}": seconds for p, seconds in step_seconds.items()},
+        **{f"seconds_{p}": steps and steps * s for p, s in step_seconds.items()},
         "speedup": speedup,
         "of_ideal": speedup and speedup / batch,
     }
 
 
-def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary: B0 and the bound of each data set, then each batch."""
     seconds = [key for key in rows[0] if key.startswith("seconds")]
     summary: dict[str, Any] = {}
     for name, rows_of_data in grouped(rows, "data").items():
-        summary[f"{name}_b0"] = knee(rows_of_data)
+        summary[f"{name}_b0"] = efficient_batch(rows_of_data)
         summary |= flat(rows_of_data[:1], "{data}_{key}", "bound_least", "bound")
         keys = ("examples", "steps", *seconds, "speedup")
         summary |= flat(rows_of_data, "{data}_{batch}_{key}", *keys)
     return summary
 
 
-def drawn(path: Path, rows: Sequence[Row]) -> None:
-    """Draw steps and seconds to ε by batch size, where ε is reached."""
-    kinds = grouped((row for row in rows if row["steps"]), "data")
-    if not kinds:
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw steps and seconds to the target ε by batch size, where it is reached."""
+    rows_by_data = grouped((row for row in rows if row["steps"]), "data")
+    if not rows_by_data:
         return
-    steps_drawn(path / "steps", kinds)
+    draw_steps(path / "steps", rows_by_data)
     series = {
         f"{name}, p = {key.removeprefix('seconds_')}": (
             [row["batch"] for row in rows_of_data],
             [row[key] for row in rows_of_data],
         )
-        for name, rows_of_data in kinds.items()
+        for name, rows_of_data in rows_by_data.items()
         for key in rows[0]
         if key.startswith("seconds_")
     }
@@ -99,16 +99,16 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
     figures.curves(path / "seconds", series, dashed=dashed, **labels)
 
 
-def steps_drawn(path: Path, kinds: Mapping[str, Sequence[Row]]) -> None:
-    """Draw steps by batch, the ideal 1/B, B0 and the bound of each kind of data."""
+def draw_steps(path: Path, rows_by_data: Mapping[str, Sequence[Row]]) -> None:
+    """Draw steps by batch, the ideal 1/B, B0 and the bound of each data set."""
     with figures.drawing(path, size=(6.4, 4.0)) as (_, (axes,)):
-        for number, (name, rows) in enumerate(kinds.items()):
-            look = {"color": f"C{number}", "linewidth": 1}
+        for index, (name, rows) in enumerate(rows_by_data.items()):
+            look = {"color": f"C{index}", "linewidth": 1}
             xs, ys = [row["batch"] for row in rows], [row["steps"] for row in rows]
-            axes.plot(xs, ys, "o-", color=f"C{number}", label=name)
+            axes.plot(xs, ys, "o-", color=f"C{index}", label=name)
             ideal = [ys[0] * xs[0] / x for x in xs]
             axes.plot(xs, ideal, "--", label="ideal 1/B", **look)
-            b0 = knee(rows)
+            b0 = efficient_batch(rows)
             if b0:
                 ring = {"markersize": 11, "fillstyle": "none", "label": f"B₀ = {b0:,}"}
                 axes.plot([b0], [ys[xs.index(b0)]], "o", **look, **ring)

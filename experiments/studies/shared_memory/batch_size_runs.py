@@ -1,7 +1,7 @@
 """Minibatch descent to a target objective: numbers of examples, and seconds.
 
     examples  ▯▯▯▯ ▯▯▯▯ ▯▯▯▯ ▯▯▯▯      in random order, repeated
-    windows   └──┘ the objective is evaluated at the end of each
+    windows   └──┘ the objective is evaluated at the end of each window
 
 A window is an epoch of the strategy on the examples of the window. It continues from
 the table of the previous window.
@@ -25,8 +25,8 @@ from dml.train import curve
 from dml.types import BadInput, Batch, CountedComm, Edges, Problem
 
 DATA = ["diverse", "repeated"]
-TIMED = 6  # timed windows; the first warms the caches
-TRIED = 3  # epochs after which a rate without progress is abandoned
+TIMED_WINDOWS = 6  # windows of a timing; the first warms the caches
+TRIAL_EPOCHS = 3  # a rate is abandoned if the objective has not fallen after them
 PATIENCE = 2.0  # a rate is abandoned at this multiple of the fewest examples
 LOWEST = 2.0**-12  # lowest tried rate as a ratio to the first one
 
@@ -50,19 +50,28 @@ class Plan(NamedTuple):
 
 
 class Fastest(NamedTuple):
-    """The rate with the fewest examples to the target; inf if no rate reaches it."""
+    """The rate with the fewest examples to the target.
+
+    Attributes:
+      rate: Learning rate.
+      examples: Number of examples to the target; inf if no rate reaches it.
+    """
 
     rate: float
     examples: float
 
 
-def planned(name: str, values: Any) -> Plan:
-    """Generate data with the parsed flags, and compute its least objective."""
-    if values.nonzeros > values.features or 2 * values.copies > values.examples:
+def plan_from_flags(name: str, values: Any) -> Plan:
+    """Generate the data set of a name in DATA, and compute its least objective."""
+    if values.nonzeros > values.features:
         raise BadInput(
-            f"expected --nonzeros of at most {values.features}, the features, and "
-            f"--copies of at most half of {values.examples} examples, got "
-            f"{values.nonzeros} and {values.copies}; pass fewer"
+            f"expected --nonzeros of at most {values.features}, the number of "
+            f"--features, got {values.nonzeros}; pass fewer"
+        )
+    if 2 * values.copies > values.examples:
+        raise BadInput(
+            f"expected --copies of at most half of {values.examples} --examples, got "
+            f"{values.copies}; pass fewer"
         )
     size = values.examples, values.features, values.nonzeros
     batch = generated(size, values.copies if name == "repeated" else 1, values.seed)
@@ -79,18 +88,22 @@ def planned(name: str, values: Any) -> Plan:
 
 
 def generated(size: tuple[int, int, int], copies: int, seed: int) -> Batch:
-    """Generate examples, features and nonzeros; each example occurs `copies` times."""
-    examples, *rest = size
-    distinct = generate(examples // copies, *rest, seed)
-    again = np.arange(examples) % len(distinct.targets)
-    return Batch(distinct.inputs[again], distinct.targets[again])
+    """Generate examples; each one occurs `copies` times.
+
+    size: numbers of examples, of features and of nonzeros per example.
+    """
+    examples, features, nonzeros = size
+    distinct = generate(examples // copies, features, nonzeros, seed)
+    index = np.arange(examples) % len(distinct.targets)
+    return Batch(distinct.inputs[index], distinct.targets[index])
 
 
 def diversity(data: Documents, width: int) -> Callable[[np.ndarray], float]:
-    """Return table -> n Σ|g_i|² / |Σ g_i|², the bound of a batch (Yin 2018, def. 2).
+    """Return the bound of the batch size (Yin 2018, def. 2), a function of the table.
 
-    g_i is the gradient of an example's log loss and of the norm. The bound does not
-    change if all examples are repeated; n copies of one example have the bound 1.
+    The bound is n Σ|g_i|² / |Σ g_i|², where g_i is the gradient of the log loss of
+    example i and of the L2 term. It does not change if all examples are repeated; n
+    copies of one example have the bound 1.
     """
     from scipy.special import expit
 
@@ -109,7 +122,7 @@ def diversity(data: Documents, width: int) -> Callable[[np.ndarray], float]:
     return bound
 
 
-def part(data: Documents, first: int, last: int) -> Documents:
+def select_examples(data: Documents, first: int, last: int) -> Documents:
     """Return views of examples first … last - 1."""
     starts = data.edges.starts
     low, high = starts[first], starts[last]
@@ -122,61 +135,69 @@ def part(data: Documents, first: int, last: int) -> Documents:
 def descent(
     plan: Plan, batch: int, rate: float, comm: CountedComm, threads: int = 1
 ) -> Iterator[tuple[int, np.ndarray, float]]:
-    """Yield for each window: examples so far, table, seconds of an update.
+    """Train; yield for each window: examples so far, table, seconds of an update.
 
-    An update adds the gradients of a batch, so the rate is that of one example.
+    plan: problem and windows.
+    batch: examples in a minibatch.
+    rate: learning rate of one example; an update adds the gradients of a batch.
+    comm: communicator.
+    threads: number of workers of each rank.
     """
     kernel, table, seen = plan.problem.kernel, plan.problem.params, 0
-    everything = np.ones(len(table), np.bool_)
-    window = -(-max(batch, plan.window) // batch) * batch
-    for turn in count():
+    all_rows = np.ones(len(table), np.bool_)
+    window = -(-max(batch, plan.window) // batch) * batch  # a multiple of the batch
+    for epoch in count():
         for first in range(0, plan.problem.examples, window):
             last = min(first + window, plan.problem.examples)
-            block = part(kernel.data, first, last)
-            problem = models.problem(kernel.model, block, table)
+            examples = select_examples(kernel.data, first, last)
+            problem = models.problem(kernel.model, examples, table)
             size = min(batch, last - first)
             steps = cyclades(
                 problem,
-                islice(orders(problem.examples, size, turn), 1),
+                islice(orders(problem.examples, size, epoch), 1),
                 Descent(lambda epoch: rate),
                 comm=comm,
                 timer=Timer(),
-                deferred=everything,
+                deferred=all_rows,
                 batch=size,
                 threads=threads,
             )
-            search = curve(steps, lambda table: {"table": table}, finite=False).summary
-            table, seen = search["table"], seen + last - first
-            spent = search["update_seconds"] + search["wait_seconds"]
-            yield seen, table, spent / search["steps"]
+            summary = curve(steps, lambda table: {"table": table}, finite=False).summary
+            table = summary["table"]
+            seen += last - first
+            seconds = summary["update_seconds"] + summary["wait_seconds"]
+            yield seen, table, seconds / summary["steps"]
 
 
-def reached(
+def examples_to_target(
     plan: Plan, batch: int, rate: float, comm: CountedComm, limit: float
 ) -> float:
     """Return the number of examples to the target; inf above the limit."""
     kernel = plan.problem.kernel
     steps = max(batch + plan.window, MAX_DECAY)
-    if rate * kernel.data.mu * steps > MAX_DECAY / 2:  # the norm's scale would be 0
+    # With a larger rate the factor that scales the weights by the L2 term would be 0.
+    if rate * kernel.data.mu * steps > MAX_DECAY / 2:
         return np.inf
     for seen, table, _ in descent(plan, batch, rate, comm):
         objective = kernel.model.objective(table, kernel.data)
         if objective <= plan.goal:
             return seen
-        lost = seen >= TRIED * plan.problem.examples and objective > plan.first
-        if seen >= limit or lost or not np.isfinite(objective):
+        trial_over = seen >= TRIAL_EPOCHS * plan.problem.examples
+        if trial_over and objective > plan.first:
+            break
+        if seen >= limit or not np.isfinite(objective):
             break
     return np.inf
 
 
-def fastest(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
+def search_rate(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
     """Search by factors of 2, from this rate, the rate with the fewest examples."""
     tried: dict[float, float] = {}
 
     def examples(rate: float) -> float:
         if rate not in tried:
             limit = min(plan.limit, PATIENCE * min(tried.values(), default=np.inf))
-            tried[rate] = reached(plan, batch, rate, comm, limit)
+            tried[rate] = examples_to_target(plan, batch, rate, comm, limit)
         return tried[rate]
 
     best = rate
@@ -189,7 +210,7 @@ def fastest(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
 
 
 def bounds(plan: Plan, batch: int, search: Fastest, comm: CountedComm) -> list[float]:
-    """Return the bound of the batch at the start, and along the fastest run."""
+    """Return the bounds of the batch size at the start, and along the fastest run."""
     bound = diversity(plan.problem.kernel.data, len(plan.problem.params))
     values = [bound(plan.problem.params)]
     for seen, table, _ in descent(plan, batch, search.rate, comm):
@@ -204,5 +225,5 @@ def step_seconds(
 ) -> float:
     """Return the median seconds of an update by this number of workers."""
     wide = plan._replace(window=max(plan.window, plan.problem.examples // 16))
-    windows = islice(descent(wide, batch, rate, comm, threads), TIMED)
+    windows = islice(descent(wide, batch, rate, comm, threads), TIMED_WINDOWS)
     return float(np.median([seconds for _, _, seconds in windows][1:]))

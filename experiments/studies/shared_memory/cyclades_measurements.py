@@ -1,7 +1,7 @@
 """Measurements of cyclades.py: bits, conflicts, speeds, and largest stable steps.
 
-Each takes a communicator, a problem, its default settings and a seed, and yields rows
-of one kind on rank 0.
+Each measurement takes a communicator, a problem, its defaults and a seed, and yields
+rows of one kind on rank 0.
 """
 
 import hashlib
@@ -13,30 +13,31 @@ import numpy as np
 from dml.runs.writers import Row
 from dml.types import BadInput, CountedComm, Problem
 from dml.wire.memory.conflicts import component_sizes, hubs
-from studies.server.runs import agreed
+from studies.server.runs import broadcast_number
 from studies.shared_memory.hogwild_runs import (
     LATE,
     SERIAL,
     Case,
-    by_turns,
     objective,
+    run_alternately,
     seconds,
     settings,
     speedup,
 )
-from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_strategies import Settings
 
-CHECKED = 2  # epochs before bits are compared
-WAYS = ["hogwild", "cyclades"]
-NEAR = 1.25  # precision of the search for the largest rate, as a ratio
-DOUBLINGS = 30  # doublings or halvings of a rate, at most
+BITS_EPOCHS = 2  # epochs before bits are compared
+HOGWILD, CYCLADES = "hogwild", "cyclades"
+STRATEGIES = [HOGWILD, CYCLADES]
+RATE_RATIO = 1.25  # precision of the search for the largest rate, as a ratio
+MAX_DOUBLINGS = 30  # doublings or halvings of a rate, at most
 
 
 def bits(
     comm: CountedComm,
     problem: Problem,
-    stated: Stated,
+    defaults: Defaults,
     seed: int,
     *,
     shares: Sequence[float],
@@ -47,16 +48,25 @@ def bits(
 
     The reference is serial, or one worker of CYCLADES where hubs are deferred to the
     end of a batch.
+
+    Args:
+        comm: ranks of one host.
+        problem: problem.
+        defaults: default values of the flags of the problem.
+        seed: random seed.
+        shares: rows in more than this share of the examples are hubs.
+        batches: batch sizes.
+        workers: numbers of workers.
     """
     for share, deferred in distinct_hubs(problem, shares):
-        for batch in fitting(problem, batches):
-            how = settings(stated._replace(batch=batch), CHECKED, seed)
-            how = how._replace(hubs=share)
-            first = ("cyclades", 1) if deferred.any() else SERIAL
-            cases = list(dict.fromkeys([first, *(("cyclades", p) for p in workers)]))
-            turns = by_turns(comm, problem, how, cases, 1, CHECKED)
+        for batch in limit_batches(problem, batches):
+            options = settings(defaults._replace(batch=batch), BITS_EPOCHS, seed)
+            options = options._replace(hubs=share)
+            first = (CYCLADES, 1) if deferred.any() else SERIAL
+            cases = list(dict.fromkeys([first, *((CYCLADES, p) for p in workers)]))
+            timings = run_alternately(comm, problem, options, cases, 1, BITS_EPOCHS)
             if comm.rank == 0:
-                hashes = {case: digest(turns[case][0].table) for case in cases}
+                hashes = {case: digest(timings[case][0].table) for case in cases}
                 yield {
                     "kind": "bits",
                     "batch": batch,
@@ -73,8 +83,8 @@ def digest(table: np.ndarray | None) -> str:
     return hashlib.sha256(np.ascontiguousarray(table)).hexdigest()
 
 
-def fitting(problem: Problem, batches: Sequence[int]) -> list[int]:
-    """Return the batch sizes up to the number of examples, or this number."""
+def limit_batches(problem: Problem, batches: Sequence[int]) -> list[int]:
+    """Return the batch sizes up to the number of examples, or else this number."""
     count = problem.examples
     return [batch for batch in batches if batch <= count] or [count]
 
@@ -82,21 +92,23 @@ def fitting(problem: Problem, batches: Sequence[int]) -> list[int]:
 def distinct_hubs(
     problem: Problem, shares: Sequence[float]
 ) -> Iterator[tuple[float, np.ndarray]]:
-    """Yield each share and a mask of its rows; no two masks are equal."""
-    seen = set()
+    """Yield shares and masks of the hubs, the rows in more than this share of examples.
+
+    Shares with equal masks are yielded once.
+    """
+    counts = set()
     for share in shares:
         deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
-        if (
-            deferred.sum() not in seen
-        ):  # the rows of a higher share are included in a lower one
-            seen.add(deferred.sum())
+        # The hubs of a higher share are hubs of a lower one: equal counts, equal masks.
+        if deferred.sum() not in counts:
+            counts.add(deferred.sum())
             yield share, deferred
 
 
 def sizes(
     comm: CountedComm,
     problem: Problem,
-    stated: Stated,
+    defaults: Defaults,
     seed: int,
     *,
     shares: Sequence[float],
@@ -105,23 +117,24 @@ def sizes(
     """Measure on one rank the components of the conflict graphs of batches."""
     edges = problem.kernel.data.edges
     for share, deferred in distinct_hubs(problem, shares) if comm.rank == 0 else ():
-        for batch in fitting(problem, batches):
-            blocks = component_sizes(edges, batch, deferred)
+        for batch in limit_batches(problem, batches):
+            sizes_by_block = component_sizes(edges, batch, deferred)
+            shares_of_largest = [block[0] / block.sum() for block in sizes_by_block]
             yield {
                 "kind": "sizes",
                 "batch": batch,
                 "hubs": share,
                 "apart": int(deferred.sum()),
-                "components": float(np.mean([len(block) for block in blocks])),
-                "mean_size": float(np.concatenate(blocks).mean()),
-                "largest": float(np.mean([block[0] / block.sum() for block in blocks])),
+                "components": float(np.mean([len(block) for block in sizes_by_block])),
+                "mean_size": float(np.concatenate(sizes_by_block).mean()),
+                "largest": float(np.mean(shares_of_largest)),
             }
 
 
 def compare_speed(
     comm: CountedComm,
     problem: Problem,
-    stated: Stated,
+    defaults: Defaults,
     seed: int,
     *,
     workers: Sequence[int],
@@ -129,28 +142,29 @@ def compare_speed(
     epochs: int,
 ) -> Iterator[Row]:
     """Time CYCLADES and HOGWILD! alternately; hubs are the problem's default."""
-    cases = [(way, count) for count in workers for way in WAYS]
-    how = settings(stated, epochs, seed)._replace(hubs=stated.hubs)
-    timings = by_turns(comm, problem, how, cases, repeats, epochs)
-    for way, count in cases if comm.rank == 0 else ():
-        turns = timings[way, count]
+    cases = [(strategy, count) for count in workers for strategy in STRATEGIES]
+    options = settings(defaults, epochs, seed)._replace(hubs=defaults.hubs)
+    timings = run_alternately(comm, problem, options, cases, repeats, epochs)
+    for strategy, count in cases if comm.rank == 0 else ():
+        timings_of_case = timings[strategy, count]
+        first = timings_of_case[0]
         yield {
             "kind": "race",
-            "way": way,
+            "way": strategy,
             "workers": count,
-            "batch": stated.batch,
-            "hubs": stated.hubs,
-            "updates_per_second": epochs * problem.examples / seconds(turns),
-            "to_hogwild": speedup(timings[WAYS[0], count], turns),
-            "planned": turns[0].planned,
-            "objective": objective(problem, turns[0].table),
+            "batch": defaults.batch,
+            "hubs": defaults.hubs,
+            "updates_per_second": epochs * problem.examples / seconds(timings_of_case),
+            "to_hogwild": speedup(timings[HOGWILD, count], timings_of_case),
+            "planned": first.plan_seconds,
+            "objective": objective(problem, first.table),
         }
 
 
 def largest(
     comm: CountedComm,
     problem: Problem,
-    stated: Stated,
+    defaults: Defaults,
     seed: int,
     *,
     most: int,
@@ -159,18 +173,20 @@ def largest(
 ) -> Iterator[Row]:
     """Search the largest rate at which the objective falls.
 
-    The rate is searched for serial, for both strategies with `most` workers, and for
-    HOGWILD! simulated with late reads. Each rate is tried for some epochs.
+    The rate is searched for serial, for HOGWILD! and CYCLADES with `most` workers, and
+    for HOGWILD! simulated with reads that are late by the numbers of updates in `late`.
+    Each rate is tried for `epochs` epochs.
     """
-    cases = [SERIAL, *((way, most) for way in WAYS), *((f"{LATE}{n}", 1) for n in late)]
-    for case in cases:
+    simulated = ((f"{LATE}{updates}", 1) for updates in late)
+    parallel = ((strategy, most) for strategy in STRATEGIES)
+    for case in (SERIAL, *parallel, *simulated):
 
         def falls(rate: float, case: Case = case) -> bool:
-            plain = stated._replace(lr=rate, decay=1.0)
-            how = settings(plain, epochs, seed)._replace(hubs=stated.hubs)
-            return decreases(comm, problem, how, case, epochs)
+            constant = defaults._replace(lr=rate, decay=1.0)
+            options = settings(constant, epochs, seed)._replace(hubs=defaults.hubs)
+            return decreases(comm, problem, options, case, epochs)
 
-        rate, tries = search(falls, stated.lr)
+        rate, tries = search(falls, defaults.lr)
         if comm.rank == 0:
             yield {
                 "kind": "step",
@@ -183,39 +199,39 @@ def largest(
 
 
 def decreases(
-    comm: CountedComm, problem: Problem, how: Settings, case: Case, epochs: int
+    comm: CountedComm, problem: Problem, options: Settings, case: Case, epochs: int
 ) -> bool:
-    """Return whether the objective of a case falls."""
+    """Return whether the objective of a case falls; equal on all ranks."""
     try:  # on all ranks, so that no rank waits for one that raises
-        problem.kernel.model.with_rate(problem.kernel.data, how.update.rate(1))
-    except BadInput:  # the rate is too large for the norm
+        problem.kernel.model.with_rate(problem.kernel.data, options.update.rate(1))
+    except BadInput:  # the rate is too large for the L2 term
         return False
     with np.errstate(all="ignore"):  # diverging runs overflow
-        turns = by_turns(comm, problem, how, [case], 1, epochs)[case]
-    lower = 0.0
-    if comm.rank == 0 and np.isfinite(turns[0].table).all():
-        first, last = (objective(problem, t) for t in (problem.params, turns[0].table))
-        lower = float(last < first)
-    return bool(agreed(comm, lower))
+        timings = run_alternately(comm, problem, options, [case], 1, epochs)[case]
+    falls = False
+    if comm.rank == 0 and np.isfinite(timings[0].table).all():
+        before = objective(problem, problem.params)
+        falls = objective(problem, timings[0].table) < before
+    return bool(broadcast_number(comm, float(falls)))
 
 
 def search(falls: Callable[[float], bool], start: float) -> tuple[float, int]:
     """Return the largest rate for which `falls` is true, and the number of tries.
 
     A rate is doubled while `falls` is true, or halved until it is; then bisected
-    on a logarithmic scale to a ratio of NEAR. Return 0 if it is true for no rate.
+    on a logarithmic scale to a ratio of RATE_RATIO. Return 0 if it is true for no rate.
     """
-    tries, rate, up = 1, start, falls(start)
-    while tries < DOUBLINGS:
-        beyond = rate * 2 if up else rate / 2
+    tries, rate, doubling = 1, start, falls(start)
+    while tries < MAX_DOUBLINGS:
+        next_rate = rate * 2 if doubling else rate / 2
         tries += 1
-        if falls(beyond) != up:
-            low, high = sorted((rate, beyond))
+        if falls(next_rate) != doubling:
+            low, high = sorted((rate, next_rate))
             break
-        rate = beyond
+        rate = next_rate
     else:
-        return (rate if up else 0.0), tries
-    while high / low > NEAR:
+        return (rate if doubling else 0.0), tries
+    while high / low > RATE_RATIO:
         middle = math.sqrt(low * high)
         tries += 1
         low, high = (middle, high) if falls(middle) else (low, middle)

@@ -13,17 +13,17 @@ from lab.writing import flat
 from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.runs.writers import Row
-from studies.shared_memory.cyclades_measurements import WAYS
+from studies.shared_memory.cyclades_measurements import CYCLADES
 from studies.shared_memory.hogwild_runs import SERIAL
 
 PROBLEM = {"problem": (10, "{problem}")}
 BLOCKS = PROBLEM | {
     "batch": (5, "{batch}"),
     "hubs": (6, "{hubs:g}"),
-    "apart": (5, "{apart}"),
+    "deferred": (8, "{apart}"),
 }
-WHO = PROBLEM | {
-    "way": (8, "{way}"),
+CASE = PROBLEM | {
+    "strategy": (8, "{way}"),
     "workers": (7, "{workers}"),
 }
 KINDS = {
@@ -36,10 +36,10 @@ KINDS = {
     "sizes": BLOCKS
     | {
         "components": (10, "{components:.1f}"),
-        "mean": (7, "{mean_size:.2f}"),
+        "mean size": (9, "{mean_size:.2f}"),
         "largest": (7, "{largest:.1%}"),
     },
-    "race": WHO
+    "race": CASE
     | {
         "batch": (5, "{batch}"),
         "hubs": (6, "{hubs:g}"),
@@ -48,7 +48,7 @@ KINDS = {
         "plan s": (7, "{planned:.4f}"),
         "objective": (9, "{objective:.5f}"),
     },
-    "step": WHO
+    "step": CASE
     | {
         "epochs": (6, "{epochs}"),
         "tries": (5, "{tries}"),
@@ -57,28 +57,31 @@ KINDS = {
 }
 
 
-def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and the ratios of largest steps."""
     runs, steps = matching(rows, kind="race"), matching(rows, kind="step")
     most, hardware = max(row["workers"] for row in runs), describe_processor()
     sys.stdout.write(
         f"{most} workers on {hardware['cores']} cores ({hardware['processor']})\n"
     )
-    for way in grouped(steps, "way"):
-        if way not in (WAYS[1], SERIAL[0]):
+    for other in grouped(steps, "way"):
+        if other not in (CYCLADES, SERIAL[0]):
             ratios = ", ".join(
-                f"{name} {ratio:.2f}x" for name, ratio in to_step(steps, way).items()
+                f"{name} {ratio:.2f}x"
+                for name, ratio in step_ratios(steps, other).items()
             )
-            sys.stdout.write(f"largest step, to the largest of {way}: {ratios}\n")
+            sys.stdout.write(
+                f"largest step of cyclades divided by that of {other}: {ratios}\n"
+            )
     equal = all(row["equal"] for row in matching(rows, kind="bits"))
     return totals(rows) | hardware | {"bits_equal": equal}
 
 
-def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
-    """Return CYCLADES' largest step to that of another strategy, by problem."""
+def step_ratios(steps: Sequence[Row], other: str) -> dict[str, float]:
+    """Return CYCLADES' largest step divided by another strategy's, by problem."""
     cyclades, others = (
-        {row["problem"]: row["rate"] for row in matching(steps, way=one)}
-        for one in (WAYS[1], way)
+        {row["problem"]: row["rate"] for row in matching(steps, way=strategy)}
+        for strategy in (CYCLADES, other)
     )
     return {name: rate / (others[name] or math.nan) for name, rate in cyclades.items()}
 
@@ -99,33 +102,36 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def drawn(path: Path, rows: Sequence[Row]) -> None:
-    """Draw how conflicts connect batches, and updates per second by workers."""
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw the largest components by batch size, and speeds by workers."""
     sizes, runs = (matching(rows, kind=kind) for kind in ("sizes", "race"))
     series = {
-        f"{name}, {some[0]['apart']} rows apart": (
-            [row["batch"] for row in some],
-            [row["largest"] for row in some],
+        f"{name}, {group[0]['apart']} deferred rows": (
+            [row["batch"] for row in group],
+            [row["largest"] for row in group],
         )
-        for (name, _), some in grouped(sizes, "problem", "hubs").items()
+        for (name, _), group in grouped(sizes, "problem", "hubs").items()
     }
     labels = {"x": "batch", "y": "share of the largest component"}
     figures.curves(path / "components", series, **labels, log="x")
     panels = [
-        Panel(name, speeds(some), "workers", "to HOGWILD!'s fewest")
-        for name, some in grouped(runs, "problem").items()
+        Panel(name, speeds(group), "workers", "updates/s, relative to the first")
+        for name, group in grouped(runs, "problem").items()
     ]
     top = max(max(ys) for panel in panels for _, ys in panel.series.values())
     figures.panels(path / "throughput", panels, within=(0, 1.05 * top))
 
 
 def speeds(runs: Sequence[Row]) -> dict[str, figures.Curve]:
-    """Return the speed of each strategy by workers, to that of the first row."""
+    """Return the speed of each strategy by workers, relative to the first row.
+
+    The first row is HOGWILD! with the fewest workers.
+    """
     unit = runs[0]["updates_per_second"]
     return {
-        way: (
-            [row["workers"] for row in some],
-            [row["updates_per_second"] / unit for row in some],
+        strategy: (
+            [row["workers"] for row in group],
+            [row["updates_per_second"] / unit for row in group],
         )
-        for way, some in grouped(runs, "way").items()
+        for strategy, group in grouped(runs, "way").items()
     }

@@ -1,7 +1,7 @@
-"""Problems of hogwild.py and cyclades.py, and strategies that take turns on them.
+"""Problems of hogwild.py and cyclades.py, and alternating timings of strategies.
 
 A case is a strategy of --updates and a number of workers. Cases run alternately, in
-turns of several epochs, so that a slow phase of the host affects all of them.
+timings of several epochs, so that a slow phase of the host affects all of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,37 +27,40 @@ from dml.train import curve
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.comm import first_of_all
 from studies.shared_memory.sparse_cuts import Sizes, cuts
-from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_problems import documents, ratings
-from studies.shared_memory.sparse_report import UPDATING
+from studies.shared_memory.sparse_report import PHASES
 from studies.shared_memory.sparse_runs import Extras, Task, save
 from studies.shared_memory.sparse_strategies import Settings, begin
 
 MU, MUS = 1e-4, (0.1, 0.2)  # L2 weights: SVM; users and items
-FAINT = 1e-5  # L2 weight of generated documents
-HYPERGRAPH = (50_000, 100_000, 10)  # edges, rows, Ω
-LEARNED = Stated(0.5, 0.8, 10, 64, hubs=0.005)
+GENERATED_MU = 1e-5  # L2 weight of generated documents
+HYPERGRAPH = (50_000, 100_000, 10)  # edges, rows, Ω (rows per edge)
+GENERATED_DEFAULTS = Defaults(0.5, 0.8, 10, 64, hubs=0.005)
 SPARSE, DENSE = "sparse", "dense"  # data sets that differ in ρ only
-Case = tuple[str, int]
+Case = tuple[str, int]  # strategy, number of workers
 SERIAL: Case = ("serial", 1)
 LATE = "late "  # prefix of the name of simulated HOGWILD! with a delay
 
 
 def hypergraph(share: float, seed: int) -> Task:
-    """Return generated documents; each shares a row with this share of all: ρ = Δ."""
+    """Return generated documents; each shares a row with this share of all documents.
+
+    So the sparsity measures ρ and Δ are both equal to the share.
+    """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         from dml.data.sparse import hypergraphs
 
-        edges, width, omega = HYPERGRAPH
-        made = hypergraphs.generated(edges, width, omega, share, share, seed)
-        data = svm.documents(hypergraphs.documents(made, width, seed), FAINT)
-        return data, np.zeros(width, np.float32), unused()
+        count, width, omega = HYPERGRAPH
+        edges = hypergraphs.generated(count, width, omega, share, share, seed)
+        data = svm.documents(hypergraphs.documents(edges, width, seed), GENERATED_MU)
+        return data, np.zeros(width, np.float32), no_extras()
 
-    return Task(svm, load, LEARNED)
+    return Task(svm, load, GENERATED_DEFAULTS)
 
 
-def unused() -> Extras:
+def no_extras() -> Extras:
     """Return Extras without held-out examples and without an optimum."""
     return Extras(lambda table: {}, lambda problem: problem.params, save)
 
@@ -71,68 +74,74 @@ PROBLEMS: Mapping[str, Callable[[int], Task]] = {
 }
 
 
-class Turn(NamedTuple):
-    """Some epochs of a case.
+class Timing(NamedTuple):
+    """Several consecutive epochs of a case.
 
-    seconds: of updates and of waiting for other workers.
-    planned: seconds before the first epoch.
-    table: the table at the end; rank 0 has it.
-    lost_share: the share of the changes of rows that was lost; None: not counted.
+    seconds: seconds of updates and of waiting for other workers.
+    plan_seconds: seconds before the first epoch.
+    table: table at the end, on rank 0.
+    lost_share: share of the changes of rows that was lost; None: not counted.
     """
 
     seconds: float
-    planned: float
+    plan_seconds: float
     table: np.ndarray | None
     lost_share: float | None
 
 
-Turns = Mapping[Case, Sequence[Turn]]
+Timings = Mapping[Case, Sequence[Timing]]
 
 
-def settings(stated: Stated, epochs: int, seed: int) -> Settings:
-    """Return the arguments of all cases; all turns have the same rates."""
+def settings(defaults: Defaults, epochs: int, seed: int) -> Settings:
+    """Return the arguments of all cases; the rates are the same in every timing."""
 
     def rate(epoch: int) -> float:
-        return stated.lr * stated.decay ** ((epoch - 1) % epochs)
+        return defaults.lr * defaults.decay ** ((epoch - 1) % epochs)
 
-    return Settings(Descent(rate), stated.batch, seed)
+    return Settings(Descent(rate), defaults.batch, seed)
 
 
-def by_turns(
+def run_alternately(
     comm: CountedComm,
     problem: Problem,
-    how: Settings,
+    options: Settings,
     cases: Iterable[Case],
     repeats: int,
     epochs: int,
-) -> Turns:
-    """Run every case for `repeats` turns; ranks without a worker return no Turns.
+) -> Timings:
+    """Run the cases alternately; collective.
 
-    comm: the ranks, all on one host.
-    problem: the problem.
-    how: the arguments of all strategies.
-    cases: what takes turns.
-    repeats: turns of each case.
-    epochs: epochs of a turn.
+    The list of timings of a case is empty on ranks that do not run it.
+
+    comm: ranks of one host.
+    problem: problem.
+    options: arguments of all strategies.
+    cases: strategies and numbers of workers.
+    repeats: number of timings of each case.
+    epochs: number of epochs of a timing.
     """
     with ExitStack() as stack:
         started = {
-            case: stack.enter_context(running(comm, problem, how, case))
+            case: stack.enter_context(start_case(comm, problem, options, case))
             for case in cases
         }
-        turns: dict[Case, list[Turn]] = {case: [] for case in started}
+        timings: dict[Case, list[Timing]] = {case: [] for case in started}
         for _ in range(repeats):
             for case, run in started.items():
                 comm.Barrier()
-                turns[case] += run(epochs)
-    return turns
+                timings[case] += run(epochs)
+    return timings
 
 
 @contextmanager
-def running(
-    comm: CountedComm, problem: Problem, how: Settings, case: Case
-) -> Iterator[Callable[[int], list[Turn]]]:
-    """Start a case; yield epochs -> [turn]. One worker is on rank 0."""
+def start_case(
+    comm: CountedComm, problem: Problem, options: Settings, case: Case
+) -> Iterator[Callable[[int], list[Timing]]]:
+    """Start a case; yield a function that trains and returns a list of one timing.
+
+    The argument of the function is the number of epochs. A case of one worker runs on
+    rank 0; the function returns an empty list on the other ranks.
+    """
     updates, count = case
     team = comm.Split(comm.rank, comm.rank) if count == 1 < comm.size else comm
     if count % team.size:
@@ -140,60 +149,68 @@ def running(
             f"expected 1 worker or a multiple of {comm.size} ranks, got {count}; pass "
             f"--workers=1,{comm.size}"
         )
-    how = how._replace(threads=count // team.size)
-    with closing(begun(updates, problem, how, team)) as steps:
+    options = options._replace(threads=count // team.size)
+    with closing(start_steps(updates, problem, options, team)) as steps:
         if team is comm:
-            yield lambda epochs: [turn(steps, epochs)]
+            yield lambda epochs: [run_epochs(steps, epochs)]
             return
         # The other ranks sleep until rank 0 has finished.
         yield lambda epochs: first_of_all(
-            comm, lambda: [] if comm.rank else [turn(steps, epochs)]
+            comm, lambda: [] if comm.rank else [run_epochs(steps, epochs)]
         )
 
 
-def begun(
-    updates: str, problem: Problem, how: Settings, comm: CountedComm
+def start_steps(
+    updates: str, problem: Problem, options: Settings, comm: CountedComm
 ) -> Iterator[Step]:
-    """Return the Steps of --updates; "late 16" is HOGWILD! with reads 16 updates late.
+    """Return the Steps of a strategy.
 
-    It is simulated on one worker.
+    updates: strategy of --updates, or a simulation of HOGWILD! on one worker: "late 16"
+      has reads that are late by 16 updates.
+    problem: problem.
+    options: arguments of all strategies.
+    comm: ranks of the strategy.
     """
     if not updates.startswith(LATE):
-        return begin(updates, problem, how, comm, Timer())
+        return begin(updates, problem, options, comm, Timer())
     delay = int(updates.removeprefix(LATE))
-    order = orders(problem.examples, how.batch, how.seed)
-    own = {
-        "distribution": delay_distribution(f"constant:{delay}"),
-        "seed": how.seed,
-        "most": delay,
-    }
-    return delayed(problem, order, how.update, comm=comm, timer=Timer(), **own)
+    order = orders(problem.examples, options.batch, options.seed)
+    return delayed(
+        problem,
+        order,
+        options.update,
+        comm=comm,
+        timer=Timer(),
+        distribution=delay_distribution(f"constant:{delay}"),
+        seed=options.seed,
+        most=delay,
+    )
 
 
-def turn(steps: Iterator[Step], epochs: int) -> Turn:
-    """Train for some epochs."""
+def run_epochs(steps: Iterator[Step], epochs: int) -> Timing:
+    """Train for a number of epochs."""
     rows, summary = curve(
         islice(steps, epochs), lambda table: {"table": table}, finite=False
     )
     lost = [row["rows_lost"] for row in rows if "rows_lost" in row]
     changed = sum(row.get("rows_changed", 0.0) for row in rows)
-    return Turn(
-        sum(summary.get(phase, 0.0) for phase in UPDATING),
+    return Timing(
+        sum(summary.get(phase, 0.0) for phase in PHASES),
         summary.get("plan_seconds", 0.0),
         summary.get("table"),
         sum(lost) / max(changed, 1) if lost else None,
     )
 
 
-def speedup(base: Sequence[Turn], turns: Sequence[Turn]) -> float:
-    """Return the median speed-up over the turns of the same round."""
-    pairs = zip(base, turns, strict=True)
-    return float(np.median([one.seconds / other.seconds for one, other in pairs]))
+def speedup(base: Sequence[Timing], timings: Sequence[Timing]) -> float:
+    """Return the median over repeats of the speed-up relative to `base`."""
+    pairs = zip(base, timings, strict=True)
+    return float(np.median([slow.seconds / fast.seconds for slow, fast in pairs]))
 
 
-def seconds(turns: Sequence[Turn]) -> float:
-    """Return the median seconds of a turn."""
-    return float(np.median([turn.seconds for turn in turns]))
+def seconds(timings: Sequence[Timing]) -> float:
+    """Return the median seconds of the timings."""
+    return float(np.median([timing.seconds for timing in timings]))
 
 
 def objective(problem: Problem, table: np.ndarray | None) -> float:
@@ -203,30 +220,31 @@ def objective(problem: Problem, table: np.ndarray | None) -> float:
 
 def study(
     comm: CountedComm,
-    values: flags.FlagValues,
+    flag_values: flags.FlagValues,
     path: Path,
     report: ModuleType,
     rows: Iterable[Row],
     claims: Sequence[Claim],
 ) -> dict[str, Any]:
-    """Write the run folder of a study; return the summary on rank 0.
+    """Write the run folder of a study; return the summary on rank 0, {} elsewhere.
 
-    comm: the ranks.
-    values: the flags.
-    path: the run folder.
-    report: has the columns of each kind of rows (KINDS), `drawn` and `summarised`.
-    rows: the rows, each measured when it is pulled.
-    claims: what the rows are judged by.
+    comm: ranks of one host.
+    flag_values: parsed flags.
+    path: run folder.
+    report: module with the columns of each kind of rows (KINDS), `draw` and
+      `summarize`.
+    rows: iterator that measures a row when it is advanced.
+    claims: claims that are judged by the rows.
     """
-    shown = writers.tables(report.KINDS, {}, key="kind")
-    with writing.first(path, values, comm, shown, claims=claims) as writer:
-        kept: list[Row] = []
+    tables = writers.tables(report.KINDS, {}, key="kind")
+    with writing.first(path, flag_values, comm, tables, claims=claims) as writer:
+        written: list[Row] = []
         for row in rows:
             writer.row(row)
-            kept.append(row)
+            written.append(row)
         if comm.rank:
             return {}
-        summary = report.summarised(kept)
-        report.drawn(path, kept)
+        summary = report.summarize(written)
+        report.draw(path, written)
         writer.summary(summary)
     return summary

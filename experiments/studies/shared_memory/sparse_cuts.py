@@ -1,4 +1,4 @@
-"""Which graphs may be cut edge by edge: Tasks of volumes, photographs and records."""
+"""Tasks of graph cuts: volumes, photographs, records of entities, DIMACS files."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -15,13 +15,13 @@ from dml.figures import segments
 from dml.models.sparse import cuts as model
 from dml.models.sparse.cuts_optimum import Optimum, flow, optimum
 from dml.types import Problem
-from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save
 
-GENERATED = ((40, 40), 3)  # points and labels of a generated picture
+GENERATED = ((40, 40), 3)  # points, number of labels of a generated picture
 PHOTOGRAPH = "flower"
-ENTITIES = Stated(0.05, 0.985, 420, 16)
-OTHERS = Stated(0.4, 0.9, 70, 64)
+ENTITIES = Defaults(0.05, 0.985, 420, 16)
+OTHERS = Defaults(0.4, 0.9, 70, 64)
 
 
 class Sizes(NamedTuple):
@@ -39,53 +39,62 @@ def cuts(
     dtype: str = "float32",
     seed: int = 0,
 ) -> Task:
-    """Return the cut of one of GRAPHS, or of a DIMACS file.
+    """Return the Task of a multiway cut.
 
-    If `compared`, the run folder also contains the optimum or a bound of the cut.
+    Args:
+      data: Name in GRAPHS, or path of a DIMACS file.
+      sizes: Sizes of graphs that are made from pictures or volumes.
+      compared: Whether the cut is compared with the optimum or with a bound.
+      dtype: Type of the table.
+      seed: Random seed.
     """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         graph = GRAPHS[data](sizes, seed) if data in GRAPHS else dimacs(data)
-        made = model.cuts(graph, seed, dtype)
+        cut_data = model.cuts(graph, seed, dtype)
         best = cache(partial(flow if graph.labels == 2 else optimum, graph))
 
         def evaluate(table: np.ndarray) -> Measures:
-            return measured(graph, made, model.largest_labels(table))
+            return cut_measures(graph, cut_data, model.largest_labels(table))
 
-        def least(problem: Problem) -> np.ndarray:
+        def best_table(problem: Problem) -> np.ndarray:
             return best().table_NxK.astype(dtype)
 
-        def drawn(path: Path, table: np.ndarray) -> Measures:
+        def save_and_draw(path: Path, table: np.ndarray) -> Measures:
             labels = model.largest_labels(table)
             if graph.picture is not None:
-                seen = graph.picture, labels, graph.truth, graph.names
-                segments.draw(path / "segments", graph.shape, *seen)
-            measures = {**measured(graph, made, labels), **save(path, table)}
-            return measures | (
-                beside(graph, measures, labels, best()) if compared else {}
-            )
+                arguments = graph.picture, labels, graph.truth, graph.names
+                segments.draw(path / "segments", graph.shape, *arguments)
+            measures = {**cut_measures(graph, cut_data, labels), **save(path, table)}
+            if compared:
+                measures |= compare_with_optimum(graph, measures, labels, best())
+            return measures
 
-        return made, model.start(graph, dtype), Extras(evaluate, least, drawn)
+        extras = Extras(evaluate, best_table, save_and_draw)
+        return cut_data, model.start(graph, dtype), extras
 
     return Task(model, load, ENTITIES if data == "entities" else OTHERS)
 
 
-def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:
+def cut_measures(graph: Graph, cut_data: model.Cuts, labels: np.ndarray) -> Measures:
     """Return the cost of a cut, and the share of correct labels if they are known."""
     corners = model.corner_table(labels, graph.labels)
-    cut = {"cut": graph.constant + model.cut_value(corners, made)}
-    known = None if graph.truth is None else graph.truth >= 0
-    if known is None or not known.any():
+    cut = {"cut": graph.constant + model.cut_value(corners, cut_data)}
+    labelled = None if graph.truth is None else graph.truth >= 0
+    if labelled is None or not labelled.any():
         return cut
-    return cut | {"accuracy": float((labels == graph.truth)[known].mean())}
+    return cut | {"accuracy": float((labels == graph.truth)[labelled].mean())}
 
 
-def beside(
+def compare_with_optimum(
     graph: Graph, measures: Measures, labels: np.ndarray, best: Optimum
-) -> Measures:
-    """Compare with the least cut; of more than two labels only a bound is known.
+) -> dict[str, float]:
+    """Compare with the least cut, or with a lower bound for more than two labels.
 
-    cut_accuracy is the share of nodes that are labelled as there.
+    Returns:
+      exact_cut or cut_bound: Cost of the least cut, or the bound.
+      cut_ratio: Cost of the cut divided by this cost.
+      cut_accuracy: Share of the nodes with the label of the optimum.
     """
     least = best.lower_bound + graph.constant
     return {

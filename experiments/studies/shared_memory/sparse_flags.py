@@ -12,20 +12,28 @@ from studies.shared_memory.sparse_strategies import Settings
 DTYPES = ["float32", "float64"]
 
 
-class Stated(NamedTuple):
-    """The default values of a problem's flags."""
+class Defaults(NamedTuple):
+    """The default values of a problem's flags.
+
+    Attributes:
+      lr: Learning rate of the first epoch.
+      decay: Factor of the learning rate from epoch to epoch.
+      epochs: Number of epochs.
+      batch: Examples in a block.
+      hubs: cyclades defers rows in more than this share of the edges.
+    """
 
     lr: float
     decay: float
     epochs: int
     batch: int
-    hubs: float = 1.0  # cyclades defers rows in more than this share of the edges
+    hubs: float = 1.0
 
 
 def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
-    """Define the flags."""
+    """Define the flags; `updates` has the names of strategies."""
     values.choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
-    values.integer("threads", 1, "Workers of each rank.", 1)
+    values.integer("threads", 1, "Number of workers per rank.", 1)
     values.integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
     values.integer("batch", 0, "Examples in a block; 0 uses the problem's default.", 0)
     values.number(
@@ -41,49 +49,55 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     values.number(
         "momentum",
         0.0,
-        "Momentum (Polyak). Without locks it adds to asynchrony's own.",
+        "Momentum (Polyak); asynchrony without locks has the effect of further "
+        "momentum.",
         0,
     )
     values.number(
         "hubs",
         -1.0,
-        "Share of the examples; rows in more of them wait for a batch's end, in "
-        "cyclades; 1: none do; -1 uses the problem's default.",
+        "Share of the examples; cyclades defers rows in more examples to the end of a "
+        "batch; 1: none; -1 uses the problem's default.",
         *(-1, 1),
     )
     values.choice(
         "dtype", "float32", DTYPES, "Type of the numbers of the table and the data."
     )
-    values.switch("lost", True, "Whether lost updates are counted.")
-    values.switch("reference", True, "Whether the result is compared with the optimum.")
+    values.switch("lost", True, "Count of lost updates.")
+    values.switch("reference", True, "Comparison of the result with the optimum.")
 
 
-def filled(values: flags.FlagValues, stated: Stated) -> Stated:
+def replace_defaults(values: flags.FlagValues, defaults: Defaults) -> Defaults:
     """Return the defaults, replaced by flags of the command line."""
     if values.momentum >= 1:
         raise BadInput(
-            f"expected a momentum below 1, got {values.momentum:g}; pass --momentum=0.9"
+            f"expected --momentum below 1, got {values.momentum:g}; pass for instance "
+            "--momentum=0.9"
         )
-    return Stated(
-        values.lr or stated.lr,
-        values.decay or stated.decay,
-        values.epochs or stated.epochs,
-        values.batch or stated.batch,
-        values.hubs if values.hubs >= 0 else stated.hubs,
+    return Defaults(
+        values.lr or defaults.lr,
+        values.decay or defaults.decay,
+        values.epochs or defaults.epochs,
+        values.batch or defaults.batch,
+        values.hubs if values.hubs >= 0 else defaults.hubs,
     )
 
 
-def settings(values: flags.FlagValues, stated: Stated) -> Settings:
-    """Return the arguments of all strategies in shared memory."""
+def settings(values: flags.FlagValues, defaults: Defaults) -> Settings:
+    """Return the arguments of all strategies in shared memory.
+
+    values: parsed flags.
+    defaults: result of `replace_defaults`.
+    """
 
     def rate(epoch: int) -> float:
-        return stated.lr * stated.decay ** (epoch - 1)
+        return defaults.lr * defaults.decay ** (epoch - 1)
 
     return Settings(
         Descent(rate, values.momentum),
-        stated.batch,
+        defaults.batch,
         values.seed,
-        stated.hubs,
+        defaults.hubs,
         values.threads,
         values.lost,
         blocks=values.blocks if "blocks" in values else 0,

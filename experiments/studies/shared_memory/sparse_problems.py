@@ -15,66 +15,75 @@ from dml.data.sparse.svmlight import by_frequency, generate, read_split, shuffle
 from dml.evaluation.residuals import residuals
 from dml.models.sparse import completion, dropout, factors, logistic_edges, svm
 from dml.types import BadInput, Batch, Problem
-from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save
 
-LOSSES: dict[str, tuple[ModuleType, Stated]] = {
-    "hinge": (svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
-    "logistic": (logistic_edges, Stated(1.0, 0.75, 6, 256, hubs=5e-4)),
+LOSSES: dict[str, tuple[ModuleType, Defaults]] = {
+    "hinge": (svm, Defaults(0.5, 0.82, 20, 256, hubs=5e-4)),
+    "logistic": (logistic_edges, Defaults(1.0, 0.75, 6, 256, hubs=5e-4)),
 }
 GENERATED = (5000, 1000, 10)  # examples, features, nonzeros of an example
-SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors
+GENERATED_RATINGS = (300, 200, 12_000, 3)  # users, items, ratings, factors
 X_MAX, ALPHA = 10.0, 0.75  # GloVe's weighting, for texts of some million words
-SWEEPS = 50  # of alternating least squares, to a relative change of 1e-4
-RATINGS = Stated(0.2, 0.95, 60, 128)
-IMAGES = Stated(0.1, 0.96, 120, 16)
-COUNTS = Stated(0.05, 0.9, 10, 128)
+SWEEPS = 50  # sweeps of alternating least squares, to a relative change of 1e-4
+RATINGS = Defaults(0.2, 0.95, 60, 128)
+IMAGES = Defaults(0.1, 0.96, 120, 16)
+COUNTS = Defaults(0.05, 0.9, 10, 128)
 
 
 def documents(
     data: str, loss: str, mu: float, dtype: str = "float32", seed: int = 0
 ) -> Task:
-    """Return the classification of a set of DOCUMENTS or of a file."""
-    model, stated = LOSSES[loss]
+    """Return the Task of classifying documents.
+
+    Args:
+      data: Name in DOCUMENTS, "generated:Ω,Δ,ρ" or path of an svmlight file.
+      loss: Name in LOSSES.
+      mu: L2 weight.
+      dtype: Type of the table.
+      seed: Random seed.
+    """
+    model, defaults = LOSSES[loss]
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        both = source(data)(seed)
-        order, (training, held_out) = by_frequency(*both)
-        made = model.documents(shuffled(training, seed), mu, dtype)
+        split_data = document_loader(data)(seed)
+        order, (training, held_out) = by_frequency(*split_data)
+        shuffled_data = model.documents(shuffled(training, seed), mu, dtype)
         width = training.inputs.shape[1]
 
         def evaluate(table: np.ndarray) -> Measures:
             return {"accuracy": svm.accuracy(table, held_out)}
 
-        def least(problem: Problem) -> np.ndarray:
+        def optimum(problem: Problem) -> np.ndarray:
             return model.optimum(problem.kernel.data, width)
 
-        def named(path: Path, table: np.ndarray) -> Measures:
+        def save_in_file_order(path: Path, table: np.ndarray) -> Measures:
             weights = np.empty_like(table)
             weights[order] = table
             return save(path, weights)
 
-        return made, np.zeros(width, dtype), Extras(evaluate, least, named)
+        extras = Extras(evaluate, optimum, save_in_file_order)
+        return shuffled_data, np.zeros(width, dtype), extras
 
-    return Task(model, load, stated)
+    return Task(model, load, defaults)
 
 
-def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
-    """Return a function that loads a set of DOCUMENTS, generated data, or a file."""
-    name, _, sizes = data.partition(":")
-    if name == "generated" and sizes:
-        return partial(chosen, sizes)
+def document_loader(data: str) -> Callable[[int], tuple[Batch, Batch]]:
+    """Return a function of the seed that loads training and held-out documents."""
+    name, _, sparsity = data.partition(":")
+    if name == "generated" and sparsity:
+        return partial(generate_documents, sparsity)
     return DOCUMENTS.get(data) or partial(read_split, data)
 
 
-def chosen(sizes: str, seed: int) -> tuple[Batch, Batch]:
-    """Generate examples with given Ω, Δ and ρ."""
+def generate_documents(sparsity: str, seed: int) -> tuple[Batch, Batch]:
+    """Generate examples with given sparsity measures Ω, Δ and ρ, as text."""
     try:
-        omega, delta, rho = map(float, sizes.split(","))
+        omega, delta, rho = map(float, sparsity.split(","))
     except ValueError:
         raise BadInput(
             f"expected --data=generated:Ω,Δ,ρ such as generated:10,0.01,0.1, got "
-            f"generated:{sizes}; correct the numbers"
+            f"generated:{sparsity}; correct the numbers"
         ) from None
     count, rows = GENERATED[0], int(GENERATED[0] * max(omega, 1))
     edges = hypergraphs.generated(count, rows, int(omega), delta, rho, seed)
@@ -91,37 +100,51 @@ DOCUMENTS: dict[str, Callable[[int], tuple[Batch, Batch]]] = {
 def ratings(
     data: str, k: int, mus: tuple[float, float], dtype: str = "float32", seed: int = 0
 ) -> Task:
-    """Return the completion of a matrix of ratings."""
+    """Return the Task of completing a matrix of ratings.
+
+    Args:
+      data: Name of the data set, or "generated".
+      k: Number of factors.
+      mus: L2 weights of users and items.
+      dtype: Type of the table.
+      seed: Random seed.
+    """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         if data == "generated":
-            both = scores.generated(*SCORED, seed)
+            split_ratings = scores.generated(*GENERATED_RATINGS, seed)
         else:
-            both = scores.ratings(data, seed)
-        training, held_out = factors.centre(*both)
-        training = in_drawn_order(training, seed)
-        made = completion.entries_from_ratings(training, *mus, dtype)
-        others = completion.entries_from_ratings(held_out, *mus, dtype)
-        rows = 1 + max(int(part.items.max()) for part in both)
+            split_ratings = scores.ratings(data, seed)
+        training, held_out = factors.centre(*split_ratings)
+        training = shuffle_examples(training, seed)
+        training_entries = completion.entries_from_ratings(training, *mus, dtype)
+        held_out_entries = completion.entries_from_ratings(held_out, *mus, dtype)
+        rows = 1 + max(int(part.items.max()) for part in split_ratings)
         start = factors.start(rows, k, seed).astype(dtype)
 
         def evaluate(table: np.ndarray) -> Measures:
-            return {"rmse": completion.rmse(table, others)}
+            return {"rmse": completion.rmse(table, held_out_entries)}
 
-        def drawn(path: Path, table: np.ndarray) -> Measures:
-            seen = np.bincount(training.items, minlength=rows)[held_out.items]
-            residuals(
-                path / "residuals", completion.prediction_errors(table, others), seen
-            )
+        def save_and_draw(path: Path, table: np.ndarray) -> Measures:
+            frequency = np.bincount(training.items, minlength=rows)[held_out.items]
+            errors = completion.prediction_errors(table, held_out_entries)
+            residuals(path / "residuals", errors, frequency)
             return save(path, table)
 
-        return made, start, Extras(evaluate, reference, drawn)
+        return training_entries, start, Extras(evaluate, reference, save_and_draw)
 
     return Task(completion, load, RATINGS)
 
 
 def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
-    """Return GloVe as matrix completion of log counts written by cooccurrence.py."""
+    """Return the Task of GloVe: completing a matrix of logarithms of counts.
+
+    Args:
+      folder: Folder of counts written by cooccurrence.py.
+      k: Number of factors.
+      dtype: Type of the table.
+      seed: Random seed.
+    """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         from studies.glove.counting import open_counts
@@ -129,10 +152,13 @@ def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
         _, vocabulary, records = open_counts(Path(folder))
         records = records[np.random.default_rng(seed).permutation(len(records))]
         words = len(vocabulary.words)
-        sides = records["word"] - 1, records["context"] - 1, records["value"]
-        made = completion.entries_from_counts(*sides, words, X_MAX, ALPHA, dtype=dtype)
+        columns = records["word"] - 1, records["context"] - 1, records["value"]
+        entries = completion.entries_from_counts(
+            *columns, words, X_MAX, ALPHA, dtype=dtype
+        )
         start = factors.start(2 * words, k, seed).astype(dtype)
-        return made, start, Extras(lambda table: {}, None, save)  # that takes hours
+        # No optimum: alternating least squares takes hours.
+        return entries, start, Extras(lambda table: {}, None, save)
 
     return Task(completion, load, COUNTS)
 
@@ -142,8 +168,8 @@ def reference(problem: Problem) -> np.ndarray:
     return completion.optimum(problem.kernel.data, problem.params, SWEEPS)
 
 
-def in_drawn_order(arrays: Any, seed: int) -> Any:
-    """Return a tuple of arrays with the examples in random order."""
+def shuffle_examples(arrays: Any, seed: int) -> Any:
+    """Return a named tuple of arrays with the examples in random order."""
     order = np.random.default_rng(seed).permutation(len(arrays[0]))
     return arrays._replace(
         **{name: part[order] for name, part in arrays._asdict().items()}
@@ -158,23 +184,37 @@ def images(
     dtype: str = "float32",
     seed: int = 0,
 ) -> Task:
-    """Return a network on digits with dropout, whose updates touch the kept units."""
+    """Return the Task of a network on digits with dropout.
+
+    An update changes the rows of the kept units only.
+
+    Args:
+      keep: Share of the units that are kept.
+      hidden: Number of hidden units.
+      masks: Number of masks of each image.
+      mu: L2 weight.
+      dtype: Type of the table.
+      seed: Random seed.
+    """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         from dml.data.images.digits import digits
 
         training, held_out = digits()
-        training = in_drawn_order(training, seed)
-        made = dropout.draw_masks(training, hidden, keep, masks, seed, mu, dtype=dtype)
+        training = shuffle_examples(training, seed)
+        masked = dropout.draw_masks(
+            training, hidden, keep, masks, seed, mu, dtype=dtype
+        )
         classes = 1 + int(training.targets.max())
-        start = dropout.start(hidden, made.inputs_BxI.shape[1], classes, seed, dtype)
+        pixels = masked.inputs_BxI.shape[1]
+        start = dropout.start(hidden, pixels, classes, seed, dtype)
 
         def evaluate(table: np.ndarray) -> Measures:
             return {"accuracy": dropout.accuracy(table, held_out)}
 
-        def least(problem: Problem) -> np.ndarray:
+        def optimum(problem: Problem) -> np.ndarray:
             return dropout.optimum(problem.kernel.data, problem.params)
 
-        return made, start, Extras(evaluate, least, save)
+        return masked, start, Extras(evaluate, optimum, save)
 
     return Task(dropout, load, IMAGES)

@@ -1,4 +1,4 @@
-"""A run of training in shared memory: load once a host, measure sparsity, train.
+"""A run of training in shared memory: load on one rank, measure sparsity, train.
 
 A Task is trained; rows, summary, table and figures are written to the run folder.
 """
@@ -17,8 +17,7 @@ from lab import flags, writing
 from dml.figures import style as figures
 from dml.metrics.timer import Timer
 from dml.models.sparse import problem as descent
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.train import train
 from dml.types import CountedComm, Edges, Problem, SparseModel
 from dml.wire.comm import Metered, first_of_all
@@ -28,22 +27,22 @@ from dml.wire.memory.shared import load_shared
 from dml.wire.memory.structure import lines, structure
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_report import (
-    connected,
-    ends,
+    components_text,
     gap,
     progress,
     sentence,
     speeds,
+    summary_text,
 )
 from studies.shared_memory.sparse_strategies import begin
 
 BATCHES = 16, 64, 256, 1024  # batch sizes whose components are printed
-SOME = 1 << 16  # edges in these batches, at most
+MAX_EDGES = 1 << 16  # edges in these batches, at most
 Measures = Mapping[str, Any]
 
 
 class Extras(NamedTuple):
-    """Functions of the rank that writes.
+    """Functions of a Task that only rank 0 calls.
 
     Attributes:
       evaluate: table -> measures on held-out examples.
@@ -60,13 +59,14 @@ class Task(NamedTuple):
     """A problem before its data is loaded.
 
     Attributes:
+      model: Model of the problem.
       load: () -> the data of the model, the start value, and the Extras.
-      stated: Default values of the flags.
+      defaults: Default values of the flags.
     """
 
     model: SparseModel
     load: Callable[[], tuple[Any, np.ndarray, Extras]]
-    stated: sparse_flags.Stated
+    defaults: sparse_flags.Defaults
 
 
 def save(path: Path, table: np.ndarray) -> Measures:
@@ -75,13 +75,17 @@ def save(path: Path, table: np.ndarray) -> Measures:
     return {}
 
 
-def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
-    """Load on one rank per host and share the data; only this rank has the Extras."""
+def load_problem(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
+    """Load on one rank per host and share the data; collective.
+
+    Returns:
+      The problem, and a list with the Extras, which is empty on the other ranks.
+    """
     extras: list[Extras] = []
 
     def load() -> tuple[Any, np.ndarray]:
-        data, start, more = task.load()
-        extras.append(more)
+        data, start, extras_of_task = task.load()
+        extras.append(extras_of_task)
         return data, start
 
     def evaluate(table: np.ndarray) -> Measures:
@@ -92,85 +96,87 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
     return problem, extras
 
 
-def sparsity(problem: Problem, stated: sparse_flags.Stated) -> dict[str, float]:
+def sparsity(problem: Problem, defaults: sparse_flags.Defaults) -> dict[str, float]:
     """Print and return the sparsity of a problem and the components of its batches."""
     edges, rows = problem.kernel.data.edges, len(problem.params)
-    conflicts, deferred = structure(edges, rows), hubs(edges, rows, stated.hubs)
+    conflicts, deferred = structure(edges, rows), hubs(edges, rows, defaults.hubs)
     # The edges are in random order: the first ones are a sample.
-    count = min(len(edges.starts) - 1, SOME)
-    first = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
+    count = min(len(edges.starts) - 1, MAX_EDGES)
+    sample = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
     largest = {
-        batch: mean_share(component_sizes(first, batch, deferred))
+        batch: mean_share(component_sizes(sample, batch, deferred))
         for batch in BATCHES
         if batch <= count
     }
-    sys.stdout.write(
-        "\n".join([*lines(conflicts), connected(largest, deferred)]) + "\n"
-    )
+    text = [*lines(conflicts), components_text(largest, deferred)]
+    sys.stdout.write("\n".join(text) + "\n")
     return conflicts._asdict() | {
-        f"component_{b}": share for b, share in largest.items()
+        f"component_{batch}": share for batch, share in largest.items()
     }
 
 
-def mean_share(blocks: Sequence[np.ndarray]) -> float:
-    """Return the mean share of a block in its largest component."""
-    return float(np.mean([sizes[0] / sizes.sum() for sizes in blocks]))
+def mean_share(sizes_by_block: Sequence[np.ndarray]) -> float:
+    """Return the mean share of a block's examples in its largest component.
+
+    sizes_by_block: sizes of the components of each block, the largest first.
+    """
+    return float(np.mean([sizes[0] / sizes.sum() for sizes in sizes_by_block]))
 
 
 def run(
     task: Task,
-    values: flags.FlagValues,
+    flag_values: flags.FlagValues,
     experiment: str,
-    peers: Callable[[Problem, sparse_flags.Stated], Measures] | None = None,
+    peers: Callable[[Problem, sparse_flags.Defaults], Measures] | None = None,
 ) -> list[dict[str, Any]]:
     """Train by the flags, on ranks of one host; return this rank's summary.
 
     Args:
       task: Problem to train.
-      values: Flags.
+      flag_values: Parsed flags.
       experiment: Name of the run folder.
       peers: Function that measures other programs on the problem; None: no comparison.
     """
-    comm, path = Metered(world(values.watchdog)), runs.path(values.out, experiment)
-    begun = time.perf_counter()
-    stated = sparse_flags.filled(values, task.stated)
-    problem, extras = loaded(comm, task)
-    how = sparse_flags.settings(values, stated)
+    comm = Metered(world(flag_values.watchdog))
+    path = folder.path(flag_values.out, experiment)
+    start = time.perf_counter()
+    defaults = sparse_flags.replace_defaults(flag_values, task.defaults)
+    problem, extras = load_problem(comm, task)
+    options = sparse_flags.settings(flag_values, defaults)
     # Ranks without work sleep: a waiting rank would occupy a core.
-    facts = first_of_all(comm, lambda: {} if comm.rank else sparsity(problem, stated))
-    tables: list[np.ndarray] = []
+    sparsity_measures = first_of_all(
+        comm, lambda: {} if comm.rank else sparsity(problem, defaults)
+    )
+    last_table: list[np.ndarray] = []
 
     def evaluate(table: np.ndarray) -> Measures:
-        tables[:] = [table]
+        last_table[:] = [table]
         return problem.evaluate(table)
 
+    console = writers.console(
+        defaults.epochs, unit="epoch", row_text=progress, summary_text=summary_text
+    )
+    chart = figures.chart(path / "objective", "epoch", "objective")
     with writing.first(
-        path,
-        values,
-        comm,
-        writers.console(
-            stated.epochs, unit="epoch", row_text=progress, summary_text=ends
-        ),
-        figures.chart(path / "objective", "epoch", "objective"),
-        sentence=sentence,
+        path, flag_values, comm, console, chart, sentence=sentence
     ) as writer:
-        steps = begin(values.updates, problem, how, comm, Timer())
+        steps = begin(flag_values.updates, problem, options, comm, Timer())
         with closing(steps):
-            epochs = islice(steps, stated.epochs)
+            epochs = islice(steps, defaults.epochs)
             summary = train(epochs, evaluate, writer, evaluate_every=1)
-        summary |= {"workers": comm.size * values.threads, **facts}
+        summary |= {"workers": comm.size * flag_values.threads, **sparsity_measures}
 
         def conclude() -> None:
             if comm.rank:
                 return
-            summary.update(speeds(summary), **extras[0].save(path, tables[-1]))
-            if values.reference and extras[0].optimum:
-                least = extras[0].optimum(problem)
-                objective = task.model.objective(least, problem.kernel.data)
-                summary.update(gap(summary["objective"], objective))
+            summary.update(speeds(summary), **extras[0].save(path, last_table[0]))
+            if flag_values.reference and extras[0].optimum:
+                best_table = extras[0].optimum(problem)
+                optimum = task.model.objective(best_table, problem.kernel.data)
+                summary.update(gap(summary["objective"], optimum))
             if peers:
-                summary.update(peers(problem, stated))
-            summary["total_seconds"] = time.perf_counter() - begun
+                summary.update(peers(problem, defaults))
+            summary["total_seconds"] = time.perf_counter() - start
             writer.summary(summary)
 
         first_of_all(comm, conclude)

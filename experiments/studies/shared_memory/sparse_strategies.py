@@ -15,8 +15,7 @@ from dml.strategies.shared.workers import Descent, orders
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.update.moves import Moves
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.memory import atomic, hogwild, locked, round_robin
-from dml.wire.memory import global_lock as whole
+from dml.wire.memory import atomic, global_lock, hogwild, locked, round_robin
 from dml.wire.memory.conflicts import hubs
 
 
@@ -45,110 +44,122 @@ class Settings(NamedTuple):
     blocks: int = 8
 
 
-Own = Callable[[Problem, Settings], dict[str, Any]]
+Arguments = Callable[[Problem, Settings], dict[str, Any]]
 
 
-def by_policy(policy: ModuleType, problem: Problem, how: Settings) -> dict[str, Any]:
-    own = {"counting": how.counting, "delay": how.delay}
-    return {"policy": policy, "threads": how.threads, **own}
+def hogwild_arguments(
+    policy: ModuleType, problem: Problem, options: Settings
+) -> dict[str, Any]:
+    """Return the arguments of strategy hogwild with a locking policy."""
+    return {
+        "policy": policy,
+        "threads": options.threads,
+        "counting": options.counting,
+        "delay": options.delay,
+    }
 
 
-def hubs_apart(problem: Problem, how: Settings) -> dict[str, Any]:
-    deferred = hubs(problem.kernel.data.edges, len(problem.params), how.hubs)
-    return {"deferred": deferred, "batch": how.batch, "threads": how.threads}
+def cyclades_arguments(problem: Problem, options: Settings) -> dict[str, Any]:
+    """Return the arguments of strategy cyclades that defer the updates of hubs."""
+    deferred = hubs(problem.kernel.data.edges, len(problem.params), options.hubs)
+    return {"deferred": deferred, "batch": options.batch, "threads": options.threads}
 
 
-def all_apart(problem: Problem, how: Settings) -> dict[str, Any]:
+def minibatch_arguments(problem: Problem, options: Settings) -> dict[str, Any]:
+    """Return the arguments of strategy cyclades that defer the updates of all rows."""
     deferred = np.ones(len(problem.params), np.bool_)
-    return {"deferred": deferred, "batch": how.batch, "threads": how.threads}
+    return {"deferred": deferred, "batch": options.batch, "threads": options.threads}
 
 
-def own_tables(problem: Problem, how: Settings) -> dict[str, Any]:
-    return {"threads": how.threads}
+def average_arguments(problem: Problem, options: Settings) -> dict[str, Any]:
+    return {"threads": options.threads}
 
 
-# Strategies by the names of --updates, with their arguments.
-UPDATES: dict[str, tuple[str, Own]] = {
-    "serial": ("hogwild", partial(by_policy, hogwild)),
-    "hogwild": ("hogwild", partial(by_policy, hogwild)),
-    "atomic": ("hogwild", partial(by_policy, atomic)),
-    "locked": ("hogwild", partial(by_policy, locked)),
-    "global": ("hogwild", partial(by_policy, whole)),
-    "roundrobin": ("hogwild", partial(by_policy, round_robin)),
-    "cyclades": ("cyclades", hubs_apart),
-    "average": ("average", own_tables),
-    "minibatch": ("cyclades", all_apart),
+# By the names of --updates: name of the strategy, function that makes its arguments.
+UPDATES: dict[str, tuple[str, Arguments]] = {
+    "serial": ("hogwild", partial(hogwild_arguments, hogwild)),
+    "hogwild": ("hogwild", partial(hogwild_arguments, hogwild)),
+    "atomic": ("hogwild", partial(hogwild_arguments, atomic)),
+    "locked": ("hogwild", partial(hogwild_arguments, locked)),
+    "global": ("hogwild", partial(hogwild_arguments, global_lock)),
+    "roundrobin": ("hogwild", partial(hogwild_arguments, round_robin)),
+    "cyclades": ("cyclades", cyclades_arguments),
+    "average": ("average", average_arguments),
+    "minibatch": ("cyclades", minibatch_arguments),
 }
 
 
 def begin(
-    updates: str, problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+    updates: str, problem: Problem, options: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
     """Return an endless iterator of the Steps of --updates, one per epoch."""
-    if updates == "serial" and comm.size * how.threads > 1:
+    if updates == "serial" and comm.size * options.threads > 1:
         raise BadInput(
-            f"expected one worker with --updates=serial, got {comm.size * how.threads};"
-            " pass --updates=cyclades, which has the same bits where no row waits"
+            "expected one worker with --updates=serial, got "
+            f"{comm.size * options.threads}; pass --updates=cyclades, which is "
+            "bit-identical to serial if no row is deferred"
         )
     if updates in FACTORISING:
-        return FACTORISING[updates](problem, how, comm, timer)
-    name, own = UPDATES[updates]
+        return FACTORISING[updates](problem, options, comm, timer)
+    name, make_arguments = UPDATES[updates]
     return strategy(name, problem)(
         problem,
-        orders(problem.examples, how.batch, how.seed),
-        how.update,
+        orders(problem.examples, options.batch, options.seed),
+        options.update,
         comm=comm,
         timer=timer,
-        **own(problem, how),
+        **make_arguments(problem, options),
     )
 
 
-def one_thread(updates: str, how: Settings) -> None:
-    if how.threads > 1:
+def require_one_thread(updates: str, options: Settings) -> None:
+    if options.threads > 1:
         raise BadInput(
-            f"expected one thread a rank with --updates={updates}, got {how.threads}; "
+            f"expected --threads=1 with --updates={updates}, got {options.threads}; "
             "start more ranks, with --threads=1"
         )
 
 
-def rotating(
-    problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+def start_rotation(
+    problem: Problem, options: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
-    """Return the Steps of rotation, which visits one cell after another."""
-    one_thread("rotation", how)
-    problem, cells = rotation.in_blocks(problem, how.blocks)
-    orders = rotation.orders(cells, how.seed)
+    """Return the Steps of rotation, which visits one block of ratings at a time."""
+    require_one_thread("rotation", options)
+    problem, cells = rotation.in_blocks(problem, options.blocks)
+    orders = rotation.orders(cells, options.seed)
     train = strategy("rotation", problem)
-    return train(problem, orders, how.update, comm=comm, timer=timer)
+    return train(problem, orders, options.update, comm=comm, timer=timer)
 
 
-def by_columns(
-    problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+def start_operation(
+    problem: Problem, options: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
     """Return the Steps of operation, with gradients summed over a minibatch."""
-    one_thread("operation", how)
-    if how.update.momentum:
+    require_one_thread("operation", options)
+    if options.update.momentum:
         raise BadInput(
             "expected no momentum with --updates=operation, got "
-            f"{how.update.momentum:g}; pass --momentum=0"
+            f"{options.update.momentum:g}; pass --momentum=0"
         )
-    batch, problem = min(how.batch, problem.examples), with_products(problem)
-    every = -(-problem.examples // batch)
+    batch = min(options.batch, problem.examples)
+    problem = with_products(problem)
+    updates_per_epoch = -(-problem.examples // batch)
 
-    def rate(number: int) -> float:
-        return batch * how.update.rate(1 + (number - 1) // every)
+    def rate(update: int) -> float:
+        """Return the rate of an update; updates and epochs are counted from 1."""
+        return batch * options.update.rate(1 + (update - 1) // updates_per_epoch)
 
     return strategy("operation", problem)(
         problem,
-        minibatches(problem.examples, batch, how.seed),
+        minibatches(problem.examples, batch, options.seed),
         partial(Moves, move=problem.kernel.model.move, rate=rate),
         comm=comm,
         timer=timer,
         allreduce=ALLREDUCE["ring"],
         batch=batch,
-        every=every,
+        every=updates_per_epoch,
     )
 
 
-# --updates of matrix factorisation only: an example has a row of each side.
-FACTORISING = {"rotation": rotating, "operation": by_columns}
+# --updates of matrix factorisation only, where an example has a user and an item row.
+FACTORISING = {"rotation": start_rotation, "operation": start_operation}

@@ -9,58 +9,63 @@ from dml.models.sparse.svm import matrix
 from dml.types import Batch, Problem
 from studies.shared_memory import sparse_flags
 
-NUMPY = 2000  # examples of the loop
-SLOPES = {
+LOOP_EXAMPLES = 2000  # examples of the loop in numpy
+SLOPES = {  # derivative of the loss with respect to the margin
     "hinge": lambda margin: -1.0 * (margin < 1),
     "logistic": lambda margin: -1 / (1 + np.exp(margin)),
 }
-NAMES = {"hinge": "hinge", "logistic": "log_loss"}  # scikit-learn's
+SKLEARN_LOSSES = {"hinge": "hinge", "logistic": "log_loss"}
 
 
 def peers(
-    problem: Problem, stated: sparse_flags.Stated, *, loss: str
+    problem: Problem, defaults: sparse_flags.Defaults, *, loss: str
 ) -> dict[str, float]:
     """Return the updates per second of SGDClassifier and of a loop in numpy."""
     data, width = problem.kernel.data, len(problem.params)
     batch = Batch(matrix(data, width).astype(problem.params.dtype), data.labels)
     return {
-        "sklearn_updates_per_second": sklearn(batch, loss, data.mu, stated),
-        "numpy_updates_per_second": loop(batch, loss, data.mu, stated.lr),
+        "sklearn_updates_per_second": sklearn(batch, loss, data.mu, defaults),
+        "numpy_updates_per_second": numpy_loop(batch, loss, data.mu, defaults.lr),
     }
 
 
-def sklearn(batch: Batch, loss: str, mu: float, stated: Any) -> float:
-    """Time SGDClassifier with the first epoch's rate: the median of three runs."""
+def sklearn(batch: Batch, loss: str, mu: float, defaults: Any) -> float:
+    """Return the updates per second of SGDClassifier, the median of three runs.
+
+    All epochs have the learning rate of the first epoch.
+    """
     from sklearn.linear_model import SGDClassifier
 
-    peer = SGDClassifier(
-        loss=NAMES[loss],
+    classifier = SGDClassifier(
+        loss=SKLEARN_LOSSES[loss],
         alpha=mu,
-        max_iter=stated.epochs,
+        max_iter=defaults.epochs,
         tol=None,
         shuffle=False,
         learning_rate="constant",
-        eta0=stated.lr,
+        eta0=defaults.lr,
         fit_intercept=False,
     )
-    taken = []
+    times = []
     for _ in range(3):
-        begun = time.perf_counter()
-        peer.fit(batch.inputs, batch.targets)
-        taken.append(time.perf_counter() - begun)
-    return stated.epochs * len(batch.targets) / float(np.median(taken))
+        start = time.perf_counter()
+        classifier.fit(batch.inputs, batch.targets)
+        times.append(time.perf_counter() - start)
+    return defaults.epochs * len(batch.targets) / float(np.median(times))
 
 
-def loop(batch: Batch, loss: str, mu: float, rate: float) -> float:
-    """Time NUMPY examples, each by a few calls of numpy on its features."""
-    inputs, count = batch.inputs, min(NUMPY, len(batch.targets))
+def numpy_loop(batch: Batch, loss: str, mu: float, rate: float) -> float:
+    """Return the updates per second of a loop over examples with calls of numpy."""
+    inputs, count = batch.inputs, min(LOOP_EXAMPLES, len(batch.targets))
     starts, features, values = inputs.indptr, inputs.indices, inputs.data
+    # The weights are scale * weights, so that the L2 term does not change all of them.
     weights, scale = np.zeros(inputs.shape[1], values.dtype), 1.0
-    begun = time.perf_counter()
-    for e in range(count):
-        its = slice(starts[e], starts[e + 1])
-        label, x, w = batch.targets[e], values[its], weights[features[its]]
+    start = time.perf_counter()
+    for example in range(count):
+        nonzeros = slice(starts[example], starts[example + 1])
+        rows, x = features[nonzeros], values[nonzeros]
+        label, w = batch.targets[example], weights[rows]
         slope = SLOPES[loss](label * scale * (x @ w))
         scale *= 1 - rate * mu
-        weights[features[its]] = w - rate * slope * label / scale * x
-    return count / (time.perf_counter() - begun)
+        weights[rows] = w - rate * slope * label / scale * x
+    return count / (time.perf_counter() - start)

@@ -1,12 +1,14 @@
 """Rows, table, summary and bars of step_time.py.
 
 share of peak   operations per second divided by those of a large matrix product in the
-                same turns, or by the data sheet for the GPUs in PEAKS. Operations are
+                same repeats, or by the data sheet for the GPUs in PEAKS. Operations are
                 XLA's count for the gradient without --remat.
-wire share      share of a step. synchronous: phase `wire`, which includes packing and
-                waiting; mesh: the sum of all gradients, measured separately.
+wire share      share of a step that is communication. synchronous: phase `wire`, which
+                includes packing and waiting; mesh: the sum of all gradients, measured
+                separately.
 overlap share   seconds saved by buckets divided by the wire seconds of a step without
-                buckets; 1: the wire is entirely hidden
+                buckets; 1: the gradient hides all communication
+x torch         PyTorch's seconds divided by those of the strategy
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +36,16 @@ PEAKS = {
     "NVIDIA A100-SXM4-80GB": {"bfloat16": 312e12, "float32": 156e12},
     "NVIDIA L4": {"bfloat16": 121e12, "float32": 60e12},
 }
-PARTS = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": "0.8"}
+PHASES = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": "0.8"}
 
 
 def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
-    """Return a row for each strategy."""
+    """Return a row for each strategy.
+
+    setup: arguments of the strategies.
+    laps: times by name, including the baselines.
+    peers: names of PyTorch references.
+    """
     values, comm, task = setup.values, setup.comm, setup.task
     work, best = flops(setup), peak(setup, laps)
     base = laps.get("synchronous")
@@ -52,14 +59,14 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
         wire = (
             float(np.median(laps[PSUM].seconds)) if separate else lap.phases.get("wire")
         )
-        parts = dict(lap.phases)
+        phases = dict(lap.phases)
         if separate and wire is not None:  # XLA's gradient phase includes the wire
-            parts["wire"] = min(wire, parts["gradient"])
-            parts["gradient"] -= parts["wire"]
+            phases["wire"] = min(wire, phases["gradient"])
+            phases["gradient"] -= phases["wire"]
         overlap = None
         if base and comm.size > 1 and name.startswith("synchronous "):
-            less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
-            overlap = float(np.clip(less, 0, 1))
+            saved = np.median(base.seconds - lap.seconds)
+            overlap = float(np.clip(saved / base.phases["wire"], 0, 1))
         bytes_held = lap.bytes_held or unsharded_bytes(setup)
         table.append(
             {
@@ -78,15 +85,15 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
                 "first_loss": float(lap.losses[0]),
                 "last_loss": float(lap.losses[1]),
                 "p": comm.size,
-                **{f"{part}_ms": spent * 1e3 for part, spent in parts.items()},
-                "rest_ms": max(0.0, seconds - sum(parts.values())) * 1e3,
+                **{f"{phase}_ms": spent * 1e3 for phase, spent in phases.items()},
+                "rest_ms": max(0.0, seconds - sum(phases.values())) * 1e3,
             }
         )
     return table
 
 
 def median_ratio(slower: Laps, faster: Laps) -> float:
-    """Return the median over turns of the ratio of seconds."""
+    """Return the median over repeats of the ratio of seconds."""
     return float(np.median(slower.seconds / faster.seconds))
 
 
@@ -100,13 +107,12 @@ def flops(setup: Setup) -> float:
 
 def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
     """Return the peak operations per second of all ranks and devices together."""
-    kind = jax.local_devices()[0].device_kind
-    if kind in PEAKS:
-        return PEAKS[kind][setup.values.dtype] * max(
-            setup.comm.size, len(jax.devices())
-        )
-    product = 2.0 * LARGE[jax.default_backend()] ** 3
-    return product * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
+    device = jax.local_devices()[0].device_kind
+    if device in PEAKS:
+        count = max(setup.comm.size, len(jax.devices()))
+        return PEAKS[device][setup.values.dtype] * count
+    operations = 2.0 * LARGE[jax.default_backend()] ** 3
+    return operations * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
 
 
 def unsharded_bytes(setup: Setup) -> int:
@@ -121,15 +127,15 @@ def unsharded_bytes(setup: Setup) -> int:
 def columns(unit: str) -> Columns:
     """Return the columns of the table."""
     return {
-        "contestant": (18, "{contestant}"),
+        "strategy": (18, "{contestant}"),
         "ms": (8, "{ms:.1f}"),
-        "quartiles": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
+        "quartiles ms": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
         f"{unit}/s": (10, f"{{{unit}_per_second:,.0f}}"),
         "TFLOP/s": (7, "{teraflops:.3g}"),
         "of peak": (7, "{share_of_peak:.1%}"),
         "MB held": (8, lambda row: f"{row['bytes_held'] / 1e6:,.1f}"),
-        "wire": (6, "{wire_share:.1%}"),
-        "overlap": (7, "{overlap_share:.1%}"),
+        "wire share": (10, "{wire_share:.1%}"),
+        "overlap share": (13, "{overlap_share:.1%}"),
         "x torch": (7, lambda row: ratio(row["torch_ratio"], 1)),
         "first loss": (10, "{first_loss:.5f}"),
     }
@@ -162,7 +168,7 @@ def summary(
         if speedups:
             seconds = float(np.median(plain.seconds))
             totals["buckets_speedup"] = max(speedups)
-            # the speed-up if the gradient hid the entire wire
+            # The speed-up if the gradient hid all communication.
             totals["buckets_most"] = seconds / (seconds - plain.phases["wire"])
     for row in rows:
         name = row["contestant"].replace(" ", "_").replace("=", "_").replace(".", "_")
@@ -176,19 +182,20 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
 
 
 def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
-    """Draw a stacked bar of the parts of a step for each row, with quartiles."""
-    names, left = [row["contestant"] for row in rows], np.zeros(len(rows))
+    """Draw a stacked bar of the phases of a step for each row, with quartiles."""
+    names = [row["contestant"] for row in rows]
+    left = np.zeros(len(rows))  # ends of the bars so far
     medians, low, high = np.array(
         [(row["ms"], row["lower_ms"], row["upper_ms"]) for row in rows]
     ).T
     size = (7.2, 1.4 + 0.42 * len(rows))
     with figures.drawing(path, size=size, style=figures.PICTURE) as (figure, (axes,)):
-        for part, color in PARTS.items():
-            spent = np.array([row.get(f"{part}_ms", 0.0) for row in rows])
-            look = {"color": color, "label": part, "height": 0.62}
+        for phase, color in PHASES.items():
+            spent = np.array([row.get(f"{phase}_ms", 0.0) for row in rows])
+            look = {"color": color, "label": phase, "height": 0.62}
             bars = axes.barh(names, spent, left=left, **look)
             for bar, name in zip(bars, names, strict=True):
-                if part == "wire" and name.startswith("mesh"):
+                if phase == "wire" and name.startswith("mesh"):
                     bar.set(hatch="///", edgecolor="white", linewidth=0)
             left += spent
         ends = np.maximum(left, high)
@@ -198,10 +205,12 @@ def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
         axes.errorbar(medians, names, xerr=(medians - low, high - medians), **around)
         axes.invert_yaxis()
         axes.margins(x=0.12)
-        axes.set(xlabel="milliseconds a step (wire of mesh, hatched: by itself)")
+        axes.set(
+            xlabel="milliseconds per step (hatched: wire of mesh, measured separately)"
+        )
         axes.set_title(
             f"{summary['p']} x {summary['threads']} threads, {summary['device']}: "
             f"peak {summary['peak_teraflops']:.3g} TFLOP/s",
             fontsize=9,
         )
-        figures.legend(figure, "outside lower center", ncols=len(PARTS))
+        figures.legend(figure, "outside lower center", ncols=len(PHASES))

@@ -1,8 +1,8 @@
 """Strategies of step_time.py by the flags, and baselines.
 
 Examples are random, since a step's time does not depend on them. Two baselines are
-timed in the same turns: a product of large matrices, and the sum of all gradients over
-a mesh without the rest of the step.
+timed alternately with the strategies: a product of large matrices, and the sum of all
+gradients over a mesh without the rest of the step.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,11 +41,11 @@ from dml.wire.collectives.butterfly import butterfly_allreduce
 from dml.wire.mesh import devices
 from dml.wire.reducers.exact import exact
 
-WARM = 2  # turns that compile
-MINIBATCHES = 4  # distinct minibatches, used again and again
+WARM = 2  # first repeats, which compile and are not timed
+MINIBATCHES = 4  # number of distinct minibatches, repeated cyclically
 MASKED = 0.15  # share of an example's tokens that BERT masks
 CLASSES = 10
-LEARNING = {"learning_rate": 1e-3, "decay": 0.1}  # by AdamW
+LEARNING = {"learning_rate": 1e-3, "decay": 0.1}  # arguments of AdamW
 LARGE = {"cpu": 2048, "gpu": 8192}  # rows of the matrices of the baseline
 LEVELS = ["0", "1", "2", "3"]
 Steps = Iterator[tuple[str, Iterator[Step]]]
@@ -99,9 +99,9 @@ class Setup(NamedTuple):
 class Laps(NamedTuple):
     """Times of a strategy.
 
-    seconds: of the slowest rank, one per turn.
-    phases: median seconds of each phase on rank 0.
-    losses: of the first and last step, over all ranks.
+    seconds: seconds of the slowest rank in each repeat.
+    phases: median seconds of each phase on this rank.
+    losses: losses of the first and last step, means over all ranks.
     bytes_held: bytes of params and optimizer state on a device, if measured.
     """
 
@@ -148,13 +148,14 @@ def image_task(values: flags.FlagValues, maker: Callable[..., Model]) -> Task:
 TASKS: dict[str, Callable[[flags.FlagValues], Task]] = {
     "gpt": partial(text_task, causal=True),
     "bert": partial(text_task, causal=False),
-    **{name: partial(image_task, maker=one) for name, one in vision.MODELS.items()},
+    **{name: partial(image_task, maker=maker) for name, maker in vision.MODELS.items()},
 }
 
 
 def setup(values: flags.FlagValues, comm: CountedComm, task: Task, key: Any) -> Setup:
-    count, turns = MINIBATCHES * values.batch, WARM + values.rounds
-    batches = partial(draws, count, values.batch, values.seed, turns * values.batch)
+    """Return the arguments of the strategies; `key` initializes the parameters."""
+    count, repeats = MINIBATCHES * values.batch, WARM + values.rounds
+    batches = partial(draws, count, values.batch, values.seed, repeats * values.batch)
     optimizer = make("adamw", clip=values.clip, **LEARNING)
     params = jax.device_get(task.model.init(key))
     return Setup(values, comm, task, params, optimizer, batches)
@@ -168,16 +169,18 @@ def serial_shard(setup: Setup) -> Steps:
 
 
 def synchronous_steps(setup: Setup) -> Steps:
+    """Yield synchronous training for each bucket size."""
     values = setup.values
     reduce = flags.allreduce(values.allreduce, values, setup.comm.size)
-    for nbytes in flags.numbers(values, "bucket_mb"):
-        name = f"synchronous {nbytes:g} MB" if nbytes else "synchronous"
-        own = {"reducer": exact(reduce), "bucket_mb": nbytes}
+    for megabytes in flags.numbers(values, "bucket_mb"):
+        name = f"synchronous {megabytes:g} MB" if megabytes else "synchronous"
+        own = {"reducer": exact(reduce), "bucket_mb": megabytes}
         arguments = (setup.problem, setup.batches(), setup.optimizer)
         yield name, synchronous(*arguments, **setup.ranks, **own)
 
 
 def mesh_steps(setup: Setup) -> Steps:
+    """Yield training on a mesh for each ZeRO level."""
     axes = devices.mesh(data=0)
     for level in flags.names(setup.values.zero, LEVELS, "zero"):
         optimizer, name = setup.optimizer, "mesh"
@@ -199,9 +202,9 @@ PRODUCT, PSUM = "product", "psum"
 
 
 def baselines(setup: Setup) -> dict[str, Callable[[], None]]:
-    """Return the baselines by name."""
-    rows, kind = LARGE[jax.default_backend()], DTYPES[setup.values.dtype]
-    square_RxR = jax.device_put(jnp.ones((rows, rows), kind), jax.local_devices()[0])
+    """Return the baselines by name: PRODUCT, and PSUM with several devices."""
+    rows, dtype = LARGE[jax.default_backend()], DTYPES[setup.values.dtype]
+    square_RxR = jax.device_put(jnp.ones((rows, rows), dtype), jax.local_devices()[0])
     product = jax.jit(lambda left, right: left @ right)
     calls = {PRODUCT: lambda: product(square_RxR, square_RxR).block_until_ready()}
     if len(jax.devices()) > 1 and "mesh" in flags.names(
@@ -213,74 +216,78 @@ def baselines(setup: Setup) -> dict[str, Callable[[], None]]:
 
 def psum(params: Params) -> Callable[[], None]:
     """Return a function that sums gradients as large as params over all devices."""
-    axes, lies = devices.mesh(data=0), PartitionSpec("data")
+    axes, sharded = devices.mesh(data=0), PartitionSpec("data")
     size = axes.shape["data"]
+    shapes = jax.eval_shape(lambda tree: tree, params)
 
-    @partial(jax.jit, out_shardings=NamedSharding(axes, lies))
+    @partial(jax.jit, out_shardings=NamedSharding(axes, sharded))
     def zeros() -> Any:
-        return jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape)), like)
+        return jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape)), shapes)
 
-    def added(grads: Any) -> Any:
+    def sum_shards(grads: Any) -> Any:
         return jax.lax.psum(jax.tree.map(lambda leaf: leaf[0], grads), "data")
 
-    like = jax.eval_shape(lambda tree: tree, params)
     add = jax.jit(
-        jax.shard_map(added, mesh=axes, in_specs=lies, out_specs=PartitionSpec())
+        jax.shard_map(
+            sum_shards, mesh=axes, in_specs=sharded, out_specs=PartitionSpec()
+        )
     )
     grads = zeros()
     return lambda: jax.block_until_ready(add(grads))
 
 
-def time_in_turns(
-    comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
+def time_alternately(
+    comm: CountedComm, calls: Mapping[str, Callable[[], Any]], repeats: int, seed: int
 ) -> dict[str, Laps]:
-    """Time all calls in turns; return the laps of each.
+    """Time functions alternately; collective.
 
-    Laps are equal on all ranks except for phases.
+    Args:
+        comm: communicator.
+        calls: functions by name; a function does one step and may return a Step.
+        repeats: number of timed calls of each function.
+        seed: random seed of the order.
+
+    Returns:
+        Laps by name, equal on all ranks except for the phases.
     """
-    rows = curve(turns(comm, calls, rounds, seed)).rows
+    rows = curve(alternate(comm, calls, repeats, seed)).rows
     rows_by_call = [
         [row for row in rows if row["contestant"] == name] for name in calls
     ]
     seconds = np.array(
-        [[row["took"] for row in turn_rows[WARM:]] for turn_rows in rows_by_call]
+        [[row["took"] for row in call_rows[WARM:]] for call_rows in rows_by_call]
     )
-    losses = (
-        np.array(
-            [
-                [turn_rows[0]["loss"], turn_rows[-1]["loss"]]
-                for turn_rows in rows_by_call
-            ]
-        )
-        / comm.size
+    losses = np.array(
+        [[call_rows[0]["loss"], call_rows[-1]["loss"]] for call_rows in rows_by_call]
     )
+    losses /= comm.size
     butterfly_allreduce(comm, losses)
     butterfly_allreduce(comm, seconds, np.maximum)
     return {
         name: Laps(
-            seconds[number],
-            medians(rows_by_call[number][WARM:]),
-            tuple(losses[number]),
-            rows_by_call[number][-1].get("bytes_held"),
+            seconds[index],
+            medians(rows_by_call[index][WARM:]),
+            tuple(losses[index]),
+            rows_by_call[index][-1].get("bytes_held"),
         )
-        for number, name in enumerate(calls)
+        for index, name in enumerate(calls)
     }
 
 
-def turns(
-    comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
+def alternate(
+    comm: CountedComm, calls: Mapping[str, Callable[[], Any]], repeats: int, seed: int
 ) -> Iterator[Step]:
-    """Yield the Steps of all strategies; each turn has a random order."""
+    """Yield the Steps of all functions; each repeat has another random order."""
     names, rng = list(calls), np.random.default_rng(seed)
     no_step = Step(0, 0.0, no_op, 0, {}, 0)
-    for _ in range(WARM + rounds):
-        for number in rng.permutation(len(names)):
+    for _ in range(WARM + repeats):
+        for index in rng.permutation(len(names)):
             comm.Barrier()
             start = comm.Wtime()
-            result = calls[names[number]]()
-            measures = {"contestant": names[number], "took": comm.Wtime() - start}
+            result = calls[names[index]]()
+            measures = {"contestant": names[index], "took": comm.Wtime() - start}
             step = result if isinstance(result, Step) else no_step
-            # without parameters, which would stay in memory until the next turn
+            # Without parameters, which would stay in memory until the next repeat.
             yield step._replace(
                 params=no_op,
                 state=no_op,

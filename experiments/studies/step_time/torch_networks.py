@@ -21,8 +21,8 @@ class Embed(nn.Module):
         self.positions = nn.Parameter(torch.empty(shape.length, shape.width))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        places = self.positions[: tokens.shape[1]]
-        return functional.embedding(tokens, self.tokens) + places
+        positions = self.positions[: tokens.shape[1]]
+        return functional.embedding(tokens, self.tokens) + positions
 
 
 class Block(nn.Module):
@@ -81,9 +81,9 @@ class Transformer(nn.Module):
         for name in self.blocks:
             stream = self.get_submodule(name)(stream)
         if not self.causal:
-            places, targets = targets
-            at = places.long()[:, :, None].expand(-1, -1, stream.shape[-1])
-            stream = stream.gather(1, at)
+            positions, targets = targets  # of the masked tokens
+            index = positions.long()[:, :, None].expand(-1, -1, stream.shape[-1])
+            stream = stream.gather(1, index)
         scores = self.head(stream, self.embed.tokens).flatten(0, 1)
         return functional.cross_entropy(scores, targets.flatten().long())
 
@@ -100,8 +100,8 @@ class Convolutions(nn.Module):
 
     def forward(self, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         maps = images.permute(0, 3, 1, 2)
-        for one in (self.Conv_0, self.Conv_1):
-            maps = functional.max_pool2d(functional.relu(one(maps)), 2)
+        for layer in (self.Conv_0, self.Conv_1):
+            maps = functional.max_pool2d(functional.relu(layer(maps)), 2)
         scores = self.Dense_0(maps.permute(0, 2, 3, 1).flatten(1))
         return functional.cross_entropy(scores, targets.long())
 
@@ -115,20 +115,19 @@ NETWORKS = {
 
 def load(network: nn.Module, params: Any) -> None:
     """Copy JAX params into a PyTorch network; check that each is copied once."""
-    left = {id(leaf) for leaf in jax.tree.leaves(params)}
+    remaining = {id(leaf) for leaf in jax.tree.leaves(params)}
     with torch.no_grad():
         for path, weight in network.named_parameters():
             *names, last = path.split(".")
-            part = params
+            module = params
             for name in names:
-                part = part[name]
+                module = module[name]
             if last == "weight":
-                last = "kernel" if "kernel" in part else "scale"
-            leaf = np.asarray(part[last])
-            left.remove(id(part[last]))
-            if (
-                last == "kernel"
-            ):  # JAX has inputs x outputs last, PyTorch outputs x inputs first
-                leaf = np.moveaxis(leaf, (-1, -2), (0, 1))
-            weight.copy_(torch.from_numpy(leaf.copy()))
-    assert not left
+                last = "kernel" if "kernel" in module else "scale"
+            remaining.remove(id(module[last]))
+            array = np.asarray(module[last])
+            if last == "kernel":
+                # JAX has inputs x outputs last, PyTorch outputs x inputs first.
+                array = np.moveaxis(array, (-1, -2), (0, 1))
+            weight.copy_(torch.from_numpy(array.copy()))
+    assert not remaining

@@ -38,7 +38,7 @@ def check(model: str) -> None:
     """Raise BadInput without PyTorch, or for a network without a PyTorch reference."""
     if importlib.util.find_spec("torch") is None:
         raise BadInput(
-            "expected torch with --peer, it is not installed; install the extra "
+            "expected torch with --peer, but it is not installed; install the extra "
             "`peers`, or leave --peer out"
         )
     from studies.step_time.torch_networks import NETWORKS
@@ -107,17 +107,18 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
                 loss = network(*batch)
             loss.backward()
             value = loss.item()  # waits for the forward pass of a GPU only
-            synchronized(device)
+            synchronize(device)
         with timer("update"):
             if values.clip:
                 torch.nn.utils.clip_grad_norm_(weights, values.clip)
             optimizer.step()
-            synchronized(device)
+            synchronize(device)
         measures = {"bytes_held": nbytes(optimizer)}
         yield Step(number, value, None, len(index), timer.lap(), 0, measures)
 
 
-def synchronized(device: Any) -> None:
+def synchronize(device: Any) -> None:
+    """Wait for a GPU; do nothing on CPUs, where calls return at the end."""
     import torch
 
     if device.type == "cuda":

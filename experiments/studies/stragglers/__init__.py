@@ -1,1 +1,1 @@
-"""Modules of the stragglers command."""
+"""Modules of the command stragglers.py."""

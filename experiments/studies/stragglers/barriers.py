@@ -15,9 +15,10 @@ from dml.wire.server import barriers as programs
 class Barrier(NamedTuple):
     """A rule by which workers wait for each other.
 
-    program: comm, work, steps -> start times of steps on this rank.
-    oracle: X_TxP, the delays -> start times of all steps, by max-plus recurrences.
-    closed: mean seconds per step by a formula; None without a formula.
+    program: (comm, work, steps) -> start times of the steps on this rank.
+    oracle: X_TxP, the delays of T steps and P workers -> start times of all steps, by
+      max-plus recurrences.
+    closed: delay distribution -> mean seconds per step by a formula; None without one.
     gradients: number of gradients that a step uses.
     """
 
@@ -28,10 +29,11 @@ class Barrier(NamedTuple):
 
 
 def barriers(p: int, k: int, staleness: int) -> dict[str, Barrier]:
-    """Return the four barriers for p workers.
+    """Return the four barriers by name.
 
-    k: gradients that `k of p` waits for.
-    staleness: steps by which `bounded` lets a worker run ahead.
+    p: number of workers.
+    k: number of gradients that `k of p` waits for.
+    staleness: steps by which a worker may be ahead of the slowest one in `bounded`.
     """
     return {
         "synchronous": Barrier(
@@ -60,6 +62,5 @@ def barriers(p: int, k: int, staleness: int) -> dict[str, Barrier]:
 
 def unbounded(delay: DelayDistribution, p: int) -> float:
     """Return the mean seconds per step of p ranks that never wait."""
-    return float(
-        np.mean([delay.mean / delay.speeds[r % len(delay.speeds)] for r in range(p)])
-    )
+    speeds = [delay.speeds[rank % len(delay.speeds)] for rank in range(p)]
+    return float(np.mean([delay.mean / speed for speed in speeds]))

@@ -12,9 +12,10 @@ from dml.runs.writers import Row
 
 C, MU = 1.0, 0.5
 FIGURE = f"shifted_exponential:{C:g},{MU:g}"  # --law of the figure
-ORACLE = 1e-9  # relative tolerance: sums in another order
-NEAR = 0.05  # relative tolerance: a mean of few draws
-EARLY, LATE = 0.95, 1.25  # bounds relative to virtual seconds: busy cores wake up late
+ORACLE_TOLERANCE = 1e-9  # relative: sums in another order
+MEAN_TOLERANCE = 0.05  # relative: a mean of few draws
+# Bounds of real seconds relative to virtual ones: ranks on busy cores wake up late.
+MIN_RATIO, MAX_RATIO = 0.95, 1.25
 
 
 @claim("the slowest grows as log n", "1 + (ln n + 0.58)/0.5")
@@ -25,9 +26,8 @@ def logarithm(run: Run) -> Verdict:
     deviations = [row["maxplus"] / slowest(row["workers"]) - 1 for row in steps]
     measured = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in steps)
     worst = max(deviations, key=abs)
-    return verdict(
-        abs(worst) <= NEAR, measured, f"{worst:+.1%} from the formula at most"
-    )
+    reason = f"{worst:+.1%} from the formula at most"
+    return verdict(abs(worst) <= MEAN_TOLERANCE, measured, reason)
 
 
 def slowest(n: int) -> float:
@@ -37,35 +37,40 @@ def slowest(n: int) -> float:
 
 @claim("running ranks are the max-plus recursion", "closed form")
 def running(run: Run) -> Verdict:
-    """Running virtual ranks miss max-plus on the same draws by less than 1e-9."""
+    """Virtual ranks differ from max-plus on the same draws by less than 1e-9."""
     return recursion(run.rows)
 
 
 @claim("time per clock is the max-plus recursion", "definition")
 def ssp_clock(run: Run) -> Verdict:
-    """Running SSP workers miss the max-plus recursion by less than 1e-9."""
+    """Virtual SSP workers differ from the max-plus recursion by less than 1e-9."""
     return recursion(rows(run, way="bounded"))
 
 
 def recursion(steps: Sequence[Row]) -> Verdict:
-    """Judge the largest deviation from max-plus, as a share of the whole time."""
-    off = max(row["off"] for row in steps)
-    return verdict(off < ORACLE, f"{off:.0e} of the whole time", f"asked {ORACLE:g}")
+    """Judge the largest deviation from max-plus, as a share of the total time."""
+    worst = max(row["off"] for row in steps)
+    holds = worst < ORACLE_TOLERANCE
+    return verdict(
+        holds, f"{worst:.0e} of the total time", f"asked {ORACLE_TOLERANCE:g}"
+    )
 
 
 @claim("injected delays cost what is drawn", "closed form")
 def asleep(run: Run) -> Verdict:
-    """Real ranks that sleep take 0.95 to 1.25 of the virtual ones' seconds."""
+    """Real ranks that sleep take 0.95 to 1.25 of the seconds of virtual ranks."""
     ratios = {
         row["way"]: row["measured"] / row["virtual"]
         for row in run.rows
         if row["measured"] is not None
     }
-    measured = ", ".join(f"{way} {ratio:.2f}" for way, ratio in ratios.items())
+    measured = ", ".join(f"{barrier} {ratio:.2f}" for barrier, ratio in ratios.items())
     holds = all(
-        EARLY <= ratio <= LATE for ratio in nonempty(ratios, "measured").values()
+        MIN_RATIO <= ratio <= MAX_RATIO
+        for ratio in nonempty(ratios, "measured").values()
     )
-    return verdict(holds, f"of virtual seconds: {measured}", f"asked {EARLY} to {LATE}")
+    reason = f"asked {MIN_RATIO} to {MAX_RATIO}"
+    return verdict(holds, f"of virtual seconds: {measured}", reason)
 
 
 CLAIMS = (logarithm, running, ssp_clock, asleep)

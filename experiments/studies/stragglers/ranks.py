@@ -17,7 +17,7 @@ from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.sleeping import Napping
 from studies.stragglers.barriers import Barrier
 
-FREE = sim.Uniform(0, 0, 0)  # messages take no time, so that only waiting is measured
+NO_COST = sim.Uniform(0, 0, 0)  # messages take no time: only waiting is measured
 MESSAGES = 7  # per worker and step: 2 for each of three barriers, 1 without waiting
 SCRIPT = str(Path(__file__).parents[2] / "stragglers.py")
 Starts = dict[str, np.ndarray]  # start times by name of the barrier
@@ -32,7 +32,7 @@ def run_rank(
         comm: communicator of all workers and the server.
         table: barriers by name.
         seconds_TxP: computing time of each step and worker.
-        scale: factor from these seconds to those of the clock.
+        scale: seconds of the clock per second of seconds_TxP.
     """
     steps, p = seconds_TxP.shape
     starts = {}
@@ -45,8 +45,11 @@ def run_rank(
     return starts
 
 
-def virtual(table: Mapping[str, Barrier], seconds_TxP: np.ndarray) -> Starts:
-    """Return S_TxP, the start times, of every barrier on virtual ranks."""
+def virtual_starts(table: Mapping[str, Barrier], seconds_TxP: np.ndarray) -> Starts:
+    """Return the start times of all steps and workers on virtual ranks.
+
+    The last rank is the server.
+    """
     p = seconds_TxP.shape[1]
 
     def program(comm: Any) -> Starts:
@@ -55,14 +58,17 @@ def virtual(table: Mapping[str, Barrier], seconds_TxP: np.ndarray) -> Starts:
         estimates.warn(comm, what, messages, "any")
         return run_rank(comm, table, seconds_TxP)
 
-    *workers, _ = sim.run(program, p + 1, FREE)
+    *workers, _ = sim.run(program, p + 1, NO_COST)
     return {name: np.stack([starts[name] for starts in workers], 1) for name in table}
 
 
-def measured(
+def real_starts(
     comm: Comm, table: Mapping[str, Barrier], seconds_TxP: np.ndarray, scale: float
 ) -> Starts:
-    """Return S_TxP of every barrier on the real ranks of comm, which sleep."""
+    """Return the start times of all steps and workers on real ranks, which sleep.
+
+    The arguments are those of `run_rank`.
+    """
     starts = {}
     for name, starts_T in run_rank(Napping(comm), table, seconds_TxP, scale).items():
         starts[name] = np.zeros_like(seconds_TxP)
@@ -77,12 +83,12 @@ def start_measurement(flags: Mapping[str, Any], path: Path) -> subprocess.Popen 
     if not flags["measure"]:
         return None
     try:
-        start = started.python(flags["measure"] + 1)
+        mpirun = started.python(flags["measure"] + 1)
     except BadInput as error:
-        sys.stderr.write(f"nothing is measured: {error}\n")
+        sys.stderr.write(f"no real ranks are measured: {error}\n")
         return None
     child_flags = flags | {"workers": "", "out": path}
-    command = [*start, SCRIPT]
+    command = [*mpirun, SCRIPT]
     command += [
         f"--{name}={value}" for name, value in child_flags.items() if value is not None
     ]
@@ -93,12 +99,14 @@ def start_measurement(flags: Mapping[str, Any], path: Path) -> subprocess.Popen 
 def finish_measurement(
     child: subprocess.Popen | None, path: Path
 ) -> list[dict[str, Any]]:
-    """Return the rows that the child process measured; print why there are none."""
+    """Return the rows of the child process; print the error if it failed."""
     if not child:
         return []
     _, errors = child.communicate()
     if child.returncode:
-        last = " ".join(errors.split("\n")[-2:])
-        sys.stderr.write(f"nothing is measured: {last}; pass --measure=0 to skip it\n")
+        last_lines = " ".join(errors.split("\n")[-2:])
+        sys.stderr.write(
+            f"no real ranks are measured: {last_lines}; pass --measure=0 to skip this\n"
+        )
         return []
     return results.lines(path / "metrics.jsonl")

@@ -12,23 +12,23 @@ from dml.runs.writers import Columns, Row, Writer, collected
 from dml.sim.delays import DelayDistribution, delay_distribution
 from dml.sim.maxplus import pace
 from studies.stragglers.barriers import Barrier
-from studies.stragglers.ranks import Starts, virtual
+from studies.stragglers.ranks import Starts, virtual_starts
 
 COLUMNS: Columns = {
-    "law": (25, "{law}"),
+    "delay": (25, "{law}"),
     "workers": (7, "{workers:,}"),
-    "way": (12, "{way}"),
+    "barrier": (12, "{way}"),
     "grads": (6, "{grads:,}"),
     "formula": (8, "{formula:.3f}"),
     "max-plus": (8, "{maxplus:.3f}"),
     "virtual": (8, "{virtual:.3f}"),
-    "off": (7, "{off:.0e}"),
+    "virtual error": (13, "{off:.0e}"),
     "measured": (8, "{measured:.3f}"),
     "grads/s": (8, "{grads_per_second:,.2f}"),
 }
 
 
-def compared(
+def barrier_rows(
     delay: DelayDistribution,
     table: Mapping[str, Barrier],
     draws_TxP: np.ndarray,
@@ -40,17 +40,15 @@ def compared(
     Args:
         delay: delay distribution of the draws.
         table: barriers by name.
-        draws_TxP: computing times of all steps and workers.
-        steps: number of first draws that virtual ranks run.
+        draws_TxP: computing times of T steps and P workers.
+        steps: number of steps, the first of draws_TxP, that virtual ranks run.
         real: start times that real ranks measured with the same draws.
     """
     few_TxP = draws_TxP[:steps]
-    virtual_starts = virtual(table, few_TxP)
+    starts = virtual_starts(table, few_TxP)
     for name, barrier in table.items():
         expected_TxP = barrier.oracle(few_TxP)
-        off_TxP = np.abs(virtual_starts[name] - expected_TxP) / (
-            expected_TxP.max() or 1
-        )
+        error_TxP = np.abs(starts[name] - expected_TxP) / (expected_TxP.max() or 1)
         maxplus = pace(barrier.oracle(draws_TxP), skip=len(draws_TxP) // 5)
         yield {
             "workers": few_TxP.shape[1],
@@ -58,8 +56,8 @@ def compared(
             "grads": barrier.gradients,
             "formula": barrier.closed(delay),
             "maxplus": maxplus,
-            "virtual": pace(virtual_starts[name]),
-            "off": float(off_TxP.max()),
+            "virtual": pace(starts[name]),
+            "off": float(error_TxP.max()),
             "measured": pace(real[name]) if real else None,
             "grads_per_second": barrier.gradients / maxplus if maxplus else None,
         }
@@ -70,17 +68,15 @@ MARKS = {  # style and label of a column's points
     "virtual": ("x", "virtual ranks, few steps"),
     "measured": ("s", "real ranks, few steps"),
 }
-BarriersByWorkers = Callable[
-    [int], Mapping[str, Barrier]
-]  # barriers, by number of workers
+BarriersOf = Callable[[int], Mapping[str, Barrier]]  # number of workers -> barriers
 
 
-def chart(path: Path, table: BarriersByWorkers) -> AbstractContextManager[Writer]:
+def chart(path: Path, table: BarriersOf) -> AbstractContextManager[Writer]:
     """Collect rows; draw them when the summary is written."""
     return collected(lambda rows, _: draw(path, rows, table))
 
 
-def draw(path: Path, rows: Sequence[Row], table: BarriersByWorkers) -> None:
+def draw(path: Path, rows: Sequence[Row], table: BarriersOf) -> None:
     """Draw a panel for each delay distribution."""
     texts = list(dict.fromkeys(row["law"] for row in rows))
     count = max(1, len(texts))
@@ -95,20 +91,22 @@ def draw(path: Path, rows: Sequence[Row], table: BarriersByWorkers) -> None:
         figures.legend(figure)
 
 
-def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersByWorkers) -> None:
-    delay, sizes = delay_distribution(text), [row["workers"] for row in rows]
+def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersOf) -> None:
+    """Draw seconds per step by workers for one delay distribution, given as text."""
+    delay = delay_distribution(text)
+    sizes = [row["workers"] for row in rows]
     many = [round(n) for n in np.geomspace(min(sizes), max(sizes), 40)]
-    for number, name in enumerate(table(1)):
-        colour = {"color": f"C{number}", "fillstyle": "none"}
-        axes.plot([], [], label=name, linewidth=3, **colour)
+    for index, name in enumerate(table(1)):
+        color = {"color": f"C{index}", "fillstyle": "none"}
+        axes.plot([], [], label=name, linewidth=3, **color)
         formula = [table(n)[name].closed(delay) for n in many]
         if None not in formula:
-            axes.plot(many, formula, linewidth=1.2, **colour)
-        barrier_rows = [row for row in rows if row["way"] == name]
+            axes.plot(many, formula, linewidth=1.2, **color)
+        rows_of_barrier = [row for row in rows if row["way"] == name]
         for column, (style, _) in MARKS.items():
-            known = [row for row in barrier_rows if row[column] is not None]
-            xs, ys = [r["workers"] for r in known], [r[column] for r in known]
-            axes.plot(xs, ys, style, markersize=6, **colour)
+            points = [row for row in rows_of_barrier if row[column] is not None]
+            xs, ys = [r["workers"] for r in points], [r[column] for r in points]
+            axes.plot(xs, ys, style, markersize=6, **color)
     if text.startswith("shifted_exponential"):
         # The largest of n draws is about the 1 - 1/(n e^γ) quantile: c + (ln n + γ)/μ.
         log_n = delay.tail(np.exp(-np.euler_gamma) / np.array(many)) / delay.speeds[0]

@@ -1,1 +1,1 @@
-"""Modules of the tensor command."""
+"""Modules of the command tensor.py."""

@@ -1,9 +1,13 @@
 """The layers that `tensor.py` measures, dense and divided, with their formulas.
 
 A transformer's layers are divided by Megatron's scheme, a mixture of experts by experts
-and rows, and attention by positions on a ring. A stream is batch x positions x
-width x 4 bytes. An all-reduce of n bytes sends 2 n (t - 1)/t bytes from each of t
-devices, an all-gather, a reduce-scatter or an all-to-all half as many, a permutation n.
+and rows, and attention by positions on a ring. A stream is the input or output of a
+block, batch x positions x width float32 elements. Of a collective of n bytes each of t
+devices sends
+
+    all-reduce                                  2 n (t - 1)/t bytes
+    all-gather, reduce-scatter, all-to-all      n (t - 1)/t
+    permutation                                 n
 """
 
 from collections.abc import Callable
@@ -25,13 +29,13 @@ from dml.types import BadInput, Batch, Layer, Params
 from studies.tensor import measurements
 from studies.tensor.measurements import Operands, Part, Specs
 
-PLACES = {"embed": 0, "block": 1, "head": -1}  # indices of a transformer's layers
+LAYERS = {"embed": 0, "block": 1, "head": -1}  # indices of a transformer's layers
 EMPTY = Batch(np.zeros(0), np.zeros(0))
 
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 ALL_TO_ALL, PERMUTE = "all-to-all", "collective-permute"
-# collectives of a whole stream by kind, forward and backward
+# Collectives of a stream by kind, forward and backward; keys: sequence parallel, layer.
 STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
     False: {
         "embed": ({ALL_REDUCE: 1}, {}),
@@ -47,24 +51,36 @@ STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
         "head": ({ALL_GATHER: 1}, {REDUCE_SCATTER: 1}),
     },
 }
-CROSS_ENTROPY = 3  # numbers per position in the head's sums: maximum, sum, target
+CROSS_ENTROPY = 3  # elements per position in the head's sums: maximum, sum, target
 
 
 class Formula(NamedTuple):
-    """Collectives of one size by kind, forward and backward."""
+    """Predicted collectives of a layer.
 
-    kinds: tuple[dict[str, int], dict[str, int]]
-    nbytes: int  # of each collective
-    small: int = 0  # bytes of smaller all-reduces in the forward pass
+    counts: numbers of collectives by kind, in the forward and the backward pass.
+    nbytes: bytes of each of them.
+    small: bytes in total of smaller all-reduces in the forward pass.
+    """
+
+    counts: tuple[dict[str, int], dict[str, int]]
+    nbytes: int
+    small: int = 0
 
 
 class Selection(NamedTuple):
-    """The layers to measure, and their sizes."""
+    """The layers to measure, and their sizes.
+
+    shape: shape of the transformer.
+    batch: examples in a minibatch.
+    sequence: whether the transformer is sequence parallel.
+    mixture: mixture of experts; with 0 experts it is not measured.
+    ring: whether ring attention is measured.
+    """
 
     shape: Shape
     batch: int
-    sequence: bool  # whether the transformer is sequence parallel
-    mixture: Mixture  # 0 experts: no mixture
+    sequence: bool
+    mixture: Mixture
     ring: bool
 
 
@@ -80,8 +96,8 @@ def check(selection: Selection, size: int) -> None:
     """Raise BadInput where a layer cannot be divided over `size` devices."""
     if size < 2:
         raise BadInput(
-            f"expected 2 devices or more, got --tensor={size}; 1 is the dense "
-            "reference; pass 2 or more"
+            f"expected 2 devices or more, got --tensor={size}; pass 2 or more, "
+            "which are compared with the dense layers on one device"
         )
     shape, mixture = selection.shape, selection.mixture
     tensor_transformer(shape, True, size, sequence=selection.sequence)
@@ -119,7 +135,7 @@ def transformer_cases(
     stream, weights = rng.standard_normal((2, *wide, shape.width), np.float32)
 
     def case(name: str) -> Case:
-        layer = transformer(shape, True).layers[PLACES[name]]
+        layer = transformer(shape, True).layers[LAYERS[name]]
         operands = Operands(
             layer_params(layer, params),
             None if name == "embed" else stream,
@@ -129,22 +145,23 @@ def transformer_cases(
 
         def cut(size: int) -> Part:
             tensor = tensor_transformer(shape, True, size, sequence=sequence)
-            layer = tensor.layers[PLACES[name]]
+            layer = tensor.layers[LAYERS[name]]
             specs, partial = (
                 layer_params(layer, tensor.specs),
                 layer_params(layer, tensor.partial),
             )
-            places = PartitionSpec(None, AXIS) if sequence else measurements.REPLICATED
-            out = measurements.REPLICATED if name == "head" else places
+            replicated = measurements.REPLICATED
+            stream_spec = PartitionSpec(None, AXIS) if sequence else replicated
+            out_spec = replicated if name == "head" else stream_spec
             return measurements.cut(
-                layer, operands, size, Specs(specs, places, out, partial)
+                layer, operands, size, Specs(specs, stream_spec, out_spec, partial)
             )
 
         dense = measurements.dense(layer, operands)
         formula = transformer_formula(name, shape, batch, sequence)
         return Case(lambda size: dense, cut, lambda size: formula)
 
-    return {name: case(name) for name in PLACES}
+    return {name: case(name) for name in LAYERS}
 
 
 def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
@@ -177,18 +194,18 @@ def ring_case(shape: Shape, batch: int, seed: int) -> Case:
     """Return the case of causal attention with positions divided over a ring."""
     rng = np.random.default_rng(seed)
     wide = batch, shape.length, shape.heads
-    each = shape.width // shape.heads
-    qkv = rng.standard_normal((*wide, 3, each), np.float32)
-    weights = rng.standard_normal((*wide, each), np.float32)
+    head_width = shape.width // shape.heads
+    qkv = rng.standard_normal((*wide, 3, head_width), np.float32)
+    weights = rng.standard_normal((*wide, head_width), np.float32)
     operands = Operands({}, qkv, EMPTY, weights)
-    places = PartitionSpec(None, AXIS)
+    position_spec = PartitionSpec(None, AXIS)
 
     def dense_attention(params, qkv_BxLxHx3xK, batch):
         return attention(qkv_BxLxHx3xK, True)
 
     def distributed_attention(params, qkv_BxLxHx3xK, batch):
-        three = (qkv_BxLxHx3xK[:, :, :, part] for part in range(3))
-        return ring_attention(*three, True, AXIS)
+        queries_keys_values = (qkv_BxLxHx3xK[:, :, :, part] for part in range(3))
+        return ring_attention(*queries_keys_values, True, AXIS)
 
     dense = measurements.dense(Layer((), dense_attention), operands)
     return Case(
@@ -197,7 +214,7 @@ def ring_case(shape: Shape, batch: int, seed: int) -> Case:
             Layer((), distributed_attention),
             operands,
             size,
-            Specs({}, places, places, {}),
+            Specs({}, position_spec, position_spec, {}),
         ),
         lambda size: ring_formula(shape, batch, size),
     )
@@ -213,9 +230,9 @@ def noisy(params: Params, rng: np.random.Generator) -> Params:
 
 def transformer_formula(name: str, shape: Shape, batch: int, sequence: bool) -> Formula:
     """Return the collectives of an embedding, a block or a head."""
-    places = 4 * batch * shape.length
-    small = places * CROSS_ENTROPY if name == "head" else 0
-    return Formula(STREAMS[sequence][name], places * shape.width, small)
+    nbytes = 4 * batch * shape.length  # one float32 element per position
+    small = nbytes * CROSS_ENTROPY if name == "head" else 0
+    return Formula(STREAMS[sequence][name], nbytes * shape.width, small)
 
 
 def mixture_formula(mixture: Mixture, rows: int, size: int) -> Formula:
@@ -226,8 +243,9 @@ def mixture_formula(mixture: Mixture, rows: int, size: int) -> Formula:
 
 def ring_formula(shape: Shape, batch: int, size: int) -> Formula:
     """Return the collectives of ring attention: keys, values, and their gradients."""
-    keys = 4 * batch * (shape.length // size) * shape.width
-    rounds = 2 * (size - 1)
-    # On two devices XLA unrolls the loop and keeps the keys of the forward pass.
-    again = rounds if size > 2 else 0
-    return Formula(({PERMUTE: rounds}, {PERMUTE: again + 2 * size}), keys)
+    nbytes = 4 * batch * (shape.length // size) * shape.width
+    forward = 2 * (size - 1)  # keys and values
+    # The backward pass sends keys and values again, and their gradients. On two devices
+    # XLA unrolls the loop and keeps the keys and values of the forward pass.
+    repeated = forward if size > 2 else 0
+    return Formula(({PERMUTE: forward}, {PERMUTE: repeated + 2 * size}), nbytes)

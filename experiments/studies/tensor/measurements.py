@@ -26,8 +26,10 @@ REPLICATED = PartitionSpec()
 class Operands(NamedTuple):
     """Inputs of a layer's forward and backward pass.
 
+    params: parameters of the layer.
     inputs: output of the previous layer.
-    weights: of the squared outputs in the loss.
+    batch: minibatch.
+    weights: weights of the squared outputs in the loss.
     """
 
     params: Params
@@ -39,7 +41,10 @@ class Operands(NamedTuple):
 class Specs(NamedTuple):
     """Partition specs of a layer that is divided over devices.
 
-    partial: for each param, whether a device has only one term of its gradient.
+    params: specs of the parameters.
+    inputs: spec of the input.
+    out: spec of the output.
+    partial: for each param, whether its gradient is a sum of one term per device.
     """
 
     params: Any
@@ -51,9 +56,9 @@ class Specs(NamedTuple):
 class Part(NamedTuple):
     """A compiled layer.
 
-    run: returns the output, and the gradients of params and of the input.
-    collectives: of the compiled program.
-    partial: for each param, whether a device has only one term of its gradient.
+    run: function that returns the output, and the gradients of params and of the input.
+    collectives: collectives of the compiled program.
+    partial: for each param, whether its gradient is a sum of one term per device.
     """
 
     run: Callable[[], Any]
@@ -67,12 +72,12 @@ def devices(count: int) -> None:
 
     ranks = world().size
     if ranks > 1:
-        raise BadInput(f"expected devices of one process, got {ranks}; drop mpirun")
+        raise BadInput(f"expected one process, got {ranks}; start without mpirun")
     jax.config.update("jax_num_cpu_devices", count)
     if len(jax.devices()) < count:
         raise BadInput(
-            f"expected {count} devices, got {len(jax.devices())}; pass a smaller "
-            "--tensor, or set JAX_PLATFORMS=cpu"
+            f"expected {count} devices, got {len(jax.devices())}; pass fewer, or set "
+            "JAX_PLATFORMS=cpu"
         )
 
 
@@ -93,15 +98,16 @@ def forward_backward(layer: Layer, partial_grads: Any, operands: Operands) -> An
 
 def dense(layer: Layer, operands: Operands) -> Part:
     """Compile a layer for one device."""
-    parts = jax.tree.map(lambda leaf: False, operands.params)
-    program = jax.jit(partial(forward_backward, layer, parts)).lower(operands).compile()
-    return Part(partial(program, jax.device_put(operands)), [], parts)
+    complete = jax.tree.map(lambda leaf: False, operands.params)  # no partial gradients
+    program = jax.jit(partial(forward_backward, layer, complete))
+    compiled = program.lower(operands).compile()
+    return Part(partial(compiled, jax.device_put(operands)), [], complete)
 
 
 def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> Part:
     """Compile a layer that is divided over `size` devices."""
     stacked = jax.tree.map(
-        lambda part, spec: PartitionSpec(AXIS) if part else spec,
+        lambda is_partial, spec: PartitionSpec(AXIS) if is_partial else spec,
         specs.partial,
         specs.params,
     )
@@ -127,7 +133,7 @@ def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> Part:
     )
 
 
-def gathered(part: Part) -> Any:
+def run_and_sum(part: Part) -> Any:
     """Return a layer's output and gradients, with partial gradients summed."""
     out, grads, input_grads = jax.device_get(part.run())
     summed = jax.tree.map(
@@ -141,34 +147,34 @@ def gathered(part: Part) -> Any:
 def largest_difference(part: Part, reference: Part) -> float:
     """Return the largest difference relative to the maximum of its array."""
 
-    def share(actual: np.ndarray, expected: np.ndarray) -> float:
+    def relative(actual: np.ndarray, expected: np.ndarray) -> float:
         return np.abs(actual - expected).max() / (np.abs(expected).max() or 1)
 
-    gaps = jax.tree.map(share, gathered(part), gathered(reference))
-    return float(max(jax.tree.leaves(gaps)))
+    differences = jax.tree.map(relative, run_and_sum(part), run_and_sum(reference))
+    return float(max(jax.tree.leaves(differences)))
 
 
-def time_in_turns(
-    calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
+def time_alternately(
+    calls: dict[str, tuple[int, Callable[[], Any]]], repeats: int
 ) -> dict[str, list[float]]:
-    """Time calls in turns, each on as many cores as it has devices.
+    """Time functions alternately, each on as many cores as it has devices.
 
     Args:
         calls: number of devices and function, by name.
-        turns: timed calls of each function; one more compiles it.
+        repeats: timed calls of each function, after one call that compiles it.
 
     Returns:
-        Seconds of each turn, by name.
+        Seconds of each timed call, by name.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    with pinning() as pinned:
-        for turn in range(1 + turns):  # the first turn compiles
+    with pinning() as pin:
+        for repeat in range(1 + repeats):  # 0 compiles
             for name, (cores, call) in calls.items():
-                pinned(cores if turn else len(jax.devices()))
-                begun = time.perf_counter()
+                pin(cores if repeat else len(jax.devices()))
+                start = time.perf_counter()
                 jax.block_until_ready(call())
-                if turn:
-                    times[name].append(time.perf_counter() - begun)
+                if repeat:
+                    times[name].append(time.perf_counter() - start)
     return times
 
 
@@ -177,13 +183,13 @@ def pinning() -> Iterator[Callable[[int], None]]:
     """Yield a function that pins all threads to `count` cores; undo it at the end."""
     allowed = sorted(os.sched_getaffinity(0))
 
-    def pinned(count: int) -> None:
+    def pin(count: int) -> None:
         if jax.default_backend() == "cpu":
             for thread in Path("/proc/self/task").iterdir():
                 with suppress(ProcessLookupError):  # the thread has ended
                     os.sched_setaffinity(int(thread.name), allowed[:count])
 
     try:
-        yield pinned
+        yield pin
     finally:
-        pinned(len(allowed))
+        pin(len(allowed))

@@ -1,1 +1,1 @@
-"""Modules of the topology command."""
+"""Modules of the command topology.py."""

@@ -1,4 +1,7 @@
-"""BytePS on virtual ranks compared with its paper's formula, for k = 0 ... n."""
+"""BytePS on virtual ranks compared with the paper's formula.
+
+n workers have the gradients, and k = 0 ... n spare hosts only add them.
+"""
 
 from collections.abc import Iterator
 
@@ -11,21 +14,29 @@ from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.costs.allreduce import Job, Rates, byteps_seconds
 from dml.wire.plans.byteps import byteps_pieces
 
-LENGTH = 1 << 20  # words
+LENGTH = 1 << 20  # elements of the buffer
 RATES = Rates(*sim.Uniform()[:3])
-REPEATS = 8  # segments of a stage's piece; with more, times approach the formula
+SEGMENTS = 8  # segments of a piece; with more, times approach the formula
 
 
 def rows(workers: int) -> Iterator[Row]:
-    """Yield a row for each number of spare hosts: with β only, and with all rates."""
+    """Yield a row for each number of spare hosts."""
     for spare in range(workers + 1):
         yield row(workers, spare, LENGTH, RATES)
 
 
 def row(n: int, k: int, length: int, rates: Rates, itemsize: int = 4) -> Row:
+    """Run BytePS with the bandwidth only and with all rates; return the row.
+
+    n: number of workers.
+    k: number of spare hosts.
+    length: elements of the buffer, rounded down to even pieces.
+    rates: rates of the network.
+    itemsize: bytes of an element.
+    """
     unit = n * n + k * n - 2 * k
-    length -= length % (unit * REPEATS)  # even pieces
-    job = Job(n + k, length, itemsize, segment=length * itemsize // (unit * REPEATS))
+    length -= length % (unit * SEGMENTS)
+    job = Job(n + k, length, itemsize, segment=length * itemsize // (unit * SEGMENTS))
     pieces, stages = byteps_pieces(n, k, length * itemsize, job.segment)
     bandwidth = Rates(0.0, rates.beta, 0.0)
     paper = 2 * n * (n - 1) * length * itemsize * rates.beta / unit

@@ -5,6 +5,7 @@ OSDI 2020 (BytePS).
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from lab.claims import Verdict, claim, rows, untested, verdict
@@ -14,11 +15,12 @@ from dml.runs.writers import Row
 
 FABRICS = ("torus", "fat_tree", "dragonfly", "slim_fly")  # compared by routers and cost
 LARGE = 1 << 26  # bytes of a buffer whose time is hardly latency
-GROWS = 1.15  # most growth of a ring's time: (p - 1)/p, and latency
-ROUTERS, PRICE = 0.5, 0.75  # published shares of a fat tree's, per rank
-ABOUT = 0.1  # relative tolerance of shares published as "about"
-PAPER = 1e-6  # relative tolerance of BytePS's time: rounding
-CUT = 1e-3  # relative tolerance: lengths are rounded to even pieces
+MAX_GROWTH = 1.15  # of a ring's time, by (p - 1)/p and latency
+# Published ratios of Slim Fly to a fat tree, per rank.
+ROUTER_RATIO, PRICE_RATIO = 0.5, 0.75
+ABOUT_TOLERANCE = 0.1  # relative, of ratios published as "about"
+TIME_TOLERANCE = 1e-6  # relative, of BytePS's time: rounding
+LENGTH_TOLERANCE = 1e-3  # relative: lengths are rounded to even pieces
 
 
 def uniform(run: Run) -> dict[int, dict[int, Row]]:
@@ -32,9 +34,10 @@ def uniform(run: Run) -> dict[int, dict[int, Row]]:
 
 @claim("a ring's time is independent of p for large n", "theorem")
 def flat(run: Run) -> Verdict:
-    """Of the most bytes, a ring of the most ranks takes at most 1.15 of the fewest's.
+    """A ring of the most ranks takes at most 1.15 times as long as one of the fewest.
 
-    The time includes the latency of 2(p - 1) messages: 64 MB or more are asked.
+    The buffer is the largest one, of 64 MB or more, since the time includes the latency
+    of 2(p - 1) messages.
     """
     times = uniform(run)
     most = max(set.intersection(*map(set, times.values())))
@@ -46,7 +49,7 @@ def flat(run: Run) -> Verdict:
     reason = f"{last / first:.2f} times, {most / 2**20:g} MB"
     if most < LARGE:
         return untested(f"{reason}: no large buffer", measured)
-    return verdict(last / first <= GROWS, measured, reason)
+    return verdict(last / first <= MAX_GROWTH, measured, reason)
 
 
 @claim("butterfly wins below the crossover", "theorem")
@@ -56,9 +59,10 @@ def crossed(run: Run) -> Verdict:
         p: [row["ring_seconds"] / row["butterfly_seconds"] for row in times.values()]
         for p, times in uniform(run).items()
     }
-    holds = all(one[0] > 1 > one[-1] for one in ratios.values())
+    holds = all(by_bytes[0] > 1 > by_bytes[-1] for by_bytes in ratios.values())
     measured = ", ".join(
-        f"p = {p}: {r[0]:.2f} to {r[-1]:.2f}" for p, r in ratios.items()
+        f"p = {p}: {by_bytes[0]:.2f} to {by_bytes[-1]:.2f}"
+        for p, by_bytes in ratios.items()
     )
     return verdict(holds, f"ring / butterfly {measured}", "asked above 1, then below")
 
@@ -66,9 +70,10 @@ def crossed(run: Run) -> Verdict:
 @claim("a ring sends the least there is", "2(p - 1)/p n a rank")
 def optimal(run: Run) -> Verdict:
     """A ring of n words sends exactly 2(p - 1)n words, which is the least possible."""
-    p, word = run.summary["p"], np.dtype(run.flags["dtype"]).itemsize
+    p = run.summary["p"]
+    itemsize = np.dtype(run.flags["dtype"]).itemsize
     rings = rows(run, algorithm="ring")
-    sent = {row["bytes"] // word: row["words_sent"] for row in rings}
+    sent = {row["bytes"] // itemsize: row["words_sent"] for row in rings}
     if run.flags["check"]:
         return untested("--check sends words, too", f"{sent}")
     holds = all(words == 2 * (p - 1) * n for n, words in sent.items())
@@ -77,12 +82,12 @@ def optimal(run: Run) -> Verdict:
 
 
 def networks(run: Run) -> dict[str, Row]:
-    """Return the parts of each fabric for the most ranks, by name."""
-    built = rows(run, table="networks")
-    most = max(row["p"] for row in built)
+    """Return the row of each fabric for the most ranks, by name."""
+    network_rows = rows(run, table="networks")
+    most = max(row["p"] for row in network_rows)
     return {
         row["network"]: row
-        for row in built
+        for row in network_rows
         if row["p"] == most and row["network"].partition(":")[0] in FABRICS
     }
 
@@ -100,75 +105,78 @@ def diameter(run: Run) -> Verdict:
 
 @claim("fewer routers than a fat tree", "about 50 % [M]")
 def routers(run: Run) -> Verdict:
-    """Slim Fly has at most 50 % of a fat tree's routers a rank, or 10 % more."""
-    return to_fat_tree(run, lambda row: row["routers"] / row["ranks"], ROUTERS)
+    """Slim Fly has at most 50 % of a fat tree's routers per rank, or 10 % more."""
+    return judge_ratio(run, lambda row: row["routers"] / row["ranks"], ROUTER_RATIO)
 
 
 @claim("cheaper than a fat tree", "about 25 % [M]")
 def price(run: Run) -> Verdict:
-    """Slim Fly costs at most 75 % of a fat tree a rank, or 10 % more."""
-    return to_fat_tree(run, lambda row: row["cost_a_rank"], PRICE)
+    """Slim Fly costs at most 75 % of a fat tree per rank, or 10 % more."""
+    return judge_ratio(run, lambda row: row["cost_per_rank"], PRICE_RATIO)
 
 
-def to_fat_tree(run: Run, number: Callable[[Row], float], published: float) -> Verdict:
-    """Judge a number of Slim Fly by its ratio to a fat tree's."""
-    found = networks(run)
-    ratio = number(found["slim_fly"]) / number(found["fat_tree"])
-    measured = f"{ratio:.2f} of a fat tree's a rank, p = {found['slim_fly']['p']:,}"
-    most = published * (1 + ABOUT)
+def judge_ratio(run: Run, measure: Callable[[Row], float], published: float) -> Verdict:
+    """Judge the ratio of Slim Fly to a fat tree in a measure of their rows."""
+    by_name = networks(run)
+    ratio = measure(by_name["slim_fly"]) / measure(by_name["fat_tree"])
+    p = by_name["slim_fly"]["p"]
+    measured = f"{ratio:.2f} of a fat tree's per rank, p = {p:,}"
+    most = published * (1 + ABOUT_TOLERANCE)
     return verdict(ratio <= most, measured, f"asked {most:.3g} at most")
 
 
 @claim("a cheaper latency-bound all-reduce", "fewer hops")
 def few_bytes(run: Run) -> Verdict:
     """On few bytes no network's fastest all-reduce is faster than Slim Fly's."""
-    built, times = networks(run), rows(run, table="race")
-    p = built["slim_fly"]["p"]
-    few = min(row["bytes"] for row in times if row["p"] == p)
+    by_name, race = networks(run), rows(run, table="race")
+    p = by_name["slim_fly"]["p"]
+    few = min(row["bytes"] for row in race if row["p"] == p)
     times = {
         row["network"]: row["seconds"]
-        for row in times
-        if (row["p"], row["bytes"]) == (p, few)
+        for row in race
+        if (row["p"], row["bytes"]) == (p, few) and row["network"] in by_name
     }
-    times = {name: seconds for name, seconds in times.items() if name in built}
     first = min(times, key=lambda name: times[name])
-    measured = ", ".join(f"{name} {1e6 * one:.1f} us" for name, one in times.items())
-    return verdict(
-        first == "slim_fly", measured, f"{first} is the fastest at {few:,} bytes"
+    measured = ", ".join(
+        f"{name} {1e6 * seconds:.1f} us" for name, seconds in times.items()
     )
+    reason = f"{first} is the fastest at {few:,} bytes"
+    return verdict(first == "slim_fly", measured, reason)
 
 
 @claim("t = 2n(n-1)M/((n^2+kn-2k)B)", "formula")
 def formula(run: Run) -> Verdict:
-    """Running ranks take the paper's time, to 1e-6, but for the pipeline's drain.
+    """Running ranks take the paper's time, to 1e-6, and the drain of the pipeline.
 
-    With spare hosts that is 1 + 1/S of it, where S is the number of its stages.
+    With spare hosts the drain takes 1/S of that time, for S stages of the pipeline.
     """
     hosts = byteps(run)
-    off = max(
+    error = max(
         abs(row["bandwidth_seconds"] / row["paper_seconds"] / row["drained"] - 1)
         for row in hosts
     )
-    drained = max(row["drained"] for row in hosts) - 1
-    measured = f"off by {off:.0e}, {drained:.1%} of drain"
-    return verdict(
-        off <= PAPER, measured, f"asked {PAPER:g}, for k = 0 ... {hosts[-1]['k']}"
-    )
+    drain = max(row["drained"] for row in hosts) - 1
+    measured = f"relative error {error:.0e}, drain {drain:.1%} of the time"
+    reason = f"asked {TIME_TOLERANCE:g}, for k = 0 ... {hosts[-1]['k']}"
+    return verdict(error <= TIME_TOLERANCE, measured, reason)
 
 
 @claim("spare hosts: from ring to PS", "formula")
 def interpolates(run: Run) -> Verdict:
-    """Every spare host makes it faster: from a ring's time to a parameter server's.
+    """Every spare host shortens the time, from a ring's to a parameter server's.
 
-    k = n takes n/(2(n - 1)) of k = 0, but for the drain, to 0.1 %.
+    Without the drain, k = n takes n/(2(n - 1)) of the time of k = 0, to 0.1 %.
     """
     hosts = byteps(run)
     times = [row["bandwidth_seconds"] / row["drained"] for row in hosts]
-    falls = all(b < a for a, b in zip(times, times[1:], strict=False))
-    n, share = hosts[0]["n"], times[-1] / times[0]
-    wanted = n / (2 * (n - 1))
-    holds = falls and hosts[-1]["k"] == n and abs(share / wanted - 1) <= CUT
-    return verdict(holds, f"{share:.4f} of a ring's at k = {n}", f"asked {wanted:.4f}")
+    falls = all(after < before for before, after in pairwise(times))
+    n = hosts[0]["n"]
+    ratio = times[-1] / times[0]
+    predicted = n / (2 * (n - 1))
+    equal = abs(ratio / predicted - 1) <= LENGTH_TOLERANCE
+    holds = falls and hosts[-1]["k"] == n and equal
+    measured = f"{ratio:.4f} of a ring's time at k = {n}"
+    return verdict(holds, measured, f"asked {predicted:.4f}")
 
 
 def byteps(run: Run) -> list[Row]:

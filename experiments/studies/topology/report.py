@@ -15,52 +15,56 @@ from studies.topology import byteps as topology_byteps
 from studies.topology import rows as topology_rows
 from studies.topology.tables import volume
 
-LEVELS = ["ring", "hierarchical"]
+FLAT, TWO_LEVELS = "ring", "hierarchical"  # all-reduces
 
-ACROSS = 3  # panels in a row of the figure
+PANELS_PER_ROW = 3
 
 
-class Plan(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of all tables.
 
-    names: all-reduces.
-    built: networks by text and number of ranks.
-    volumes: sizes of buffers in bytes, by number of ranks.
+    names: names of all-reduces.
+    networks: networks by text and number of ranks.
+    buffer_bytes: sizes of buffers in bytes, by number of ranks.
     group: ranks of a group of the hierarchical all-reduce.
     workers: workers of BytePS.
     """
 
     names: Sequence[str]
-    built: Mapping[tuple[str, int], Any]
-    volumes: Mapping[int, Sequence[int]]
+    networks: Mapping[tuple[str, int], Any]
+    buffer_bytes: Mapping[int, Sequence[int]]
     group: int
     workers: int
 
 
-Kept = Mapping[str, Sequence[Row]]  # rows of earlier tables by name
+Tables = Mapping[str, Sequence[Row]]  # rows of earlier tables by name
 
 
-def networks(plan: Plan, kept: Kept) -> Iterator[Row]:
-    for (text, p), net in plan.built.items():
+def networks(arguments: Arguments, tables: Tables) -> Iterator[Row]:
+    """Yield the parts and the cost of each network that has routers."""
+    for (text, p), net in arguments.networks.items():
         if hasattr(net, "report"):
-            yield topology_rows.described(text, net, p)
+            yield topology_rows.network_row(text, net, p)
 
 
-def evaluate_networks(plan: Plan, kept: Kept) -> Iterator[Row]:
-    for (text, p), net in plan.built.items():
-        for nbytes in plan.volumes[p]:
-            yield topology_rows.evaluated(text, net, p, nbytes, plan.names, plan.group)
+def race(arguments: Arguments, tables: Tables) -> Iterator[Row]:
+    """Yield the times of the all-reduces for each network and buffer."""
+    names, group = arguments.names, arguments.group
+    for (text, p), net in arguments.networks.items():
+        for nbytes in arguments.buffer_bytes[p]:
+            yield topology_rows.race_row(text, net, p, nbytes, names, group)
 
 
-def levels(plan: Plan, kept: Kept) -> Iterator[Row]:
-    if set(LEVELS) <= set(plan.names):
-        for row in kept["race"]:
+def levels(arguments: Arguments, tables: Tables) -> Iterator[Row]:
+    """Yield the gains of two levels on network "hosts"."""
+    if {FLAT, TWO_LEVELS} <= set(arguments.names):
+        for row in tables["race"]:
             if row["network"] == "hosts":
-                yield two_level_gain(plan.built["hosts", row["p"]], row)
+                yield two_level_gain(arguments.networks["hosts", row["p"]], row)
 
 
 def fastest_by_bytes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    """Return the fastest all-reduce by bytes, for each network and p."""
+    """Return the fastest all-reduces by bytes, for each network and p."""
     table = []
     for text, size in dict.fromkeys((row["network"], row["p"]) for row in rows):
         selected = [row for row in rows if (row["network"], row["p"]) == (text, size)]
@@ -69,13 +73,20 @@ def fastest_by_bytes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
             for name in names
         }
         winners = [f"{selected[0]['best']}"]
-        winners += [f"{c.after} from {volume(c.bytes)}" for c in crossovers(lines)]
+        winners += [
+            f"{crossover.after} from {volume(crossover.bytes)}"
+            for crossover in crossovers(lines)
+        ]
         table.append({"network": text, "p": size, "wins": ", ".join(winners)})
     return table
 
 
 def network_costs(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
-    """Return the cost of each network and the time of its fastest all-reduce."""
+    """Return the cost of each network and the time of its fastest all-reduce.
+
+    Times are those of the smallest and of the largest buffer, with their ratios to the
+    times on Slim Fly.
+    """
     table = []
     for report in reports:
         key = report["network"], report["p"]
@@ -95,48 +106,55 @@ def network_costs(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
     return table
 
 
-def two_level_gain(net: Any, known: Row) -> Row:
-    """Compare two levels with a ring in host order, and a ring of remote neighbours."""
-    size, nbytes = known["p"], known["bytes"]
+def two_level_gain(net: Any, row: Row) -> Row:
+    """Compare two levels with a ring in host order, and a ring of remote neighbours.
+
+    net: network of hosts.
+    row: row of table "race" for this network.
+    """
+    size, nbytes = row["p"], row["bytes"]
     length = nbytes // topology_rows.ITEMSIZE
     # In this order each rank of the ring sends to another host.
     order = np.argsort(np.arange(size) % net.ranks, kind="stable")
-
-    def ring() -> Iterator[Round]:
-        for one in topology_rows.schedule("ring", net, size, length, 0):
-            yield one._replace(source=order[one.source], dest=order[one.dest])
-
-    flat, levels = (known[f"{name}_seconds"] for name in LEVELS)
-    dealt, _ = topology_rows.seconds(list(ring()), net, size)
+    remote_ring: list[Round] = [
+        ring_round._replace(
+            source=order[ring_round.source], dest=order[ring_round.dest]
+        )
+        for ring_round in topology_rows.schedule(FLAT, net, size, length, 0)
+    ]
+    flat_seconds, levels_seconds = row[f"{FLAT}_seconds"], row[f"{TWO_LEVELS}_seconds"]
+    remote_seconds, _ = topology_rows.seconds(remote_ring, net, size)
     return {
         "p": size,
         "hosts": net.number,
         "bytes": nbytes,
-        "ring_seconds": flat,
-        "dealt_seconds": dealt,
-        "hierarchical_seconds": levels,
-        "gain": flat / levels,
-        "dealt_gain": dealt / levels,
+        "ring_seconds": flat_seconds,
+        "dealt_seconds": remote_seconds,
+        "hierarchical_seconds": levels_seconds,
+        "gain": flat_seconds / levels_seconds,
+        "dealt_gain": remote_seconds / levels_seconds,
     }
 
 
-TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
+TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
     "networks": networks,
-    "race": evaluate_networks,
-    "wins": lambda plan, kept: fastest_by_bytes(kept["race"], plan.names),
-    "ports": lambda plan, kept: network_costs(kept["race"], kept["networks"]),
+    "race": race,
+    "wins": lambda arguments, tables: fastest_by_bytes(tables["race"], arguments.names),
+    "ports": lambda arguments, tables: network_costs(
+        tables["race"], tables["networks"]
+    ),
     "levels": levels,
-    "byteps": lambda plan, kept: topology_byteps.rows(plan.workers),
+    "byteps": lambda arguments, tables: topology_byteps.rows(arguments.workers),
 }
 
 
-def totals(kept: Kept) -> dict[str, Any]:
+def totals(tables: Tables) -> dict[str, Any]:
     """Return the summary: winners, seconds, ratios and gains."""
-    ratios = ("few_ratio", "many_ratio", "cost_a_rank")
-    summary = flat(kept["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
-    summary |= flat(kept["ports"], "{key}_{network}_{p}", *ratios)
-    summary |= flat(kept["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
-    for row in kept["byteps"]:
+    keys = ("few_ratio", "many_ratio", "cost_per_rank")
+    summary = flat(tables["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
+    summary |= flat(tables["ports"], "{key}_{network}_{p}", *keys)
+    summary |= flat(tables["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
+    for row in tables["byteps"]:
         summary[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
     return summary
 
@@ -147,22 +165,24 @@ def draw(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
     The vertical axis ends above the second slowest all-reduce.
     """
     keys = list(dict.fromkeys((row["network"], row["p"]) for row in rows))
-    down = -(-len(keys) // ACROSS)
-    slowest = [sorted(row[f"{name}_seconds"] for name in names) for row in rows]
-    size = (11.5, 0.6 + 3.1 * down)
-    with figures.drawing(path, down, ACROSS, size=size, sharey=True) as drawing:
+    panel_rows_count = -(-len(keys) // PANELS_PER_ROW)
+    sorted_times = [sorted(row[f"{name}_seconds"] for name in names) for row in rows]
+    shape = panel_rows_count, PANELS_PER_ROW
+    size = (11.5, 0.6 + 3.1 * panel_rows_count)
+    with figures.drawing(path, *shape, size=size, sharey=True) as drawing:
         figure, panels = drawing
         for axes, key in zip(panels, keys, strict=False):
             panel_rows = [row for row in rows if (row["network"], row["p"]) == key]
             sizes = [row["bytes"] for row in panel_rows]
-            for number, name in enumerate(names):
+            for index, name in enumerate(names):
                 seconds = [row[f"{name}_seconds"] for row in panel_rows]
-                axes.plot(sizes, seconds, color=f"C{number}", label=name)
+                axes.plot(sizes, seconds, color=f"C{index}", label=name)
                 best = [row for row in panel_rows if row["best"] == name]
                 points = [r["bytes"] for r in best], [r["seconds"] for r in best]
-                axes.plot(*points, "o", color=f"C{number}", markersize=6)
+                axes.plot(*points, "o", color=f"C{index}", markersize=6)
             axes.set(title=f"{key[0]}, p = {key[1]}", xscale="log", yscale="log")
-        panels[0].set_ylim(top=2 * max(seconds[-2:][0] for seconds in slowest))
+        # The second slowest, or the only one.
+        panels[0].set_ylim(top=2 * max(times[-2:][0] for times in sorted_times))
         for axes in panels[len(keys) :]:
             axes.set_axis_off()
         figure.supxlabel("bytes per rank", fontsize=10)

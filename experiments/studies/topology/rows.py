@@ -11,9 +11,9 @@ from dml.wire.plans.schedules import SCHEDULES, words
 from dml.wire.plans.topology import SEGMENT, groups
 
 ITEMSIZE = 4
-PARTS = 2  # segments of a buffer: one is added while the next is received
+SEGMENTS = 2  # segments of a buffer: one is added while the next is received
 MAX_MESSAGES = 300_000  # messages up to which all rounds are evaluated
-PLAYED = 24  # evaluations of a repeated round in larger schedules
+SIMULATED_REPEATS = 24  # evaluations of a repeated round in larger schedules
 
 
 def schedule(
@@ -21,44 +21,60 @@ def schedule(
 ) -> Iterator[Round]:
     """Return the rounds of an all-reduce.
 
-    Groups are hosts, or `group` neighbours where each rank has its own host. Networks
-    with shared links use longer segments than real ranks: PARTS per buffer.
+    Networks with shared links use longer segments than real ranks: SEGMENTS per buffer.
+
+    name: name of the all-reduce.
+    net: network.
+    size: number of ranks.
+    length: elements of the buffer.
+    group: neighbours in a group of the hierarchical all-reduce, if all ranks share one
+      host or each rank has its own host; otherwise groups are hosts.
     """
-    more: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if name == "hierarchical":
         hosts = tuple(net.hosts(size))
-        alone = max(hosts) in (0, size - 1)
-        more["members"] = groups(hosts, min(group, size) if alone else 0)
+        hosts_are_trivial = max(hosts) in (0, size - 1)  # one host, or one per rank
+        neighbours = min(group, size) if hosts_are_trivial else 0
+        options["members"] = groups(hosts, neighbours)
     segment = SEGMENT
     if not isinstance(net, sim.Uniform):
-        segment = max(segment, length * ITEMSIZE // PARTS)
-    return SCHEDULES[name](size, length, ITEMSIZE, segment, **more)
+        segment = max(segment, length * ITEMSIZE // SEGMENTS)
+    return SCHEDULES[name](size, length, ITEMSIZE, segment, **options)
 
 
 def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
     """Return the seconds of the slowest rank, and whether they are exact.
 
-    With more than MAX_MESSAGES messages, repeated rounds are evaluated PLAYED times and
-    2·PLAYED times; the rest is extrapolated linearly. The error at p = 1024 is 0.5 %.
+    With more than MAX_MESSAGES messages, repeated rounds are evaluated
+    SIMULATED_REPEATS times and twice as often; the time of all repeats is extrapolated
+    linearly. The error at p = 1024 is 0.5 %.
     """
-    repeats = max(one.times for one in rounds)
-    uniform = isinstance(net, sim.Uniform)  # repeated rounds cost nothing there
-    total = sum(len(one.source) * one.times for one in rounds)
-    if uniform or total <= MAX_MESSAGES or repeats <= 2 * PLAYED:
+    repeats = max(each_round.times for each_round in rounds)
+    uniform = isinstance(net, sim.Uniform)  # repeated rounds are evaluated once there
+    messages = sum(len(each_round.source) * each_round.times for each_round in rounds)
+    if uniform or messages <= MAX_MESSAGES or repeats <= 2 * SIMULATED_REPEATS:
         return float(sim.evaluate(rounds, net, size).clocks.max()), True
     short, long = (
-        float(sim.evaluate(at_most(times, rounds), net, size).clocks.max())
-        for times in (PLAYED, 2 * PLAYED)
+        float(sim.evaluate(limit_repeats(rounds, times), net, size).clocks.max())
+        for times in (SIMULATED_REPEATS, 2 * SIMULATED_REPEATS)
     )
-    return long + (repeats / PLAYED - 2) * (long - short), False
+    return long + (repeats / SIMULATED_REPEATS - 2) * (long - short), False
 
 
-def at_most(times: int, rounds: Iterable[Round]) -> list[Round]:
-    return [one._replace(times=min(one.times, times)) for one in rounds]
+def limit_repeats(rounds: Iterable[Round], times: int) -> list[Round]:
+    """Return the rounds with at most `times` repeats each."""
+    return [
+        each_round._replace(times=min(each_round.times, times)) for each_round in rounds
+    ]
 
 
-def described(text: str, net: Any, size: int) -> Row:
-    """Return the parts and the cost of a network, in total and per rank."""
+def network_row(text: str, net: Any, size: int) -> Row:
+    """Return the parts and the cost of a network, in total and per rank.
+
+    text: name or shape of the network.
+    net: network.
+    size: number of ranks that are used.
+    """
     report = net.report(Prices())
     capacity = net.capacity
     return {
@@ -66,19 +82,19 @@ def described(text: str, net: Any, size: int) -> Row:
         "p": size,
         "ranks": capacity,
         **report._asdict(),
-        "cables_a_rank": report.links / capacity,
-        "bisection_a_rank": report.bisection / capacity,
-        "cost_a_rank": report.cost / capacity,
+        "cables_per_rank": report.links / capacity,
+        "bisection_per_rank": report.bisection / capacity,
+        "cost_per_rank": report.cost / capacity,
     }
 
 
-def evaluated(
+def race_row(
     text: str, net: Any, size: int, nbytes: int, names: Sequence[str], group: int
 ) -> Row:
-    """Return the seconds and words of every all-reduce, and the two fastest.
+    """Return the seconds and buffer elements of every all-reduce, and the two fastest.
 
     Args:
-        text: name of the network.
+        text: name or shape of the network.
         net: the network.
         size: number of ranks.
         nbytes: bytes of the buffer.

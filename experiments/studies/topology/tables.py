@@ -14,7 +14,8 @@ def volume(nbytes: float) -> str:
     return f"{nbytes:.3g} GB"
 
 
-def size(key: str) -> Callable[[Row], str]:
+def volume_of(key: str) -> Callable[[Row], str]:
+    """Return a function that formats the bytes of a row."""
     return lambda row: volume(row[key])
 
 
@@ -22,14 +23,14 @@ NETWORK: Columns = {
     "network": (10, "{network}"),
     "p": (6, "{p}"),
 }
-BYTES = (8, size("bytes"))
+BYTES = (8, volume_of("bytes"))
 
 
 BYTEPS: Columns = {
     "workers": (7, "{n:d}"),
-    "spare": (5, "{k:d}"),
-    "spare's share": (13, "{spare_share:.1%}"),
-    "worker's share": (14, "{worker_share:.1%}"),
+    "spare hosts": (11, "{k:d}"),
+    "per spare host": (14, "{spare_share:.1%}"),
+    "per worker": (10, "{worker_share:.1%}"),
     "paper ms": (9, scaled("paper_seconds", 1e3, ".4g")),
     "running ms": (10, scaled("bandwidth_seconds", 1e3, ".4g")),
     "run/paper": (
@@ -47,14 +48,14 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
     return {
         "networks": NETWORK
         | {
-            "holds": (9, "{ranks:,}"),
+            "max ranks": (9, "{ranks:,}"),
             "routers": (7, "{routers:,}"),
             "cables": (7, "{links:,}"),
             "diameter": (8, "{diameter:d}"),
             "bisection": (9, "{bisection:,}"),
-            "$ a rank": (8, "{cost_a_rank:,.0f}"),
-            "cables a rank": (13, "{cables_a_rank:.2f}"),
-            "bisection a rank": (16, "{bisection_a_rank:.3f}"),
+            "$ per rank": (10, "{cost_per_rank:,.0f}"),
+            "cables per rank": (15, "{cables_per_rank:.2f}"),
+            "bisection per rank": (18, "{bisection_per_rank:.3f}"),
         },
         "race": NETWORK
         | {
@@ -68,12 +69,12 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
         "ports": NETWORK
         | {
             "diameter": (8, "{diameter:d}"),
-            "$ a rank": (8, "{cost_a_rank:,.0f}"),
-            "bisection a rank": (16, "{bisection_a_rank:.3f}"),
-            "few": (8, size("few_bytes")),
+            "$ per rank": (10, "{cost_per_rank:,.0f}"),
+            "bisection per rank": (18, "{bisection_per_rank:.3f}"),
+            "smallest": (8, volume_of("few_bytes")),
             "ms": (9, scaled("few_seconds", 1e3, ".4g")),
             "of Slim Fly": (11, "{few_ratio:.3f}"),
-            "many": (8, size("many_bytes")),
+            "largest": (8, volume_of("many_bytes")),
             "ms ": (9, scaled("many_seconds", 1e3, ".4g")),
             "of Slim Fly ": (11, "{many_ratio:.3f}"),
         },
@@ -82,20 +83,22 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "hosts": (6, "{hosts:,}"),
             "bytes": BYTES,
             "ring ms": (9, scaled("ring_seconds", 1e3, ".4g")),
-            "ring dealt out ms": (17, scaled("dealt_seconds", 1e3, ".4g")),
+            "remote ring ms": (14, scaled("dealt_seconds", 1e3, ".4g")),
             "two levels ms": (13, scaled("hierarchical_seconds", 1e3, ".4g")),
             "gain": (6, "{gain:.3g}"),
-            "gain over dealt": (15, "{dealt_gain:.3g}"),
+            "gain over remote": (16, "{dealt_gain:.3g}"),
         },
         "byteps": BYTEPS,
     }
 
 
 TITLES = {
-    "networks": "networks that hold p ranks; bisection: cables between halves",
+    "networks": "networks for p ranks; bisection: cables between two halves",
     "race": "ms of every all-reduce (~: repeated rounds are extrapolated)",
     "wins": "fastest all-reduce by bytes",
-    "ports": "fastest all-reduce on networks for as many ranks, few bytes and many",
-    "levels": "two levels on hosts of ranks with one card each, against one flat ring",
-    "byteps": "BytePS: virtual ranks compared with the paper's formula, bandwidth only",
+    "ports": "fastest all-reduce of the smallest and of the largest buffer by network",
+    "levels": "two levels on hosts with one network card, compared with one flat ring; "
+    "remote ring: each rank sends to another host",
+    "byteps": "BytePS: virtual ranks compared with the paper's formula, bandwidth "
+    "only; per host: share of the buffer that it adds",
 }

@@ -37,7 +37,7 @@ def test_a_run_leaves_a_table_a_flat_summary_and_a_figure(tmp_path, capsys):
     assert all(isinstance(value, float) for value in summary.values())
     assert summary["pareto_k_of_p_4"] == rows[5]["maxplus"]
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split()[:4] == ["law", "workers", "way", "grads"]
+    assert header.split()[:4] == ["delay", "workers", "barrier", "grads"]
     assert len(rows) == 8
     assert [line.startswith("published: ") for line in lines].index(True) == 8
 

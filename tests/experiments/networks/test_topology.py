@@ -78,7 +78,7 @@ def test_slim_fly_is_compared_with_the_networks_that_have_links(made):
     assert ports["slim_fly"]["diameter"] == 2
     assert ports["slim_fly"]["few_ratio"] == ports["slim_fly"]["many_ratio"] == 1
     for row in ports.values():
-        assert row["cost_a_rank"] == row["cost"] / row["ranks"]
+        assert row["cost_per_rank"] == row["cost"] / row["ranks"]
         assert row["ranks"] >= 16
         assert summary[f"many_ratio_{row['network']}_16"] == row["many_ratio"]
 

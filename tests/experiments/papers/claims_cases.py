@@ -153,7 +153,7 @@ def scaling(resnet=(0.86, 1.0), vgg=(0.65, 1.0)):
 
 
 def fabrics(flown=(2, 500, 1300.0, 1.0), tree=(4, 1100, 2150.0, 2.0)):
-    keys = "network p ranks diameter routers cost_a_rank"
+    keys = "network p ranks diameter routers cost_per_rank"
     both = {"slim_fly": flown, "fat_tree": tree}
     built = [(name, 4096, 5000, *one[:3]) for name, one in both.items()]
     built += [("hosts", 4096, 5000, 2, 1, 9.0)]  # whose switch has all ports

@@ -318,7 +318,7 @@ def test_a_point_is_lost_even_if_one_seed_is_spared():
 
 
 def test_a_delay_is_tolerated_if_none_up_to_it_doubles_the_error():
-    assert list(asynchrony_claims.tolerated(of.late(2, 1, 0, 2)).values()) == [
+    assert list(asynchrony_claims.tolerated_delays(of.late(2, 1, 0, 2)).values()) == [
         2,
         1,
         0,
@@ -326,7 +326,7 @@ def test_a_delay_is_tolerated_if_none_up_to_it_doubles_the_error():
     ]
     rows = of.late(2, 2, 2, 2)
     rows[2]["error"] = float("nan")
-    assert asynchrony_claims.tolerated(rows)["a", 1.0] == 1
+    assert asynchrony_claims.tolerated_delays(rows)["a", 1.0] == 1
 
 
 @pytest.mark.parametrize(
@@ -341,4 +341,4 @@ def test_a_delay_is_tolerated_if_none_up_to_it_doubles_the_error():
 )
 def test_b0_is_the_last_batch_of_at_most_twice_the_examples(examples, b0):
     rows = of.sizes(examples, examples)["sizes"].rows[:4]
-    assert batch_size_claims.knee(rows) == b0
+    assert batch_size_claims.efficient_batch(rows) == b0

@@ -80,7 +80,7 @@ def test_a_step_is_no_faster_than_its_gradient_and_overlap_never_slows_it(name):
         training = WEAK._replace(strong=strong)
         for size in (1, 2, 8, 32):
             hidden, plain = (
-                scaling_model.step(training, RATES, name, size, overlap)
+                scaling_model.step_seconds(training, RATES, name, size, overlap)
                 for overlap in (True, False)
             )
             assert training.gradient(size) <= hidden <= plain
@@ -101,7 +101,9 @@ def test_a_step_is_no_faster_than_its_gradient_and_overlap_never_slows_it(name):
 def test_the_resource_that_is_scarce_binds(rates, example, resource):
     training = WEAK._replace(example=example)
     for overlap in (True, False):
-        assert scaling_model.binds(training, rates, "ring", 64, overlap) == resource
+        assert (
+            scaling_model.bottleneck(training, rates, "ring", 64, overlap) == resource
+        )
 
 
 def test_the_lectures_table_says_how_efficient_it_is():

@@ -16,7 +16,7 @@ EVEN, LATE = "constant:1", "shifted_exponential:1,1"
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(consistency, "drawn", lambda *_: None)
+    monkeypatch.setattr(consistency, "draw", lambda *_: None)
 
 
 def run(out, *argv):

@@ -17,7 +17,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(downpour, "drawn", lambda *_: None)
+    monkeypatch.setattr(downpour, "draw", lambda *_: None)
 
 
 def run(out, *argv):
@@ -55,7 +55,7 @@ def test_pushing_and_pulling_seldom_saves_words(tmp_path, undrawn):
 
 def test_each_way_takes_the_rate_with_which_it_is_first(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(downpour, "drawn", lambda path, cases: seen.append(cases))
+    monkeypatch.setattr(downpour, "draw", lambda path, cases: seen.append(cases))
     summary, rows = run(tmp_path, "--lr=0.001,0.5", "--target=0.85")
     assert rows["sync SGD", 0.001]["seconds_to_target"] is None
     assert summary["sync_sgd_rate"] == summary["downpour_sgd_rate"] == 0.5

@@ -12,7 +12,7 @@ SMALL = ["--problem=generated", "--clocks=6", "--batch=240", "--snapshots=2"]
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(server, "drawn", lambda *_: None)
+    monkeypatch.setattr(server, "draw", lambda *_: None)
 
 
 def run(out, *argv):
@@ -73,7 +73,7 @@ def test_a_replay_has_the_bits_of_what_was_recorded(tmp_path, undrawn):
 
 def test_curves_begin_at_the_start_and_end_with_the_last_table(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(server, "drawn", lambda path, found: seen.append(found))
+    monkeypatch.setattr(server, "draw", lambda path, found: seen.append(found))
     argv = ["--simulate=4", "--straggle=constant:1", "--lr=20", "--network=0,0,0"]
     summary = run(tmp_path, *argv)
     curves = seen[0].curves
@@ -82,8 +82,8 @@ def test_curves_begin_at_the_start_and_end_with_the_last_table(tmp_path, monkeyp
     assert curves["seconds"] == [0, 2, 4, 6, 6]
     assert curves["objective"][0] > curves["objective"][-1] == summary["objective"]
     first = curves["objective"][1]
-    assert server_runs.reached(seen[0], "objective", first) == 2
-    assert server_runs.reached(seen[0], "objective", 0.0) is None
+    assert server_runs.time_to_target(seen[0], "objective", first) == 2
+    assert server_runs.time_to_target(seen[0], "objective", 0.0) is None
     assert seen[0].work[:, 0].tolist() == [6, 6, 6]
 
 

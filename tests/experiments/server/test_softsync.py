@@ -17,7 +17,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(softsync, "drawn", lambda *_: None)
+    monkeypatch.setattr(softsync, "draw", lambda *_: None)
 
 
 def run(out, *argv):

@@ -17,7 +17,7 @@ SMALL += ["--batches=4,256", "--epochs=20", "--looks=8", "--workers=2"]
 def plan(**chosen):
     values = batch_size.flags.parse(batch_size.FLAGS, ["batch_size.py", *SMALL])
     name = chosen.pop("data", "diverse")
-    return batch_size_runs.planned(name, values)._replace(**chosen)
+    return batch_size_runs.plan_from_flags(name, values)._replace(**chosen)
 
 
 def alone(program):
@@ -118,11 +118,11 @@ def test_the_search_climbs_to_the_best_rate_from_either_side(monkeypatch):
     cost = {2.0**k: 100 + 10 * abs(k + 3) for k in range(-8, 1)}
     monkeypatch.setattr(
         batch_size_runs,
-        "reached",
+        "examples_to_target",
         lambda plan, batch, rate, comm, limit: cost.get(rate, np.inf),
     )
     for start in (2.0**-7, 2.0**-3, 1.0, 4.0):  # at 4 it does not converge
-        found = batch_size_runs.fastest(plan(), 1, start, None)
+        found = batch_size_runs.search_rate(plan(), 1, start, None)
         assert found == (2.0**-3, 100)
-    monkeypatch.setattr(batch_size_runs, "reached", lambda *_: np.inf)
-    assert batch_size_runs.fastest(plan(), 1, 1.0, None).examples == np.inf
+    monkeypatch.setattr(batch_size_runs, "examples_to_target", lambda *_: np.inf)
+    assert batch_size_runs.search_rate(plan(), 1, 1.0, None).examples == np.inf

@@ -5,8 +5,14 @@ import numpy as np
 import pytest
 from studies.shared_memory import cyclades_measurements, cyclades_report
 from studies.shared_memory.cyclades_measurements import bits, distinct_hubs
-from studies.shared_memory.hogwild_runs import PROBLEMS, SERIAL, Turn, by_turns, unused
-from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.hogwild_runs import (
+    PROBLEMS,
+    SERIAL,
+    Timing,
+    no_extras,
+    run_alternately,
+)
+from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_runs import Task
 from studies.shared_memory.sparse_strategies import Settings
 
@@ -20,8 +26,8 @@ SMALL = ["--bits=1,2,3", "--checked=8,32", "--batches=1,8,64", "--hubs=1,0.05"]
 SMALL += ["--epochs=2", "--repeats=2", "--tried=1", "--late=3"]
 MADE = {"svm": documents, "completion": ratings}
 STATED = {
-    "svm": Stated(0.3, 0.8, 3, 16, hubs=0.05),
-    "completion": Stated(0.05, 0.9, 3, 16),
+    "svm": Defaults(0.3, 0.8, 3, 16, hubs=0.05),
+    "completion": Defaults(0.05, 0.9, 3, 16),
 }
 
 
@@ -34,7 +40,7 @@ def small(monkeypatch):
             made = MADE[name](seed=seed)
             kernel, start = made.kernel, made.params
             return Task(
-                kernel.model, lambda: (kernel.data, start, unused()), STATED[name]
+                kernel.model, lambda: (kernel.data, start, no_extras()), STATED[name]
             )
 
         monkeypatch.setitem(PROBLEMS, name, task)
@@ -63,7 +69,7 @@ def test_a_run_leaves_four_tables_a_flat_summary_and_figures(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "published: the bits of serial on any workers (exact)" in out
     assert "ours: 8 of 8 equal, by 1,2,3 workers (bit for bit): holds" in out
-    assert "largest step, to the largest of late 3: svm " in out
+    assert "largest step of cyclades divided by that of late 3: svm " in out
     kept = read_summary(tmp_path)
     assert kept["verdict_same_bits"] == "holds"
     races = of("race")
@@ -90,14 +96,14 @@ def test_a_bit_that_differs_is_seen(monkeypatch, wrong):
     other = table.copy()
     other[4] = np.nextafter(other[4], 2)
 
-    def turns(comm, problem, how, cases, *_):
+    def turns(comm, problem, options, cases, *_):
         tables = [other if count == wrong else table.copy() for _, count in cases]
         return {
-            case: [Turn(0.0, 0.0, one, None)]
+            case: [Timing(0.0, 0.0, one, None)]
             for case, one in zip(cases, tables, strict=True)
         }
 
-    monkeypatch.setattr(cyclades_measurements, "by_turns", turns)
+    monkeypatch.setattr(cyclades_measurements, "run_alternately", turns)
     comm = sim.run(Metered, 1)[0]
     given = comm, documents(), STATED["svm"], 0
     (row,) = bits(*given, shares=[1.0], batches=[8], workers=[1, 2, 4])
@@ -128,10 +134,10 @@ def test_the_largest_step_is_found_to_a_quarter(limit):
 def test_a_search_without_a_limit_ends(falls, rate):
     found, tries = cyclades_measurements.search(falls, 1.0)
     assert found >= rate and (found == 0) == (rate == 0)
-    assert tries == cyclades_measurements.DOUBLINGS
+    assert tries == cyclades_measurements.MAX_DOUBLINGS
 
 
-def how(rate):
+def options(rate):
     return Settings(Descent(lambda epoch: rate), batch=16, hubs=0.05)
 
 
@@ -140,7 +146,7 @@ def fell(case, problem, rate):
 
     def program(comm):
         comm = Metered(comm)
-        return cyclades_measurements.decreases(comm, problem, how(rate), case, 1)
+        return cyclades_measurements.decreases(comm, problem, options(rate), case, 1)
 
     return sim.run(program, 1)[0]
 
@@ -153,7 +159,7 @@ def test_a_step_that_diverges_does_not_fall(case):
 
 def test_a_norm_that_leaves_no_weights_does_not_fall(monkeypatch):
     refused = lambda *_: pytest.fail("was tried")  # noqa: E731
-    monkeypatch.setattr(cyclades_measurements, "by_turns", refused)
+    monkeypatch.setattr(cyclades_measurements, "run_alternately", refused)
     assert not fell(SERIAL, documents(), 1e4)
 
 
@@ -161,7 +167,7 @@ def test_reads_that_are_not_late_have_the_bits_of_serial():
     cases = [SERIAL, ("late 0", 1), ("late 9", 1)]
 
     def program(comm):
-        return by_turns(Metered(comm), documents(), how(0.3), cases, 1, 2)
+        return run_alternately(Metered(comm), documents(), options(0.3), cases, 1, 2)
 
     for turns in sim.run(program, 1), sim.run(program, 2):
         serial, same, other = (turns[0][case][0].table for case in cases)
@@ -174,6 +180,6 @@ def test_largest_steps_are_compared_with_each_other_strategy():
         {"kind": "step", "problem": "svm", "way": way, "rate": rate}
         for way, rate in steps.items()
     ]
-    assert cyclades_report.to_step(rows, "hogwild") == {"svm": 2.0}
-    assert cyclades_report.to_step(rows, "late 9") == {"svm": 4.0}
+    assert cyclades_report.step_ratios(rows, "hogwild") == {"svm": 2.0}
+    assert cyclades_report.step_ratios(rows, "late 9") == {"svm": 4.0}
     assert cyclades_report.totals(rows)["svm_late_9_largest_step"] == 0.5

@@ -9,13 +9,13 @@ from studies.shared_memory.hogwild_runs import (
     PROBLEMS,
     SERIAL,
     SPARSE,
-    by_turns,
     hypergraph,
+    no_extras,
+    run_alternately,
     settings,
     speedup,
-    unused,
 )
-from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_runs import Task
 
 from dml import sim
@@ -25,7 +25,7 @@ from tests.experiments.run_folder import check_folder, read_rows, read_summary
 from tests.strategies.shared.small import documents
 
 SMALL = ["--epochs=2", "--repeats=2", "--delays="]
-STATED = Stated(0.3, 0.8, 3, 16)
+STATED = Defaults(0.3, 0.8, 3, 16)
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +35,10 @@ def small(monkeypatch):
     def newsgroups(seed):
         made = documents(seed=seed)
         data, start = made.kernel.data, made.params
-        return Task(made.kernel.model, lambda: (data, start, unused()), STATED)
+        return Task(made.kernel.model, lambda: (data, start, no_extras()), STATED)
 
     monkeypatch.setattr(hogwild_runs, "HYPERGRAPH", (200, 200, 4))
-    monkeypatch.setattr(hogwild_measurements, "TURN", 0.01)
+    monkeypatch.setattr(hogwild_measurements, "TIMING_SECONDS", 0.01)
     monkeypatch.setitem(PROBLEMS, "svm", newsgroups)
     monkeypatch.setitem(PROBLEMS, SPARSE, partial(hypergraph, 0.05))
     monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
@@ -46,7 +46,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(hogwild_report, "drawn", lambda *_: None)
+    monkeypatch.setattr(hogwild_report, "draw", lambda *_: None)
 
 
 def run(out, *argv):
@@ -82,11 +82,17 @@ def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
 
 def test_the_first_examples_are_a_problem_of_their_own():
     whole = documents()
-    few = hogwild_measurements.fewer(whole, 20)
+    few = hogwild_measurements.limit_examples(whole, 20)
     assert len(few.kernel.data.edges.starts) == 21
     assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
-    assert hogwild_measurements.fewer(whole, 10**6).kernel.data.edges[0] is not None
-    assert len(hogwild_measurements.fewer(whole, 10**6).kernel.data.edges.starts) == 201
+    assert (
+        hogwild_measurements.limit_examples(whole, 10**6).kernel.data.edges[0]
+        is not None
+    )
+    assert (
+        len(hogwild_measurements.limit_examples(whole, 10**6).kernel.data.edges.starts)
+        == 201
+    )
 
 
 def test_each_turn_has_the_same_rates():
@@ -97,11 +103,11 @@ def test_each_turn_has_the_same_rates():
 
 
 def test_one_worker_is_rank_0_alone_while_others_sleep():
-    problem, how = documents(), settings(STATED, 2, seed=0)
+    problem, options = documents(), settings(STATED, 2, seed=0)
     cases = [SERIAL, ("hogwild", 2), ("hogwild", 4)]
 
     def program(comm):
-        return by_turns(Metered(comm), problem, how, cases, 2, 2)
+        return run_alternately(Metered(comm), problem, options, cases, 2, 2)
 
     first, second = sim.run(program, 2)
     assert [len(first[case]) for case in cases] == [2, 2, 2]
@@ -113,10 +119,10 @@ def test_one_worker_is_rank_0_alone_while_others_sleep():
 
 
 def test_workers_that_ranks_cannot_share_evenly_are_refused():
-    problem, how = documents(), settings(STATED, 2, seed=0)
+    problem, options = documents(), settings(STATED, 2, seed=0)
 
     def program(comm):
-        return by_turns(Metered(comm), problem, how, [("hogwild", 3)], 1, 1)
+        return run_alternately(Metered(comm), problem, options, [("hogwild", 3)], 1, 1)
 
     with pytest.raises(BadInput, match="a multiple of 2 ranks, got 3"):
         sim.run(program, 2)
