@@ -15,7 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from dml.types import BadInput
-from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
+from dml.wire.mesh.conjugate import (
+    copy_to_devices,
+    gather_slices,
+    sum_into_slices,
+    sum_over_devices,
+)
 
 AXIS = "tensor"
 RING = "sequence"
@@ -68,12 +73,12 @@ def check_divisible(name: str, count: int, size: int) -> None:
 
 def copied(rows_RxD: jax.Array, count: int) -> jax.Array:
     """Return the rows; the transpose sums gradients over devices: operator f."""
-    return shared(rows_RxD, AXIS)
+    return copy_to_devices(rows_RxD, AXIS)
 
 
 def added(rows_RxD: jax.Array, count: int) -> jax.Array:
     """Return the sum over devices: operator g."""
-    return summed(rows_RxD, AXIS)
+    return sum_over_devices(rows_RxD, AXIS)
 
 
 def joined(rows_RxD: jax.Array, count: int) -> jax.Array:
@@ -82,13 +87,13 @@ def joined(rows_RxD: jax.Array, count: int) -> jax.Array:
     The rows of an example are consecutive.
     """
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
-    return gathered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
+    return gather_slices(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
 def parted(rows_RxD: jax.Array, count: int) -> jax.Array:
     """Return this device's slice of the sum: operator g of sequence=True."""
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
-    return scattered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
+    return sum_into_slices(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
 def offset(cut: Partition, each: int) -> Any:
@@ -138,4 +143,4 @@ def take_positions(
     is_local_BxM = (local_BxM >= 0) & (local_BxM < each)
     at_BxMx1 = jnp.clip(local_BxM, 0, each - 1)[:, :, None]
     rows_BxMxD = jnp.take_along_axis(stream_BxLxD, at_BxMx1, axis=1)
-    return summed(jnp.where(is_local_BxM[:, :, None], rows_BxMxD, 0), AXIS)
+    return sum_over_devices(jnp.where(is_local_BxM[:, :, None], rows_BxMxD, 0), AXIS)

@@ -23,7 +23,7 @@ from dml.models.layers.experts import Mixture
 from dml.models.layers.partition import check_divisible, partition_over
 from dml.models.networks.transformer import Shape, shapes, transformer
 from dml.types import BadInput, Tensor
-from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
+from dml.wire.mesh.axes import COLUMNS, REPLICATED, ROWS
 
 CUT = {  # sliced leaves, by the last names of their paths; all others are replicated
     ("embed", "tokens"): ROWS,
@@ -74,15 +74,15 @@ def tensor_transformer(
     def spec_of(path: Any, leaf: Any) -> PartitionSpec:
         names = tuple(entry.key for entry in path)
         if "experts" in names:
-            return WHOLE if "router" in names else ROWS
-        return CUT.get(names[-2:], WHOLE)
+            return REPLICATED if "router" in names else ROWS
+        return CUT.get(names[-2:], REPLICATED)
 
     def is_partial(path: Any, spec: PartitionSpec) -> bool:
         if any(entry.key == "router" for entry in path):
             return cut.size > 1  # each device computes the gradient of its examples
         # the head of BERT computes the same few rows on all devices
         sliced = causal or path[0].key != "head"
-        return cut.sequence and sliced and spec == WHOLE
+        return cut.sequence and sliced and spec == REPLICATED
 
     specs = jax.tree_util.tree_map_with_path(spec_of, shapes(shape, causal, mixture))
     partial = jax.tree_util.tree_map_with_path(

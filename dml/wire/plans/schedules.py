@@ -203,7 +203,7 @@ def full(count: int, value: int) -> np.ndarray:
     return np.full(count, value, np.int64)
 
 
-def words(rounds: Iterable[Round], itemsize: int = 4) -> int:
+def words_sent(rounds: Iterable[Round], itemsize: int = 4) -> int:
     """Return the number of words that all ranks send in total."""
     return sum(each.times * int(each.nbytes.sum()) // itemsize for each in rounds)
 
