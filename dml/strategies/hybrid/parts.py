@@ -12,7 +12,7 @@ import jax
 from jax.sharding import Mesh
 
 from dml.types import BadInput, Layer, Params, Tensor
-from dml.wire.mesh.axes import RING
+from dml.wire.mesh.axes import RING, local_shape
 from dml.wire.mesh.packed import Packing, packing
 from dml.wire.plans.pipelines import check_schedule
 from dml.wire.plans.stages import balanced_parts as balanced

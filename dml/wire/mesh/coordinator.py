@@ -20,7 +20,7 @@ from dml.types import BadInput, Comm
 from dml.wire.collectives import broadcast
 
 COORDINATOR = "DML_COORDINATOR"  # sets the address of rank 0
-NAMES_BYTES = 4096  # bytes of the text of all addresses, at most
+NAMES_BYTES = 4096  # most bytes of the text of all addresses
 BACKLOG = 4096  # connections that may wait to be accepted
 CONNECT_TIMEOUT = 2.0  # seconds
 SIOCGIFADDR = 0x8915  # Linux's ioctl for the address of an interface
