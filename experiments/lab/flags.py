@@ -248,7 +248,7 @@ def holds(nbytes: int, size: int) -> None:
 
 def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     """Return an all-reduce by name, with the options of the flags."""
-    from dml.wire.collectives import ALLREDUCE, checked
+    from dml.wire.collectives import ALLREDUCE, with_check
 
     if values.group > size:
         raise BadInput(
@@ -259,4 +259,4 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     if name == "hierarchical":
         outside = ALLREDUCE[values.outside]
         call = partial(call, group=values.group, outside=outside)
-    return checked(call) if values.check else call
+    return with_check(call) if values.check else call

@@ -1,4 +1,4 @@
-"""Butterfly all-reduce (recursive doubling): few rounds, all n words in each."""
+"""Butterfly all-reduce (recursive doubling): few rounds, all n elements in each."""
 
 import numpy as np
 
@@ -18,10 +18,12 @@ def butterfly_allreduce(
         0 ────── 2   1 ────── 3   …           round 1: partner r xor 2
         0 ────────────── 4   …                round 2: partner r xor 4
 
-    Partners exchange all n words and both add, so after round s every rank has the sum
-    of its group of 2^(s+1) ranks, with the same bits because a + b = b + a. When p is
-    no power of two, the first ranks fold in pairs before and unfold after.
-    ⌈lg p⌉ rounds (folding: 2 more), n words per rank and round: ⌈lg p⌉(α + nβ + nγ).
+    Partners exchange all n elements and both add, so after round s every rank has the
+    sum of its group of 2^(s+1) ranks, bit-identical because a + b = b + a. If p is not
+    a power of two, the first ranks are folded: before round 0 the odd rank of each pair
+    sends its buffer to the even rank, and after the last round it receives the result.
+    ⌈lg p⌉ rounds (2 more with folding), n elements per rank and round:
+    ⌈lg p⌉(α + nβ + nγ).
     """
     buffer = flat(comm, buffer)
     rank = comm.rank

@@ -30,9 +30,9 @@ def coordinator_address(comm: Comm) -> str:
     """Return address:port on rank 0's host, equal on all ranks; collective.
 
     Rank 0 listens at a free port and broadcasts its addresses. The first rank of each
-    host tries to connect to each address, and the first address that all hosts reach is chosen:
-    some addresses of a host are often not reachable from others (127.0.1.1, a bridge, a
-    private network).
+    host tries to connect to each address, and the first address that all hosts reach is
+    chosen: often other hosts cannot reach some addresses of a host (127.0.1.1, a
+    bridge, a private network).
     """
     hosts = comm.platform.hosts()
     with ExitStack() as open_until_chosen:
