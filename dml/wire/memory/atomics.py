@@ -22,7 +22,7 @@ def _pointer(context, builder, array_type, array, i):
 
 @intrinsic
 def compare_and_swap(typing, array, i, expected, new):
-    """Set array[i] to `new` if it is identical to `expected` by bits; return whether it was."""
+    """Set array[i] to `new` if its bits equal those of `expected`; return whether so."""
     dtype = array.dtype
 
     def emit(context, builder, signature, arguments):
