@@ -135,11 +135,11 @@ def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
     """Return comm, wrapped with the delays of --straggle if there are any."""
     if not values.straggle:
         return comm
-    from dml.sim.delays import delay_distribution, drawing
+    from dml.sim.delays import delay_distribution, step_seconds
     from dml.wire.comm import Delayed
 
     return Delayed(
-        comm, drawing(delay_distribution(values.straggle), values.seed, comm.rank)
+        comm, step_seconds(delay_distribution(values.straggle), values.seed, comm.rank)
     )
 
 

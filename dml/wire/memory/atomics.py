@@ -22,7 +22,7 @@ def _pointer(context, builder, array_type, array, i):
 
 @intrinsic
 def compare_and_swap(typing, array, i, expected, new):
-    """Set array[i] to `new` if its bits equal those of `expected`; return whether so."""
+    """Set array[i] to `new` if its bits equal those of `expected`; return success."""
     dtype = array.dtype
 
     def emit(context, builder, signature, arguments):

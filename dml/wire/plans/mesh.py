@@ -19,9 +19,7 @@ class Plan(NamedTuple):
     schedule: str = "1f1b"  # name of the pipeline schedule
     remat: bool = False  # save only the inputs of blocks; recompute their activations
     sequence: bool = False  # norms and the residual stream are sharded over tensor
-    zero: int = (
-        0  # shards over data: 1 optimizer state, 2 also gradients, 3 also params
-    )
+    zero: int = 0  # sharded over data: 1 state, 2 also gradients, 3 also params
 
     @property
     def devices(self) -> int:

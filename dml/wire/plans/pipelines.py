@@ -28,9 +28,7 @@ class Schedule(NamedTuple):
 
     stages: int  # number of stages K
     microbatches: int  # number of microbatches M
-    rounds: (
-        int  # number of parts of the model on each stage; part p is on stage p % stages
-    )
+    rounds: int  # number of parts on each stage; part p is on stage p % stages
     pieces: int  # ticks of a backward
     piece: np.ndarray  # 0: a forward; 1 ... pieces: the pieces of a backward in order
     microbatch: np.ndarray  # index of the microbatch
