@@ -6,10 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.runs import results
 from dml.runs.writers import Row, Writer, ignore
 from dml.types import BadInput, Comm, Params, Step
 
@@ -25,6 +27,7 @@ def train(
     writer: Writer,
     evaluate_every: int = 0,
     finite: bool = True,
+    finished: Step | None = None,
 ) -> dict[str, Any]:
     """Run all steps, write a row for each, and return the summary.
 
@@ -39,6 +42,7 @@ def train(
       evaluate_every: Number of epochs, or of updates for steps without epochs, between
         evaluations; 0 evaluates at the end only.
       finite: Whether a loss that is not finite ends the run.
+      finished: The last step of an earlier run, evaluated if there are no steps.
     """
     totals: Counter[str] = Counter()
     last = before = None
@@ -55,6 +59,9 @@ def train(
             row |= evaluate_step(evaluate, last)
         writer.row(row)
         before = count(last)
+    if last is None and finished:
+        last = finished
+        totals.update(costs(last))
     if last is None:
         raise BadInput("expected at least one step, got none; pass more batches")
     numbers = {f"{name}s": value for name, value in progress(last).items()}
@@ -92,6 +99,29 @@ def curve(
     rows: list[Row] = []
     writer = Writer(rows.append, ignore)
     return Curve(rows, train(steps, evaluate, writer, evaluate_every, finite))
+
+
+def last_step(
+    path: str | Path, params: Params, number: int = 0, epoch: int | None = None
+) -> Step:
+    """Return the last step of the run in a folder, without costs.
+
+    Args:
+      path: Run folder. It has all steps of the run and no summary.
+      params: Parameters of the checkpoint.
+      number: Number of updates; by default that of the last row.
+      epoch: Number of epochs, if a step is an epoch.
+    """
+    *_, row = [{}, *results.read(Path(path)).rows]
+    names = ("step", "epoch", "loss", "examples", "words_sent", "seconds")
+    measures = {
+        name: value
+        for name, value in row.items()
+        if name not in names and not name.endswith("_seconds")
+    }
+    loss = row.get("loss", math.nan)
+    number = number or row.get("step", 0)
+    return Step(number, loss, lambda: params, 0, {}, 0, measures, epoch=epoch)
 
 
 def progress(step: Step) -> dict[str, int]:

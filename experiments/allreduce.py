@@ -88,7 +88,7 @@ def main(argv: Sequence[str]) -> list[Row]:
                     yield buffer
                     release(comm, buffer)
 
-    return flags.ranks(program, FLAGS)
+    return flags.ranks(program, FLAGS, sleeping=False)
 
 
 if __name__ == "__main__":

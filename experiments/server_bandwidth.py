@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             writer.summary(summary)
         return summary
 
-    return flags.ranks(program, FLAGS)
+    return flags.ranks(program, FLAGS, sleeping=False)
 
 
 def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:

@@ -75,7 +75,10 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
 
 
 def ranks(
-    program: Callable[[CountedComm], Any], values: FlagValues, devices: bool = False
+    program: Callable[[CountedComm], Any],
+    values: FlagValues,
+    devices: bool = False,
+    sleeping: bool = True,
 ) -> list[Any]:
     """Call program(comm) on this rank, or on --simulate virtual ranks.
 
@@ -83,6 +86,8 @@ def ranks(
         program: receives a communicator that counts its traffic.
         values: the flags.
         devices: whether the virtual ranks are devices of one rank.
+        sleeping: whether real ranks sleep while they wait if there are more ranks than
+          cores; MPI's own waiting takes the cores of the others.
 
     Returns:
         The results of all ranks of this process.
@@ -98,13 +103,15 @@ def ranks(
     call = ordered(counted, program, values)
     if not values.simulate:
         from dml.wire.comm.mpi import world
+        from dml.wire.comm.sleeping import sleep_if_oversubscribed
 
         if values.events:
             raise BadInput(
                 f"expected --simulate with --events={values.events}, got real ranks; "
                 "pass --simulate=<number of ranks>"
             )
-        return [call(world(values.watchdog))]
+        comm = world(values.watchdog)
+        return [call(sleep_if_oversubscribed(comm) if sleeping else comm)]
     from dml import sim
 
     size = values.simulate
@@ -147,11 +154,17 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
-    except (BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt) as error:
+    except (
+        *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
+        MemoryError,
+    ) as error:
         from dml.wire.comm.abort import leave, refuse
         from dml.wire.comm.mpi import world
 
-        line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError):
+            text = f"expected enough memory, got: {text}; pass smaller sizes"
+        line = f"{Path(sys.argv[0]).name}: {text}"
         if isinstance(error, KeyboardInterrupt):
             leave(world(), f"{line}stopped; saved checkpoints are kept", STOPPED)
         if isinstance(error, OSError):

@@ -1,16 +1,22 @@
 """The set of flags of an experiment, and the flags that experiments share, by name."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from dml import extend
+from dml.types import BadInput
 
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # number of seeds that all random generators accept
+MAX_SIZE = 10**6  # default upper bound of whole numbers, which often are sizes
+MAX_COUNT = 10**9  # upper bound of counts of which nothing is allocated
+MAX_NUMBER = 1e38  # default upper bound of numbers; float32 has no larger ones
+MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
 WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # flags of every experiment
@@ -41,7 +47,12 @@ SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "virtual_seconds": ("number", 1e9, "Virtual seconds after which a run ends.", 0),
     "straggle": ("text", "", "Delay distribution of an update; empty: no delays."),
-    "watchdog": ("number", 60.0, "Timeout of a blocking call in seconds; 0: none.", 0),
+    "watchdog": (
+        "number",
+        60.0,
+        "Seconds in a call after which the ranks that wait are reported; 0: never.",
+        0,
+    ),
     "check": ("switch", False, "Comparison of buffers between ranks at every call."),
     "group": ("integer", 0, "Group size of hierarchical; 0 groups by host.", 0),
     "outside": ("choice", "ring", OUTSIDE, "All-reduce across groups of hierarchical."),
@@ -126,7 +137,8 @@ class FlagValues(flags.FlagValues):
         least: int | None = None,
         most: int | None = None,
     ) -> None:
-        """Define a flag for a whole number from least to most."""
+        """Define a flag for a whole number from least to most, or to MAX_SIZE."""
+        most = MAX_SIZE if most is None else most
         flags.DEFINE_integer(name, default, help, least, most, self)
 
     def number(
@@ -137,7 +149,8 @@ class FlagValues(flags.FlagValues):
         least: float | None = None,
         most: float | None = None,
     ) -> None:
-        """Define a flag for a number from least to most."""
+        """Define a flag for a number from least to most, or to MAX_NUMBER."""
+        most = MAX_NUMBER if most is None else most
         flags.DEFINE_float(name, default, help, least, most, self)
 
     def text(self, name: str, default: str | None, help: str) -> None:
@@ -161,10 +174,35 @@ class FlagValues(flags.FlagValues):
         """Define a flag that is on or off: --name and --noname."""
         flags.DEFINE_boolean(name, default, help, self)
 
+    def read_flags_from_files(
+        self, argv: Sequence[str], force_gnu: bool = True
+    ) -> list[str]:
+        """Replace --flagfile=FILE by the flags of the file."""
+        for name, following in zip(argv, [*argv[1:], ""], strict=False):
+            flag, equals, file = name.partition("=")
+            if flag in ("-flagfile", "--flagfile"):
+                check_flagfile(file if equals else following)
+        return super().read_flags_from_files(argv, force_gnu)
+
     def __setitem__(self, name: str, flag: flags.Flag) -> None:
         if hasattr(FlagValues, name):
             raise ValueError(f"expected a flag name that is not a method, got --{name}")
         super().__setitem__(name, flag)
+
+
+def check_flagfile(file: str) -> None:
+    """Raise BadInput if the file is no short text."""
+    path = Path(file)
+    try:
+        whole = path.is_file() and path.stat().st_size <= MAX_FLAGFILE
+        path.read_text() if whole else None
+    except (OSError, UnicodeDecodeError):
+        whole = False
+    if not whole:
+        raise BadInput(
+            f"expected a text file with a flag per line in --flagfile, got {file!r}; "
+            "correct the path"
+        )
 
 
 def chosen(values: FlagValues) -> dict[str, Any]:

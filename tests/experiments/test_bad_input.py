@@ -58,7 +58,7 @@ CASES = [
     ("linear --profile", "got --timeline=0; pass --timeline=<how many>"),
     ("linear --optimizer=sdg", "value should be one of <sgd"),
     ("linear --batch=2000", "expected a batch of 1 to 1437 examples, got batch=2000"),
-    ("linear --steps=0", "--steps=0: 0 is not a positive integer"),
+    ("linear --steps=0", "--steps=0: 0 is not an integer in the range"),
     ("linear --strategy=serial --simulate=2", "expected one rank"),
     ("linear --simulate=2 --network=fast", "expected a network"),
     ("step_time --size=large", "expected a --size of tiny, .*, got 'large'"),

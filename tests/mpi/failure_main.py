@@ -1,5 +1,6 @@
 """Ways to fail on real ranks: the argument names one."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -94,7 +95,11 @@ def under_way(comm, group, buffer):
     handle.wait()
 
 
-# Only rank 0 makes one of these calls, which all must make.
+def in_a_thread(comm, group, buffer):
+    allreduce_async(comm, np.zeros(6), allreduce=RING, thread=True).wait()
+
+
+# Only rank 0 makes one of these calls; rank 1 waits for another message from it.
 CALLS = {
     "Barrier": lambda comm, group, buffer: comm.Barrier(),
     "Allreduce": lambda comm, group, buffer: comm.Allreduce(None, np.zeros(3)),
@@ -103,7 +108,7 @@ CALLS = {
     "shared_window": lambda comm, group, buffer: comm.platform.shared_window(64),
     "under way": under_way,
     "meet": lambda comm, group, buffer: ALLREDUCE["shared"](comm, buffer),
-    "Recv in a group": lambda comm, group, buffer: hear(group, 0),
+    "in a thread": in_a_thread,
 }
 
 
@@ -115,7 +120,33 @@ def alone(call):
     ALLREDUCE["shared"](comm, buffer)
     if comm.rank == 0:
         CALLS[call](comm, group, buffer)
-    time.sleep(60)
+    comm.Recv(np.zeros(12, np.float32), 0, Tag.STAR)
+
+
+def pair():
+    """Ranks 0 and 2 wait for each other, rank 1 computes, rank 3 waits for rank 1."""
+    comm = world(watchdog=QUICK)
+    group = comm.Split(comm.rank % 2, 0)
+    if comm.rank == 1:
+        time.sleep(60)
+    hear(group, 0 if comm.rank else 1)
+
+
+def deserted(waiting, leaving):
+    """A rank waits for one that ends."""
+    comm = world(watchdog=QUICK)
+    if comm.rank == int(waiting):
+        hear(comm, int(leaving))
+
+
+def slow():
+    """Rank 1 sleeps and then holds the lock of the interpreter; the others wait."""
+    comm = world(watchdog=QUICK)
+    if comm.rank == 1:
+        time.sleep(5 * QUICK)
+        ctypes.PyDLL(None).usleep(int(5e6 * QUICK))
+    RING(comm, np.zeros(6))
+    comm.Barrier()
 
 
 # Other ends.

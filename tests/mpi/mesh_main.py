@@ -32,16 +32,36 @@ from tests.strategies.glove.mesh_main import (
 from tests.strategies.small import apart, train
 
 EPOCHS = 2
+LISTENS, LOOPBACK = "0A", "0100007F"  # in /proc/net/tcp
 
 
 def main(path, folder):
     comm = world(watchdog=30)
+    addresses = []
+    choose = devices.coordinator_address
+    devices.coordinator_address = lambda comm: (
+        addresses.append(choose(comm)) or addresses[-1]
+    )
     devices.start(comm)
     devices.start(comm)  # a second time is nothing
+    if comm.size > 1 and comm.rank == 0:
+        check_coordinator_is_private(*addresses)
     train_deep(comm, path, Path(folder))
     if comm.size > 1:
         for batch, dim in ((comm.size, 1), (1, comm.size)):
             agrees_with_one_worker(comm, batch, dim)
+
+
+def check_coordinator_is_private(address):
+    """Compare the interfaces on which JAX's coordinator listens, on one host."""
+    port = f"{int(address.rpartition(':')[2]):04X}"
+    interfaces = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+            interface, _, number = line.split()[1].partition(":")
+            if number == port and line.split()[3] == LISTENS:
+                interfaces.add(interface[-8:])  # of ::ffff:127.0.0.1, too
+    assert interfaces == {LOOPBACK}
 
 
 def train_deep(comm, path, folder):

@@ -61,6 +61,10 @@ def test_all_ranks_may_raise_and_none_speaks_twice(fail):
 # The watchdog.
 
 
+def waits(rank, peer, call):
+    return f"  rank {rank}: waiting for rank {peer} in {call}"
+
+
 @pytest.mark.parametrize(
     "way, call",
     [
@@ -70,13 +74,14 @@ def test_all_ranks_may_raise_and_none_speaks_twice(fail):
         ("Irecv", "Irecv(source={ahead}, tag=STAR, 48 bytes)"),
     ],
 )
-def test_the_watchdog_names_what_every_rank_waits_in_then_ends_them(fail, way, call):
+def test_a_cycle_of_waiting_ranks_is_printed_and_ended(fail, way, call):
     ended, lines = fail(3, "wait", way)
     assert ended.code != 0
+    assert len(lines("watchdog: deadlock of ranks 0-2;")) == 1
     for rank in range(3):
-        named = call.format(ahead=(rank + 1) % 3, behind=(rank - 1) % 3)
-        assert len(lines(f"watchdog: rank {rank} of 3 has waited", named)) == 1
-    assert lines("gives up", "--watchdog=")
+        ahead, behind = (rank + 1) % 3, (rank - 1) % 3
+        text = call.format(ahead=ahead, behind=behind)
+        assert lines(waits(rank, behind if way == "Sendrecv" else ahead, text))
 
 
 @pytest.mark.parametrize(
@@ -84,19 +89,49 @@ def test_the_watchdog_names_what_every_rank_waits_in_then_ends_them(fail, way, c
     [
         ("Barrier", "Barrier("),
         ("meet", "barrier(rank=1"),
-        ("Recv in a group", "Recv(source=0, tag=RING, 48 bytes)"),
-        ("under way", "source=1, tag=RING, 24 bytes"),
+        ("under way", "Irecv(source=1, tag=RING, 24 bytes"),
+        ("in a thread", "Sendrecv(source=1, tag=RING, 24 bytes"),
         ("Allreduce", "Allreduce("),
         ("Dup", "Dup("),
         ("Split", "Split("),
         ("shared_window", "shared_window("),
     ],
 )
-def test_the_watchdog_names_the_only_rank_that_waits_then_ends_all(fail, way, call):
+def test_two_ranks_in_calls_that_do_not_match_are_ended(fail, way, call):
     ended, lines = fail(2, "alone", way)
     assert ended.code != 0
-    assert len(lines("watchdog: rank 0 of 2 has waited", call)) == 1
-    assert not lines("watchdog: rank 1 of 2 has waited")
+    assert lines("watchdog: deadlock of ranks 0-1;")
+    assert lines(waits(0, 1, call)) and lines(
+        waits(1, 0, "Recv("), "by alone (failure_main.py:"
+    )
+
+
+def test_a_deadlock_of_some_ranks_ends_a_run_in_which_another_computes(fail):
+    """Rank 1 computes, for which rank 3 waits in a communicator of its own."""
+    ended, lines = fail(4, "pair")
+    assert ended.code != 0
+    assert lines("watchdog: deadlock of ranks 0, 2;")
+    assert lines("  rank 1: running pair (failure_main.py:")
+    assert lines(waits(3, 1, "Recv(source=0, tag=RING"))
+
+
+@pytest.mark.parametrize("waiting, leaving", [(2, 1), (1, 0), (0, 1)])
+def test_a_rank_that_waits_for_one_that_has_ended_ends_the_run(fail, waiting, leaving):
+    ended, lines = fail(3, "deserted", str(waiting), str(leaving))
+    assert ended.code != 0
+    assert lines(f"watchdog: deadlock of rank {waiting};")
+    assert lines(waits(waiting, leaving, "Recv("))
+
+
+def test_a_slow_rank_is_reported_and_ends_nothing(fail):
+    """It sleeps, and then holds the interpreter's lock and reports nothing."""
+    ended, lines = fail(3, "slow")
+    assert ended.code == 0
+    assert lines("watchdog: the longest call has lasted", "the run continues")
+    assert lines("rank 1: running slow (failure_main.py:") and lines(
+        "rank 1: no report"
+    )
+    assert not lines("deadlock")
 
 
 # Bad input. Where one rank alone refuses, mpirun kills the others, and now and then

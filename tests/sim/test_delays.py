@@ -111,7 +111,7 @@ def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
         ("gamma:1,2", "no such distribution"),
         ("", "no such distribution"),
         ("constant", "could not convert"),
-        ("constant:1,2", "constant takes c"),
+        ("constant:1,2", "the form is constant:c"),
         ("pareto:1", "the form is pareto:scale,shape"),
         ("pareto:1,1", "mean is infinite"),
         ("constant:-1", "below 0"),

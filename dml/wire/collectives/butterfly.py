@@ -19,9 +19,10 @@ def butterfly_allreduce(
         0 ────────────── 4   …                round 2: partner r xor 4
 
     Partners exchange all n elements and both add, so after round s every rank has the
-    sum of its group of 2^(s+1) ranks, bit-identical because a + b = b + a. If p is not
-    a power of two, the first ranks are folded: before round 0 the odd rank of each pair
-    sends its buffer to the even rank, and after the last round it receives the result.
+    sum of its group of 2^(s+1) ranks. Both take the elements of the lower partner as
+    the first operand: a · b and b · a may differ in the last bit if a and b are complex.
+    If p is not a power of two, the first ranks are folded: before round 0 the odd rank
+    of each pair sends its buffer to the even rank, and receives the result at the end.
     ⌈lg p⌉ rounds (2 more with folding), n elements per rank and round:
     ⌈lg p⌉(α + nβ + nγ).
     """
@@ -39,7 +40,7 @@ def butterfly_allreduce(
     step = 1
     while step < folded.power:
         partner = folded.rank(place ^ step)
-        segmented.exchange(buffer, partner, buffer, partner)
+        segmented.exchange(buffer, partner, buffer, partner, partner < rank)
         step *= 2
     if place < folded.extra:
         comm.Send(buffer, rank + 1, Tag.BUTTERFLY)

@@ -33,7 +33,12 @@ class SegmentedExchange:
             self.buffers.append(np.empty_like(self.received))
 
     def exchange(
-        self, outgoing: np.ndarray, dest: int, target: np.ndarray, source: int
+        self,
+        outgoing: np.ndarray,
+        dest: int,
+        target: np.ndarray,
+        source: int,
+        received_first: bool = False,
     ) -> None:
         """Send `outgoing`; receive as many elements as `target` has, and reduce them.
 
@@ -42,15 +47,16 @@ class SegmentedExchange:
           dest: Rank to send to.
           target: Array that is set to op(target, received elements).
           source: Rank to receive from.
+          received_first: Compute op(received, target) instead.
         """
         length = len(target)
         if length > self.step or len(outgoing) > self.step:
-            return self._by_segments(outgoing, dest, target, source)
+            return self._by_segments(outgoing, dest, target, source, received_first)
         if length != len(self.received):
             self.received = self.buffers[0][:length]
         comm, tag = self.comm, self.tag
         comm.Sendrecv(outgoing, dest, tag, self.received, source, tag)
-        comm.Reduce_local(self.received, target, self.op)
+        self._reduce(self.received, target, received_first)
 
     def send(self, outgoing: np.ndarray, dest: int) -> None:
         """Send to a rank that calls `receive`."""
@@ -61,8 +67,21 @@ class SegmentedExchange:
         """Receive as many elements as `target` has, and reduce them into `target`."""
         self._by_segments(None, 0, target, source)
 
+    def _reduce(
+        self, received: np.ndarray, target: np.ndarray, received_first: bool
+    ) -> None:
+        if received_first:
+            self.comm.Reduce_local(target, received, self.op, target)
+        else:
+            self.comm.Reduce_local(received, target, self.op)
+
     def _by_segments(
-        self, outgoing, dest: int, target: np.ndarray, source: int
+        self,
+        outgoing,
+        dest: int,
+        target: np.ndarray,
+        source: int,
+        received_first: bool = False,
     ) -> None:
         """Exchange segment by segment; `outgoing` None sends nothing."""
         comm, tag = self.comm, self.tag
@@ -89,5 +108,5 @@ class SegmentedExchange:
             if k < len(receives):
                 part = receives[k]
                 received = self.buffers[k % 2][: part.stop - part.start]
-                comm.Reduce_local(received, target[part], self.op)
+                self._reduce(received, target[part], received_first)
             requests = following

@@ -117,6 +117,12 @@ class World(MPI.Intracomm):
             raise BadInput(f"expected split_type=SHARED ({SHARED}), got {split_type}")
         return self.Split(self.hosts()[self.rank], key)
 
+    @functools.cached_property
+    def members(self) -> tuple[int, ...]:
+        """The ranks of this communicator, numbered as in MPI's world."""
+        world = MPI.COMM_WORLD.Get_group()
+        return tuple(MPI.Group.Translate_ranks(self.Get_group(), None, world))
+
     @contextmanager
     def waits_for_all(self, name: str, nbytes: int = 0) -> Iterator[None]:
         """Show a collective call of MPI to the watchdog."""
@@ -276,11 +282,13 @@ def machine(comm: Comm) -> str:
 def world(watchdog: float = 60) -> World:
     """Return all ranks of this run, on a duplicate of MPI's communicator.
 
-    From here on an uncaught exception ends all ranks, and the watchdog names calls that
-    wait longer than `watchdog` seconds; 0 is off.
+    From here on an uncaught exception ends all ranks, and the watchdog reports calls
+    that wait longer than `watchdog` seconds and ends deadlocks; 0 is off. The watchdog
+    needs MPI's THREAD_MULTIPLE.
     """
     comm = only_world()
-    comm.watchdog.start(watchdog)
+    if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+        comm.watchdog.start(watchdog)
     return comm
 
 
@@ -290,7 +298,8 @@ def only_world() -> World:
     comm.Barrier()
     unlink_names()
     name = f"rank {comm.rank} of {comm.size}"
-    comm.equip({}, Watchdog(name, lambda: comm.Abort(1)))
+    watchdog = Watchdog(MPI.COMM_WORLD.Dup(), lambda: comm.Abort(1))
+    comm.equip({}, watchdog)
 
     def end(kind: Any, error: BaseException | None, trace: Any) -> None:
         lines = traceback.format_exception(kind, error, trace)
@@ -305,6 +314,7 @@ def only_world() -> World:
             win = comm.windows.pop(lineage)
             win.Unlock_all()
             win.Free()
+        watchdog.close()
 
     sys.excepthook = end
     threading.excepthook = lambda args: end(*args[:3])

@@ -4,17 +4,29 @@ MPI's busy waiting would take the core of another rank. A message is noticed up 
 seconds late, or a tenth of the time waited before, at most `longest`.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from dml.types import ANY, Comm
+import numpy as np
+
+from dml.types import ANY, Comm, Op
 from dml.wire.comm.mpi import LOOK
 from dml.wire.comm.polling import Call, Polled, Polling
 from dml.wire.comm.wrapper import Wrapper
 
 TENTH = 0.1
+
+
+def sleep_if_oversubscribed(comm: Comm) -> Comm:
+    """Wrap the communicator in Napping if a host has more ranks than cores."""
+    hosts = comm.platform.hosts()
+    ranks = hosts.count(hosts[comm.rank])
+    crowded = np.array([ranks > len(os.sched_getaffinity(0))], np.int64)
+    comm.Allreduce(None, crowded, np.maximum)
+    return Napping(comm) if crowded[0] else comm
 
 
 class Napping(Polling):
@@ -65,3 +77,7 @@ class Napping(Polling):
     def Barrier(self) -> None:
         barrier = self.platform.raw.Ibarrier()
         self.wait(barrier.Test, ("Barrier", "size", self.size, 0, None))
+
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:
+        self.Barrier()  # sleeps until all ranks have entered
+        self.comm.Allreduce(sendbuf, recvbuf, op)

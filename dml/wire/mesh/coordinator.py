@@ -23,6 +23,8 @@ COORDINATOR = "DML_COORDINATOR"  # sets the address of rank 0
 NAMES_BYTES = 4096  # most bytes of the text of all addresses
 BACKLOG = 4096  # connections that may wait to be accepted
 CONNECT_TIMEOUT = 2.0  # seconds
+LOOPBACK = "127.0.0.1"
+ANY_INTERFACE = "[::]"
 SIOCGIFADDR = 0x8915  # Linux's ioctl for the address of an interface
 
 
@@ -64,15 +66,17 @@ def listen(stack: ExitStack, one_host: bool) -> list[str]:
 
     Args:
       stack: Closes the listening socket.
-      one_host: Whether all ranks are on this host; 127.0.0.1 is sufficient then.
+      one_host: Whether all ranks are on this host; the loopback interface suffices then.
     """
     setting = os.environ.get(COORDINATOR, "")
     address, port = re.findall(r"^(.*?)(?::(\d+))?$", setting)[0]
-    dual_stack = socket.has_dualstack_ipv6()
+    loopback = one_host and not address
+    dual_stack = socket.has_dualstack_ipv6() and not loopback
     family = socket.AF_INET6 if dual_stack else socket.AF_INET
+    interface = LOOPBACK if loopback else ""  # all interfaces
     try:
         server = socket.create_server(
-            ("", int(port or 0)),
+            (interface, int(port or 0)),
             family=family,
             backlog=BACKLOG,
             dualstack_ipv6=dual_stack,
@@ -80,9 +84,25 @@ def listen(stack: ExitStack, one_host: bool) -> list[str]:
     except (OSError, OverflowError):
         return [setting]
     open_port = stack.enter_context(server).getsockname()[1]
-    local = ["127.0.0.1"] if one_host else addresses()
+    local = [LOOPBACK] if one_host else addresses()
     candidates = [address] if address else local
     return [f"{candidate}:{open_port}" for candidate in candidates]
+
+
+def bind_address(address_port: str) -> str:
+    """Return the address at which rank 0 listens: the given one if this host has it.
+
+    JAX's default is every interface. Any process that reaches the port can abort the
+    run, because the coordinator does not authenticate connections.
+    """
+    address, _, port = address_port.rpartition(":")
+    try:
+        family, *_, resolved = socket.getaddrinfo(address.strip("[]"), 0)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(resolved)
+    except OSError:  # an address of a router or a load balancer
+        return f"{ANY_INTERFACE}:{port}"
+    return address_port
 
 
 def addresses() -> list[str]:

@@ -12,7 +12,12 @@ import jax
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
-from dml.wire.mesh.coordinator import check_host_names, coordinator_address, on_cpu
+from dml.wire.mesh.coordinator import (
+    bind_address,
+    check_host_names,
+    coordinator_address,
+    on_cpu,
+)
 
 
 def start(comm: Comm) -> None:
@@ -34,11 +39,13 @@ def start(comm: Comm) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # otherwise JAX handles SIGTERM, and a run cannot save its state and end
     jax.config.update("jax_enable_preemption_service", False)
+    address = coordinator_address(comm)
     jax.distributed.initialize(
-        coordinator_address(comm),
+        address,
         num_processes=comm.size,
         process_id=comm.rank,
         local_device_ids=hosts[: comm.rank].count(hosts[comm.rank]),
+        coordinator_bind_address=bind_address(address),
     )
 
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from lab import flags
+from lab.shared_flags import MAX_COUNT
 
 from dml import extend
 from dml.strategies.mesh import CALLS
@@ -50,10 +51,18 @@ def define(**defaults: Any) -> flags.FlagValues:
         3,
     )
     values.integer(
-        "local_every", 8, "Updates between two averages of the strategy local.", 1
+        "local_every",
+        8,
+        "Updates between two averages of the strategy local.",
+        1,
+        MAX_COUNT,
     )
     values.integer(
-        "local_after", 0, "First updates of local, which are averaged one by one.", 0
+        "local_after",
+        0,
+        "First updates of local, which are averaged one by one.",
+        0,
+        MAX_COUNT,
     )
     values.integer(
         "accumulate", 1, "Microbatches of a rank whose gradients are accumulated.", 1
@@ -63,7 +72,11 @@ def define(**defaults: Any) -> flags.FlagValues:
         "batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1
     )
     values.integer(
-        "steps", defaults["steps"], "Number of updates; ignored with --epochs.", 1
+        "steps",
+        defaults["steps"],
+        "Number of updates; ignored with --epochs.",
+        1,
+        MAX_COUNT,
     )
     values.integer("epochs", 0, "Number of epochs; 0: --steps updates.", 0)
     values.choice("optimizer", defaults["optimizer"], list(OPTIMIZERS), "Optimizer.")
@@ -91,7 +104,7 @@ def define(**defaults: Any) -> flags.FlagValues:
         "warmup", "gradual", list(WARMUPS), "Learning rate schedule of the warm-up."
     )
     values.integer(
-        "warmup_steps", -1, f"Steps of the warm-up; -1: 1/{WARM} of all.", -1
+        "warmup_steps", -1, f"Steps of the warm-up; -1: 1/{WARM} of all.", -1, MAX_COUNT
     )
     values.number("start_lr", 0.0, "Learning rate at the start of the warm-up.", 0)
     values.choice(
@@ -99,9 +112,15 @@ def define(**defaults: Any) -> flags.FlagValues:
     )
     values.switch("remat", False, "Recompute layers in the backward pass: less memory.")
     values.integer(
-        "check_every", 100, "Steps between checks of equal replicas; 0: none.", 0
+        "check_every",
+        100,
+        "Steps between checks of equal replicas; 0: none.",
+        0,
+        MAX_COUNT,
     )
-    values.integer("evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0)
+    values.integer(
+        "evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0, MAX_COUNT
+    )
     values.number(
         "save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import jax
 
@@ -13,7 +14,7 @@ def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
 
     Virtual ranks share a thread and have no guard.
     """
-    yield next(steps)
+    yield from islice(steps, 1)
     guard = "allow" if virtual else "disallow"
     while True:
         with jax.transfer_guard(guard):
@@ -33,7 +34,7 @@ class Speed:
 
     def __init__(self, units: int) -> None:
         self.units, self.examples, self.seconds = units, 0, 0.0
-        self.first = 0.0
+        self.first = time.perf_counter()
 
     def of(self, steps: Iterable[Step]) -> Iterator[Step]:
         for number, self.last in enumerate(steps):

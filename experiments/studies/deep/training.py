@@ -21,7 +21,7 @@ from dml.figures.learning import learning
 from dml.models.model_problem import model_problem
 from dml.runs import folder as runs
 from dml.runs import states, writers
-from dml.train import checkpointed, interruptible, train, verified
+from dml.train import checkpointed, interruptible, last_step, train, verified
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
@@ -149,6 +149,9 @@ def train_rank(
     speed = Speed(built.units)
     save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
     shown = [strategies.step_count(values, updates) for updates in (steps, setup.done)]
+    finished = None  # the last step, if only the summary is missing
+    if setup.done == steps:
+        finished = last_step(values.resume, setup.problem.params, steps)
     with writing.first(
         path,
         values,
@@ -157,7 +160,7 @@ def train_rank(
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
-        steps_of_run = strategies.steps(setup)
+        steps_of_run = iter(()) if finished else strategies.steps(setup)
         steps_of_run = renumbered(
             guarded(steps_of_run, comm.platform.virtual), setup.done
         )
@@ -169,9 +172,13 @@ def train_rank(
             speed.of(steps_of_run), comm, save, values.save_every, stopped
         )
         summary = train(
-            steps_of_run, setup.problem.evaluate, writer, values.evaluate_every
+            steps_of_run,
+            setup.problem.evaluate,
+            writer,
+            values.evaluate_every,
+            finished=finished,
         )
-        params = jax.device_get(speed.last.params())
+        params = jax.device_get((finished or speed.last).params())
         if comm.rank == 0:
             summary |= built.finish(path, params)
         first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 finishes
@@ -224,10 +231,10 @@ def start_or_resume(
         "memory": states.shapes(folder, "memory"),
     }
     done, saved = states.load(folder, rules, like, say)
-    if done >= steps:
+    if done > steps or (done == steps and Path(values.resume, "summary.json").exists()):
         raise BadInput(
-            f"expected more than the {done} steps that are done, got {steps}; the run "
-            f"in {values.resume} has ended: start another"
+            f"expected more than the {done} steps of the run in {values.resume}, got "
+            f"{steps}; the run is complete: start another"
         )
     memory = saved.pop("memory") or None
     if memory and len(memory[0]) != comm.size:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from lab import flags
+from lab.shared_flags import MAX_COUNT
 
 from dml.data.archives import cache
 from dml.data.text import cooccurrence
@@ -35,8 +36,10 @@ def define(values: flags.FlagValues) -> None:
     )
     values.text("pattern", r"\w+", "Regular expression of a word.")
     values.switch("lower", True, "Turn letters to lower case.")
-    values.integer("min_count", 5, "Minimum count of a word of the vocabulary.", 1)
-    values.integer("max_vocab", 0, "Maximum number of words; 0: all.", 0)
+    values.integer(
+        "min_count", 5, "Minimum count of a word of the vocabulary.", 1, MAX_COUNT
+    )
+    values.integer("max_vocab", 0, "Maximum number of words; 0: all.", 0, MAX_COUNT)
     values.integer(
         "window", 15, "Words of context on each side, weighted by 1/distance.", 1
     )

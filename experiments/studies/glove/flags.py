@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from lab import flags
+from lab.shared_flags import MAX_COUNT
 
 from dml import extend
 from dml.data.text.tiles import tile_rows
@@ -68,6 +69,7 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
         f"Records of a minibatch; 0: {BATCH}; serial 1; server "
         f"{SERVED}, or {STALE} with stale gradients.",
         0,
+        MAX_COUNT,
     )
     values.choice(
         "medium", "auto", ["auto", "memory", "messages"], "Medium of rotating blocks."

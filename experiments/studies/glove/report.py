@@ -54,11 +54,12 @@ def total(comm: Comm, count: int) -> int:
 
 def speeds(summary: Mapping[str, Any], records: int, free: bool) -> dict[str, Any]:
     """Return seconds per epoch and records per second; None for the rate if free."""
-    rate = summary["examples"] / max(summary["seconds"], 1e-9)
+    examples = summary["examples"]  # 0 if only the summary was missing
+    rate = examples / max(summary["seconds"], 1e-9)
     return {
         "records": records,
         "records_per_second": None if free else rate,
-        "epoch_seconds": summary["seconds"] * records / summary["examples"],
+        "epoch_seconds": summary["seconds"] * records / max(examples, 1),
     }
 
 

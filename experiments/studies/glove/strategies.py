@@ -17,6 +17,7 @@ from dml.strategies.glove.problem import columns, minibatches, order
 from dml.strategies.glove.served import on_servers
 from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
+from dml.train import last_step
 from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
 from dml.update.rows import AdaGrad
 from dml.wire.collectives import ALLREDUCE
@@ -190,7 +191,8 @@ def begin(
     if not values.resume:
         return 0, glove(words, values.dim, values.tables).init(values.seed)
     epoch, state = checkpoints.load(Path(values.resume, "checkpoint"), rules)
-    if epoch >= values.epochs:
+    complete = Path(values.resume, "summary.json").exists()
+    if epoch > values.epochs or (epoch == values.epochs and complete):
         raise BadInput(
             f"expected more epochs than the {epoch} that are done, got "
             f"--epochs={values.epochs}; pass more"
@@ -198,9 +200,19 @@ def begin(
     return epoch, state
 
 
-def resumed(steps: Iterator[Step], done: int) -> Iterator[Step]:
-    """Count the epochs and updates of earlier runs; all epochs are equally long."""
-    for step in steps:
+def finished(setup: Setup, done: int) -> Step | None:
+    """Return the last step of an earlier run if it had all epochs."""
+    if setup.epochs:
+        return None
+    return last_step(setup.flags.resume, setup.problem.params, epoch=done)
+
+
+def steps(setup: Setup, done: int) -> Iterator[Step]:
+    """Yield the Steps of --strategy, numbered from the start of the first run.
+
+    All epochs have equally many updates.
+    """
+    for step in STRATEGIES[setup.flags.strategy](setup) if setup.epochs else ():
         assert step.epoch
         before = done * (step.number // step.epoch)
         yield step._replace(number=before + step.number, epoch=done + step.epoch)

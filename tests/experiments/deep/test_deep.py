@@ -95,6 +95,23 @@ def test_a_stopped_run_goes_on_bit_for_bit_on_other_ranks_too(see, stopped):
     assert three["loss"] == pytest.approx(whole["loss"], rel=1e-4)
 
 
+@pytest.mark.parametrize("strategy", ["synchronous", "local", "mesh"])
+def test_a_run_that_ends_before_its_summary_is_finished(see, strategy):
+    argv = [f"--strategy={strategy}", "--save_every=60"]
+    whole = see(*argv)
+    place = see.path / "run"
+    with pytest.raises(BadInput, match="the run is complete: start another"):
+        see(*argv, f"--resume={place}")
+    (place / "summary.json").unlink()
+    rows = (place / "metrics.jsonl").read_text()
+    again = see(*argv, f"--resume={place}")
+    for name in ("loss", "accuracy", "steps", "params_sha256"):
+        assert again[name] == whole[name]
+    assert (again["examples"], again["seconds"]) == (0, 0)
+    assert (place / "metrics.jsonl").read_text() == rows
+    assert (place / "summary.json").exists()
+
+
 def test_what_goes_on_is_bound_to_no_device_so_that_meshes_can_take_it(
     stopped, monkeypatch
 ):

@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--window=0"], "--window=0: 0 is not a positive integer"),
+        (["--window=0"], "--window=0: 0 is not an integer in the range"),
         (["--seed=9223372036854775808"], "seed=9223372036854775808"),
         (["--x_max=0"], "x_max=0"),
         (["--corpus=enwikki"], "a file, a folder or one of enwiki, newsgroups"),

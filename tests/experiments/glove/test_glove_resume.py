@@ -78,6 +78,21 @@ def test_there_must_be_epochs_left(train, tmp_path, epochs):
         train(f"--epochs={epochs}", f"--resume={tmp_path / 'run'}")
 
 
+@pytest.mark.parametrize("strategy", ["serial", "mesh"])
+def test_a_run_that_ends_before_its_summary_is_finished(train, tmp_path, strategy):
+    whole = train(f"--strategy={strategy}")[0]
+    (tmp_path / "run" / "summary.json").unlink()
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text()
+    other = train(f"--strategy={strategy}", f"--resume={tmp_path / 'run'}", out="x")
+    assert other[0]["loss"] == whole["loss"]
+    again = train(f"--strategy={strategy}", f"--resume={tmp_path / 'run'}")[0]
+    for name in ("loss", "epochs", "steps", "vectors_sha256"):
+        assert again[name] == whole[name]
+    assert (again["examples"], again["seconds"]) == (0, 0)
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == rows
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
 def test_a_folder_without_a_checkpoint_is_named(train, tmp_path):
     with pytest.raises(BadInput, match="expected a checkpoint in .*none/checkpoint"):
         train(f"--resume={tmp_path / 'none'}")

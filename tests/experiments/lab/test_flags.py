@@ -37,6 +37,33 @@ def test_a_flag_of_each_kind_is_read_and_listed_under_its_module():
     }
 
 
+@pytest.mark.parametrize("value", [10**6 + 1, 2**63, 10**30])
+def test_numbers_have_an_upper_bound_by_default(value):
+    values = flags.define()
+    values.integer("size", 1, "Size.", 1)
+    values.number("rate", 1.0, "Rate.", 0)
+    assert flags.parse(values, ["x", "--size=1000000", "--rate=1e38"]).size == 10**6
+    with pytest.raises(BadInput, match=f"--size={value}: .* range"):
+        flags.parse(values, ["x", f"--size={value}"])
+    with pytest.raises(BadInput, match="--rate=1e308: .* range"):
+        flags.parse(values, ["x", "--rate=1e308"])
+
+
+def test_a_flagfile_is_a_short_text(tmp_path):
+    (tmp_path / "good").write_text("--seed=3\n--color=blue\n")
+    for argv in (
+        [f"--flagfile={tmp_path / 'good'}"],
+        ["--flagfile", tmp_path / "good"],
+    ):
+        found = flags.parse(VALUES, ["x", *map(str, argv)])
+        assert (found.seed, found.color) == (3, "blue")
+    (tmp_path / "bytes").write_bytes(b"--seed=\xd0\x00")
+    (tmp_path / "long").write_text("--seed=3\n" * 200_000)
+    for file in (tmp_path / "bytes", tmp_path / "long", "/dev/zero", tmp_path, "none"):
+        with pytest.raises(BadInput, match=f"--flagfile, got '{file}'"):
+            flags.parse(VALUES, ["x", f"--flagfile={file}"])
+
+
 def test_a_flag_cannot_have_the_name_of_a_method():
     for name in ("integer", "choice"):
         with pytest.raises(ValueError, match=f"not a method, got --{name}"):
@@ -141,6 +168,9 @@ def main(argv):
     if VALUES.seed == 17:
         print("said before", end="")
         raise KeyboardInterrupt
+    if VALUES.seed == 18:
+        import numpy
+        numpy.ones((10**6, 10**9))
 
 flags.run(main)
 '''
@@ -177,6 +207,12 @@ def test_a_bug_is_a_traceback_and_help_is_the_docstring_and_the_flags(tmp_path):
 def test_files_that_are_not_there_are_one_line_too(tmp_path):
     done = command(tmp_path, "--seed=15")
     assert "No such file or directory: 'no/such/file'" in done.stderr
+    assert (done.stderr.count("\n"), done.returncode) == (1, 2)
+
+
+def test_too_little_memory_is_one_line(tmp_path):
+    done = command(tmp_path, "--seed=18")
+    assert done.stderr.startswith("x.py: expected enough memory, got: Unable to alloc")
     assert (done.stderr.count("\n"), done.returncode) == (1, 2)
 
 

@@ -59,6 +59,22 @@ def test_long_buffers_are_reduced_in_order(name, size):
         check_order(ALLREDUCE[name], sim.run, size, order, (LONG, 600_011))
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ALLREDUCE)
+def test_products_of_complex_numbers_are_equal_on_all_ranks(name, dtype):
+    """a b and b a may differ in the last bit, where products are fused with sums."""
+    for size, length in ((2, 999), (3, 8), (5, 999), (8, LONG)):
+
+        def multiply(comm, size=size, length=length):
+            rng = np.random.default_rng([size, comm.rank])
+            parts = rng.normal(size=(2, length))
+            buffer = (parts[0] + 1j * parts[1]).astype(dtype)
+            ALLREDUCE[name](comm, buffer, np.multiply)
+            return buffer.tobytes()
+
+        assert len(set(sim.run(multiply, size))) == 1
+
+
 @pytest.mark.parametrize("eager, seed", [(0, 1), (65536, 2), (1 << 40, 3)])
 @pytest.mark.parametrize("name", ALLREDUCE)
 def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed):

@@ -58,6 +58,23 @@ def test_a_port_that_is_set_is_taken_and_one_in_use_is_named(monkeypatch):
     assert sim.run(meeting.coordinator_address, 2) == [door, door]
 
 
+@pytest.mark.parametrize(
+    "address, interface",
+    [
+        ("127.0.0.1:8000", "127.0.0.1:8000"),
+        ("localhost:8000", "localhost:8000"),
+        ("192.0.2.77:8000", "[::]:8000"),  # of no interface: a router's, say
+        ("no-such-host.invalid:8000", "[::]:8000"),
+    ],
+)
+def test_rank_0_listens_on_the_interface_of_the_address(address, interface):
+    assert meeting.bind_address(address) == interface
+
+
+def test_ranks_of_one_host_choose_the_loopback_interface():
+    assert sim.run(meeting.coordinator_address, 2)[0].startswith("127.0.0.1:")
+
+
 def test_a_free_port_is_known_to_all_ranks():
     first, *others = sim.run(meeting.coordinator_address, 3)
     host, _, port = first.rpartition(":")
