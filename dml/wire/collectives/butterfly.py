@@ -20,7 +20,7 @@ def butterfly_allreduce(
 
     Partners exchange all n elements and both add, so after round s every rank has the
     sum of its group of 2^(s+1) ranks. Both take the elements of the lower partner as
-    the first operand: a · b and b · a may differ in the last bit if a and b are complex.
+    the first operand: a · b and b · a of complex numbers may differ in the last bit.
     If p is not a power of two, the first ranks are folded: before round 0 the odd rank
     of each pair sends its buffer to the even rank, and receives the result at the end.
     ⌈lg p⌉ rounds (2 more with folding), n elements per rank and round:

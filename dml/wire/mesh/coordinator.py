@@ -66,7 +66,7 @@ def listen(stack: ExitStack, one_host: bool) -> list[str]:
 
     Args:
       stack: Closes the listening socket.
-      one_host: Whether all ranks are on this host; the loopback interface suffices then.
+      one_host: Whether all ranks are on this host, and use the loopback interface.
     """
     setting = os.environ.get(COORDINATOR, "")
     address, port = re.findall(r"^(.*?)(?::(\d+))?$", setting)[0]
