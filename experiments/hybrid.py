@@ -76,7 +76,7 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
     """Yield names and training functions: one device, then every mesh."""
     start, count = setups(comm), len(jax.devices())
     chosen = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
-    meshes = chosen or axes.shapes(count)
+    meshes = chosen or axes.mesh_shapes(count)
     for sizes in meshes:  # raise before the first compilation
         deep_hybrid.check(start(0.0), sizes)
     baseline = start(FLAGS.clip)
@@ -85,7 +85,7 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
     for sizes in meshes:
         # No device has the norm of all gradients: the strategy clips instead.
         setup = start(0.0, "tensor")
-        yield axes.said(sizes), partial(deep_hybrid.on_mesh, setup, sizes)
+        yield axes.format_axes(sizes), partial(deep_hybrid.on_mesh, setup, sizes)
 
 
 def train(comm: CountedComm) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A virtual cluster: `run(program, size)` calls program(comm) on every rank."""
+"""A virtual cluster; `run(program, size)` calls program(comm) on every virtual rank."""
 
 from dml.sim.comm import VirtualComm as VirtualComm
 from dml.sim.evaluate import evaluate as evaluate

@@ -1,7 +1,7 @@
 """Receives from ANY source: messages are matched in the order of virtual time.
 
-A ──────●───────────►        Ranks run in any order, so A's message may be posted
-B ──●───────────────►        first. B's has the earlier virtual time and becomes
+A ──────●───────────►        Ranks run in any order, so A may post its message first.
+B ──●───────────────►        The message of B has the earlier virtual time and becomes
     └──► Recv(ANY)           visible first, once no rank can send an earlier one.
 """
 
@@ -19,35 +19,41 @@ NOTHING = np.empty(0, np.uint8)
 
 
 class Message(NamedTuple):
-    """A message that is not received yet; `start`: when it becomes visible, in s."""
+    """A message that is not received yet."""
 
     source: int
     tag: int
-    start: float
+    start: float  # time at which it becomes visible, in s
     nbytes: int
-    accept: Callable[[VirtualRequest], object]  # match it with a receive
+    accept: Callable[[VirtualRequest], object]  # matches the message with a receive
 
     def matches(self, source: int, tag: int) -> bool:
         return source in (ANY, self.source) and tag in (ANY, self.tag)
 
 
 class AnySource:
-    """Queues of a communicator whose rank receives from ANY source, or probes."""
+    """Queues of messages and receives of a rank that receives from ANY, or probes."""
 
     def __init__(self, comm: Any):
         self.comm, self.process = comm, comm.process
-        self.visible: list[Message] = []  # visible messages, by send time
+        self.visible: list[Message] = []  # visible messages, in order of send time
         self.receives: list[VirtualRequest] = []  # receives, in posting order
         self.probe_request: VirtualRequest | None = None
 
     def schedule(self, message: Message, rank: int, sent: tuple = ()) -> None:
-        """Make a message of a rank visible once no earlier one can be sent."""
+        """Make a message visible once no rank can send an earlier one.
+
+        Args:
+          message: The message.
+          rank: Rank of the sender; orders messages of equal time.
+          sent: Orders messages of equal time and rank.
+        """
         self.process.world.schedule(
             message.start, rank, partial(self.deliver, message), sent
         )
 
     def deliver(self, message: Message) -> None:
-        """Match a message with the first receive that fits, or queue it."""
+        """Match a message with the first matching receive, or queue it."""
         for i, request in enumerate(self.receives):
             if message.matches(request.peer, request.tag):
                 del self.receives[i]
@@ -59,7 +65,7 @@ class AnySource:
             self.answer(message, self.probe_request)
 
     def post(self, request: VirtualRequest) -> None:
-        """Complete a receive with the first visible message that fits, or queue it."""
+        """Complete a receive with the first matching visible message, or queue it."""
         for i, message in enumerate(self.visible):
             if message.matches(request.peer, request.tag):
                 del self.visible[i]
@@ -71,15 +77,16 @@ class AnySource:
         message.accept(request)
 
     def first(self, source: int, tag: int) -> Message | None:
-        fitting = (message for message in self.visible if message.matches(source, tag))
-        return next(fitting, None)
+        """Return the first matching visible message; None if there is none."""
+        matching = (message for message in self.visible if message.matches(source, tag))
+        return next(matching, None)
 
     def unread(self) -> list[str]:
         """Describe the messages that were never received."""
         rank = self.comm.rank
         return [describe_message(m.nbytes, m.tag, m.source, rank) for m in self.visible]
 
-    # A probe sees a message α seconds after it was sent. It is a request without data.
+    # A probe is a request without data. It completes α seconds after the send.
 
     def probe(self, source: int, tag: int, status: Status | None) -> None:
         probe_request = VirtualRequest(
@@ -98,7 +105,7 @@ class AnySource:
         probe_request.finish(max(probe_request.posted, message.start + self.comm.alpha))
 
     def iprobe(self, source: int, tag: int, status: Status | None) -> bool:
-        """Return whether a message that fits is visible at the rank's current clock."""
+        """Return whether a matching message is visible at the rank's current clock."""
         polled = PolledProbe(self, source, tag)
         if not 0 <= polled.done <= self.process.clock:
             poll(self.process, polled)
@@ -111,7 +118,7 @@ class AnySource:
 
 
 class PolledProbe(NamedTuple):
-    """A polled probe: `done` is when a message that fits becomes visible, else -1."""
+    """A polled probe; `done` is the time in s of the first matching message, or -1."""
 
     any_source: AnySource
     source: int

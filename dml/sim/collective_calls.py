@@ -14,7 +14,7 @@ class CollectiveCall:
 
     def __init__(self, name: str, size: int):
         self.name = name
-        self.values: list[Any] = [None] * size
+        self.values: list[Any] = [None] * size  # contribution of each rank
         self.entered: list[Process] = []
         self.done = -1.0  # completion time in s; -1 before all ranks have entered
         self.result: Any = None
@@ -36,10 +36,10 @@ def run_collective(
     """Run a collective call; return its result, the same object on every rank.
 
     Args:
-      comm: One rank's communicator.
-      name: Name of the call, for messages.
+      comm: Communicator of one rank.
+      name: Name of the call, for error messages.
       value: This rank's contribution.
-      conclude: Computes the result from all values; called by the last rank to enter.
+      combine: Computes the result from all values; called by the last rank to enter.
       cost: Seconds in addition to α for each of ⌈log₂ p⌉ rounds.
       pause: Called while polling for the result; None blocks.
     """
@@ -50,7 +50,8 @@ def run_collective(
     if call.name != name:
         raise BadInput(
             f"rank {comm.rank} calls {name}() where {len(call.entered)} of "
-            f"{comm.size} ranks call {call.name}(); all must call the same"
+            f"{comm.size} ranks called {call.name}(); call the same collective on all "
+            "ranks"
         )
     process.world.progress()
     call.values[comm.rank] = value
@@ -61,7 +62,7 @@ def run_collective(
         rounds = (comm.size - 1).bit_length()
         start = max(process.clock for process in call.entered)
         call.done = start + rounds * comm.alpha + cost
-        # Rank 0 resumes first, then its neighbours in memory.
+        # `ready` is last in, first out: rank 0 resumes first, then ranks in order.
         for peer in reversed(comm.peers):
             if peer.process.waits is call:
                 peer.process.wake()
@@ -85,7 +86,7 @@ class VirtualWindow:
         self.comm, self.parts = comm, parts
 
     def barrier(self, pause: Any = None) -> None:
-        """Wait for all ranks, as `Barrier`; poll if `pause` is not the rank's own."""
+        """Wait for all ranks; poll if `pause` is not that of the rank's process."""
         if pause == self.comm.process.pause:
             pause = None
         run_collective(self.comm, "barrier", None, lambda values: None, pause=pause)

@@ -1,8 +1,8 @@
 """A virtual communicator: mpi4py's method names, numpy buffers, virtual time.
 
-A send of up to `eager` bytes is buffered and returns after α + mβ seconds. A longer
-send waits until its receive is posted, as MPI may (rendezvous). A receive takes α + mβ
-seconds from the time at which both are posted and the receiver's in port is free.
+A send of m bytes, m up to `eager`, is buffered and returns after α + mβ seconds. A
+longer send waits until its receive is posted, as MPI may (rendezvous). A receive takes
+α + mβ seconds after both are posted and the receiver's in port is free.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dml.types import ANY, Status
 
 
 class VirtualComm(Matching):
-    """One rank's communicator on a uniform network, which has no links."""
+    """Communicator of one rank on a uniform network, which has no links."""
 
     __slots__ = ()
 
@@ -148,14 +148,14 @@ class VirtualComm(Matching):
     def Waitany(
         self, requests: Sequence[VirtualRequest], status: Status | None = None
     ) -> int:
-        """Wait for the first completion; return its index, -1 if none is active."""
+        """Wait for the first completion; return its index, or -1 if none is active."""
         process = self.process
         waiting = AnyOf([request for request in requests if request.active])
         if not waiting.requests:
             return -1
         if waiting.first().done < 0:
             process.wait(waiting)
-        # A request that is not matched yet may still complete earlier.
+        # A request that is not matched yet may still complete before `first`.
         process.order(max(process.clock, waiting.first().done))
         first = waiting.first()
         first.Wait(status)

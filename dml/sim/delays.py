@@ -1,6 +1,6 @@
 """Distributions of compute times, read from text.
 
-shifted_exponential:1,0.5        1 + Exp(0.5), of mean 1 + 1/0.5
+shifted_exponential:1,0.5        1 + an exponential of rate 0.5: mean 1 + 1/0.5 seconds
 pareto:1,1.5*1,1,0.5             speeds after the star: every third rank at half speed
 
 Each rank draws from its own random stream.
@@ -23,7 +23,7 @@ class DelayDistribution(NamedTuple):
     mean: float  # seconds, at speed 1
     draws: Callable[[np.random.Generator, int], np.ndarray]  # n draws
     tail: Callable[[np.ndarray], np.ndarray]  # q -> x with P(X > x) = q
-    kth: Callable[[int, int], float] | None = None  # (k, p) -> mean k-th fastest of p
+    kth: Callable[[int, int], float] | None = None  # (k, p) -> mean of k-th least of p
     speeds: tuple[float, ...] = (1.0,)  # relative; rank r has speeds[r % len(speeds)]
 
 
@@ -37,7 +37,10 @@ def constant(c: float) -> DelayDistribution:
 
 
 def shifted_exponential(c: float, mu: float) -> DelayDistribution:
-    """c + Exp(mu): the k-th of p has mean c + (H_p - H_(p-k))/mu."""
+    """c + an exponential of rate mu.
+
+    The k-th least of p draws has the mean c + (H_p - H_(p-k))/mu, H_n = 1 + … + 1/n.
+    """
     if not mu:
         raise ValueError("mu is 0")
     return DelayDistribution(
@@ -49,7 +52,7 @@ def shifted_exponential(c: float, mu: float) -> DelayDistribution:
 
 
 def pareto(scale: float, shape: float) -> DelayDistribution:
-    """P(X > x) = (scale/x)^shape: the slowest of p takes about p^(1/shape)."""
+    """P(X > x) = (scale/x)^shape; the largest of p draws grows as p^(1/shape)."""
     if shape <= 1:
         raise ValueError("the mean is infinite for a shape of 1 or less")
 
@@ -83,7 +86,7 @@ def trace(path: str) -> DelayDistribution:
     values = np.sort(np.array(Path(path).read_text().split(), float))
     n = len(values)
     if not (n and values[0] >= 0 and np.isfinite(values).all()):
-        raise ValueError(f"not a file of seconds, one per line, each 0 or more: {path}")
+        raise ValueError(f"{path} is not a file of seconds, one per line, 0 or more")
 
     def kth(k: int, p: int) -> float:
         below = betainc(k, p - k + 1, np.arange(n + 1) / n)
@@ -118,23 +121,23 @@ FORMS = ", ".join(f"{name}:{form}" for name, (form, _, _) in DISTRIBUTIONS.items
 
 
 def delay_distribution(text: str) -> DelayDistribution:
-    """Parse text such as shifted_exponential:1,0.5, with speeds after a star."""
-    body, star, after = text.partition("*")
+    """Parse a distribution, such as shifted_exponential:1,0.5*1,2."""
+    body, star, speeds_text = text.partition("*")
     name, _, arguments = body.partition(":")
     try:
-        form, read, make = DISTRIBUTIONS[name]
-        values = read(arguments)
+        form, parse, make = DISTRIBUTIONS[name]
+        values = parse(arguments)
         if len(values) != len(form.split(",")):
-            raise ValueError(f"{name} takes {form}")
-        speeds = tuple(numbers(after)) if star else (1.0,)
+            raise ValueError(f"the form is {name}:{form}")
+        speeds = tuple(numbers(speeds_text)) if star else (1.0,)
         if 0 in speeds:
             raise ValueError("a speed is 0")
         return make(*values)._replace(speeds=speeds)
     except (KeyError, ValueError, OSError) as error:
         reason = error if name in DISTRIBUTIONS else "no such distribution"
         raise BadInput(
-            f"expected a distribution of {FORMS}, with *speed,... where ranks differ, "
-            f"got {text!r} ({reason}); correct it"
+            f"expected a distribution of the forms {FORMS}, optionally followed by "
+            f"*speed,speed,..., got {text!r} ({reason}); pass one of these forms"
         ) from error
 
 
@@ -144,7 +147,7 @@ def stream(seed: int, rank: int) -> np.random.Generator:
 
 
 def seconds(delay: DelayDistribution, seed: int, steps: int, size: int) -> np.ndarray:
-    """Draw X_TxP: the seconds of every step on every rank."""
+    """Draw the seconds of every step on every rank: an array steps x ranks."""
     times_TxP = np.empty((steps, size))
     for rank in range(size):
         draws = delay.draws(stream(seed, rank), steps)
@@ -152,7 +155,7 @@ def seconds(delay: DelayDistribution, seed: int, steps: int, size: int) -> np.nd
     return times_TxP
 
 
-def drawing(delay: DelayDistribution, seed: int, rank: int) -> Iterator[float]:
+def step_seconds(delay: DelayDistribution, seed: int, rank: int) -> Iterator[float]:
     """Yield the seconds of each step of a rank, equal to its column of `seconds`."""
     generator, speed = stream(seed, rank), delay.speeds[rank % len(delay.speeds)]
     while True:
@@ -162,12 +165,21 @@ def drawing(delay: DelayDistribution, seed: int, rank: int) -> Iterator[float]:
 def straggler(
     comm: Any, draws: Iterator[float], scale: float = 1.0
 ) -> Callable[[Any], bool]:
-    """Return a step that only advances the clock, until a request completes."""
+    """Return a step without work: a function that only advances the virtual clock.
+
+    Args:
+      comm: Communicator of the rank.
+      draws: Seconds of each step.
+      scale: Factor of the seconds.
+
+    Returns:
+      request -> whether the full time passed before the request completed.
+    """
     return lambda unless: comm.platform.compute(scale * next(draws), unless)
 
 
 def expected(delay: DelayDistribution, k: int, p: int) -> float | None:
-    """Return the mean of the k-th fastest of p draws; None where speeds differ."""
+    """Return the mean of the k-th least of p draws; None if speeds differ."""
     if len(set(delay.speeds)) > 1:
         return None
     at_speed_1 = delay.kth(k, p) if delay.kth else integral(delay, k, p)
@@ -175,11 +187,12 @@ def expected(delay: DelayDistribution, k: int, p: int) -> float | None:
 
 
 def integral(delay: DelayDistribution, k: int, p: int) -> float:
-    """Return the mean of the k-th fastest of p draws by quadrature of the tail.
+    """Return the mean of the k-th least of p draws by quadrature of the tail.
 
-    P(X > k-th of p) has the distribution Beta(p-k+1, k), so E = ∫ tail(Q(w)) dw over
-    0 < w < 1, where Q is its quantile function. Takahasi and Mori's substitution
-    w = 1/(1 + exp(-π sinh t)) removes singular ends.
+    For the k-th least draw x, P(X > x) has the distribution Beta(p-k+1, k), so the mean
+    is ∫ tail(Q(w)) dw over 0 < w < 1, where Q is the quantile function of Beta. The
+    substitution w = 1/(1 + exp(-π sinh t)) of Takahasi and Mori removes the
+    singularities at both ends.
     """
     t = np.linspace(-4, 4, 1025)
     w = 1 / (1 + np.exp(-math.pi * np.sinh(t)))

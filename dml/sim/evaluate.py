@@ -1,11 +1,11 @@
 """Virtual time of a schedule without running its ranks: a million ranks in seconds.
 
-There is one evaluator with two cases. Without shared links the order of messages does
-not matter, and `evaluate_uniform` computes all clocks round by round. With shared links
-`evaluate_routed` processes messages in order of departure. Both give equal clocks, to
-the last bit where neither skips repetitions. On a network without shared links the
-first takes 0.6 ms for a butterfly of 4,096 ranks and the second 289 ms, 0.3 ms and 2.3
-s for a ring of 512 (one core of an AMD EPYC, family 26, Zen 5).
+Without shared links the order of messages does not matter, and `evaluate_uniform`
+computes all clocks round by round. With shared links `evaluate_routed` processes
+messages in order of departure. On a network without shared links the clocks of both are
+equal, and bit-identical if neither skips repetitions. There a butterfly of 4,096 ranks
+takes `evaluate_uniform` 0.6 ms and `evaluate_routed` 289 ms; a ring of 512 ranks takes
+0.3 ms and 2.3 s (one core of an AMD EPYC, family 26, Zen 5).
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,10 +18,10 @@ from dml.sim.networks.uniform import Uniform
 from dml.types import BadInput, Round
 
 
-class Evaluated(NamedTuple):
-    """Every rank's clock after a schedule."""
+class Clocks(NamedTuple):
+    """The clock of every rank after a schedule."""
 
-    clocks: np.ndarray
+    clocks: np.ndarray  # seconds
     exact: bool  # False: extrapolated from the last third of a shorter run
 
 
@@ -31,62 +31,73 @@ def evaluate(
     size: int,
     start: np.ndarray | None = None,
     *,
-    most: int = 50_000_000,
-) -> Evaluated:
-    """Return the clock of every rank after the schedule, from 0 or from `start`.
+    max_messages: int = 50_000_000,
+) -> Clocks:
+    """Return the clock of every rank after the schedule.
 
-    The clocks are those of the running world. With shared links and more than `most`
-    messages, rounds are repeated less often, and the rest is extrapolated.
+    The clocks equal those of running ranks (`sim.run`).
+
+    Args:
+      schedule: Rounds of messages.
+      network: `Uniform` or one of `sim.networks`.
+      size: Number of ranks.
+      start: Clocks before the schedule in seconds; None is 0 for all.
+      max_messages: With shared links and more messages, rounds are repeated less often,
+        and the remaining repetitions are extrapolated.
     """
-    # numba is slow to import, and a running world does not need it.
+    # Imported here, because numba is slow to import and running ranks do not use it.
     from dml.sim.evaluate_routed import evaluate_routed
     from dml.sim.evaluate_uniform import evaluate_uniform
 
     fits(network, size)
     clock = np.zeros(size) if start is None else np.array(start, np.float64)
     if clock.shape != (size,):
-        raise BadInput(f"expected {size} clocks to start from, got {clock.shape}")
+        raise BadInput(
+            f"expected {size} clocks in `start`, one per rank, got shape {clock.shape}"
+        )
     alpha, beta, gamma, eager = network.rates[:4]
     rates = Rates(float(alpha), float(beta), float(gamma), int(eager))
-    schedule = checked(schedule, size)
+    schedule = check_ranks(schedule, size)
     if isinstance(network, Uniform):
-        return Evaluated(evaluate_uniform(schedule, rates, clock), True)
+        return Clocks(evaluate_uniform(schedule, rates, clock), True)
     rounds = list(schedule)
     total = messages(rounds)
-    longer = repeated(rounds, min(1.0, most / max(total, 1)))
-    after, played = evaluate_routed(longer, network, rates, clock), messages(longer)
-    if played == total:
-        return Evaluated(after, True)
-    shorter = repeated(longer, 2 / 3, least=1)
+    longer = limit_repeats(rounds, min(1.0, max_messages / max(total, 1)))
+    after = evaluate_routed(longer, network, rates, clock)
+    evaluated = messages(longer)
+    if evaluated == total:
+        return Clocks(after, True)
+    shorter = limit_repeats(longer, 2 / 3, least=1)
     before = evaluate_routed(shorter, network, rates, clock)
-    left = (total - played) / (played - messages(shorter))
-    return Evaluated(after + left * (after - before), False)
+    factor = (total - evaluated) / (evaluated - messages(shorter))
+    return Clocks(after + factor * (after - before), False)
 
 
-def checked(schedule: Iterable[Round], size: int) -> Iterator[Round]:
-    """Yield the rounds; raise where a round names a rank out of range."""
-    for one in schedule:
-        for ranks in (one.source, one.dest):
+def check_ranks(schedule: Iterable[Round], size: int) -> Iterator[Round]:
+    """Yield the rounds; raise BadInput if a rank is out of range."""
+    for entry in schedule:
+        for ranks in (entry.source, entry.dest):
             if len(ranks) and not 0 <= ranks.min() <= ranks.max() < size:
+                wrong = ranks.min() if ranks.min() < 0 else ranks.max()
                 raise BadInput(
-                    f"expected a schedule of ranks 0 … {size - 1}, got a message of or "
-                    f"to rank {ranks.max()}; pass the size that the schedule is for"
+                    f"expected a schedule of ranks 0 … {size - 1}, got a message from "
+                    f"or to rank {wrong}; pass the size of the schedule"
                 )
-        yield one
+        yield entry
 
 
-def repeated(rounds: list[Round], share: float, least: int = 3) -> list[Round]:
-    """Reduce repetitions to a share of them, but not below `least`."""
+def limit_repeats(rounds: list[Round], share: float, least: int = 3) -> list[Round]:
+    """Reduce the repetitions of each round to a share of them, at least `least`."""
     return [
-        one._replace(times=min(one.times, max(least, int(one.times * share))))
-        for one in rounds
+        entry._replace(times=min(entry.times, max(least, int(entry.times * share))))
+        for entry in rounds
     ]
 
 
 def messages(rounds: Iterable[Round]) -> int:
-    """Count messages, segment by segment."""
+    """Return the number of messages; each segment is a message."""
     total = 0
-    for one in rounds:
-        segments = np.maximum(1, -(-one.nbytes // (one.segment or np.inf)))
-        total += one.times * int(segments.sum())
+    for entry in rounds:
+        segments = np.maximum(1, -(-entry.nbytes // (entry.segment or np.inf)))
+        total += entry.times * int(segments.sum())
     return total

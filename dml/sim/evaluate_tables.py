@@ -1,7 +1,7 @@
 """Tables of a schedule for compiled code: operations, messages, routes, ranks, links.
 
-The tables are structured arrays: compiled code counts references to every array that it
-passes, so a few arrays are faster than many.
+The tables are structured arrays, because compiled code counts references to every array
+that it passes, so that a few arrays are faster than many.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,24 @@ import numpy as np
 from dml.sim.networks.fabric import Network, Rates
 from dml.types import Round
 
-NONE = -1  # no message, no slot; of a time: not known yet
+NONE = -1  # no message or no slot; for a time: not known yet
 Fields = list[tuple]
 
 
-def fields(kind: type, *names: str) -> Fields:
-    return [(name, kind) for name in names]
+def fields(dtype: type, *names: str) -> Fields:
+    """Return fields of one dtype."""
+    return [(name, dtype) for name in names]
 
 
-# What a rank does in a round: it gives one message and takes one, or NONE.
-OPERATION = np.dtype(fields(np.int64, "gives", "takes", "reduces", "segment", "times"))
+# Work of a rank in a round: it sends one message and receives one, or NONE. `times` is
+# the number of repetitions.
+OPERATION = np.dtype(
+    fields(np.int64, "sent", "received", "reduces", "segment", "times")
+)
 
-# From source to dest over links ways[begin] … ways[end - 1]. Either segments wait that
-# no receive is posted for, in slots first … last, or receives do, posted then.
+# A message from source to dest over the links route_links[begin : end]. Segments
+# without a receive are a list of slots from first to last. Receives without a segment,
+# at most two, are counted by `waiting`; `posted` has the times of their posts.
 MESSAGE = np.dtype(
     fields(np.int64, "source", "dest", "nbytes", "begin", "end")
     + fields(np.float64, "alpha", "beta")
@@ -32,42 +37,44 @@ MESSAGE = np.dtype(
     + [("posted", np.float64, (2,))]
 )
 
-# A rank has done its operation `done` times and waits for a segment of it, NONE before
-# the first. Of segment k it keeps at k mod 2 when it came and when it was sent.
-# `met_free` is when the last came that had waited for its receive.
+# A rank has repeated its operation `done` times, and waits for segment `segment`, NONE
+# before the first. For segment k, arrived[k % 2] and sent[k % 2] are the times at which
+# it was received and sent. `posts` counts sends. `rendezvous_free` is the end of the
+# last send that waited for its receive.
 RANK = np.dtype(
-    fields(np.float64, "clock", "out_free", "in_free", "met_free")
-    + [("came", np.float64, (2,)), ("sent", np.float64, (2,))]
+    fields(np.float64, "clock", "out_free", "in_free", "rendezvous_free")
+    + [("arrived", np.float64, (2,)), ("sent", np.float64, (2,))]
     + fields(np.int64, "operation", "end", "done", "segment", "posts")
 )
 
-# A segment under way: it can depart at start, its receive is posted, its head is at the
-# in port, β is that of the narrowest place on its way up to link ways[hop], which is
-# next; `after` is next in a list; `number` says how many its rank had sent before.
+# A segment in transit: `start` is its earliest departure, `posted` the time of its
+# receive, `head` the arrival of its head at the in port, `beta` the largest β of its
+# port and links so far, `hop` the index of its next link in `route_links`, `after` the
+# next slot of a list, `number` the number of earlier sends of the source.
 SLOT = np.dtype(
     fields(np.int64, "message", "segment", "nbytes", "after", "hop", "number")
     + fields(np.float64, "start", "posted", "head", "beta")
 )
 
 
-class Wires(NamedTuple):
-    """The links of the network, and when each can take the next head."""
+class LinkTable(NamedTuple):
+    """The links of the network."""
 
-    alpha: np.ndarray
-    beta: np.ndarray
-    free: np.ndarray
+    alpha: np.ndarray  # seconds until the head has left
+    beta: np.ndarray  # seconds per byte
+    free: np.ndarray  # time in s from which the next head may enter
 
 
 class Tables(NamedTuple):
     """State of an evaluation."""
 
-    operations: np.ndarray
-    messages: np.ndarray
-    ways: np.ndarray
-    ranks: np.ndarray
-    slots: np.ndarray
-    free: np.ndarray  # the first free slot: an array of one
-    wires: Wires
+    operations: np.ndarray  # OPERATION, by rank and round
+    messages: np.ndarray  # MESSAGE, by round
+    route_links: np.ndarray  # links of all messages, in order of crossing
+    ranks: np.ndarray  # RANK
+    slots: np.ndarray  # SLOT
+    free: np.ndarray  # index of the first free slot: an array of length 1
+    links: LinkTable
     rates: Rates
 
 
@@ -78,7 +85,15 @@ def build(
     clock: np.ndarray,
     capacity: int,
 ) -> Tables:
-    """Lay out what is to be done from these clocks on, with so many slots."""
+    """Return the tables of an evaluation.
+
+    Args:
+      rounds: The schedule.
+      network: The network.
+      rates: Rates of ports and reductions.
+      clock: Clock of each rank before the schedule, in seconds.
+      capacity: Number of slots, the largest number of messages in transit.
+    """
     operations, starts = program(rounds, len(clock))
     ranks = np.zeros(len(clock), RANK)
     ranks["clock"], ranks["segment"] = clock, NONE
@@ -86,47 +101,50 @@ def build(
     slots = np.zeros(capacity, SLOT)
     slots["after"] = np.append(np.arange(1, capacity), NONE)
     free = np.zeros(1, np.int64)
-    alpha, beta = (np.asarray(each, np.float64) for each in network.links())
-    wires = Wires(alpha, beta, np.zeros(len(alpha)))
+    alpha, beta = (np.asarray(column, np.float64) for column in network.links())
+    links = LinkTable(alpha, beta, np.zeros(len(alpha)))
     return Tables(
-        operations, *messages(rounds, network), ranks, slots, free, wires, rates
+        operations, *messages(rounds, network), ranks, slots, free, links, rates
     )
 
 
 def program(rounds: Sequence[Round], size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sort what all rounds do by rank, and merge what a rank does in one round.
+    """Return the operations, by rank and round, and the first operation of each rank.
 
-    Return the operations, and where those of each rank begin.
+    The send and the receive of a rank in one round are one operation.
     """
-    number = np.repeat(np.arange(len(rounds)), [len(one.source) for one in rounds])
-    ranks = np.concatenate([joined(rounds, "source"), joined(rounds, "dest")])
-    keys = ranks * len(rounds) + np.tile(number, 2)
-    found, place = np.unique(keys, return_inverse=True)
-    operations = np.zeros(len(found), OPERATION)
-    for name, places in zip(("gives", "takes"), np.split(place, 2), strict=True):
+    lengths = [len(entry.source) for entry in rounds]
+    index = np.repeat(np.arange(len(rounds)), lengths)  # round of each message
+    ranks = np.concatenate([concatenate(rounds, "source"), concatenate(rounds, "dest")])
+    keys, place = np.unique(
+        ranks * len(rounds) + np.tile(index, 2), return_inverse=True
+    )
+    operations = np.zeros(len(keys), OPERATION)
+    for name, places in zip(("sent", "received"), np.split(place, 2), strict=True):
         operations[name] = NONE
-        operations[name][places] = np.arange(len(number))
+        operations[name][places] = np.arange(len(index))
     for name in ("reduces", "segment", "times"):
-        values = np.array([getattr(one, name) for one in rounds], np.int64)
-        operations[name] = values[found % max(1, len(rounds))]
-    return operations, np.searchsorted(found, np.arange(size + 1) * len(rounds))
+        values = np.array([getattr(entry, name) for entry in rounds], np.int64)
+        operations[name] = values[keys % max(1, len(rounds))]
+    return operations, np.searchsorted(keys, np.arange(size + 1) * len(rounds))
 
 
 def messages(
     rounds: Sequence[Round], network: Network
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return all messages one after another, and the links that they cross."""
-    source, dest = joined(rounds, "source"), joined(rounds, "dest")
+    """Return the messages of all rounds in order, and the links that they cross."""
+    source, dest = concatenate(rounds, "source"), concatenate(rounds, "dest")
     paths = network.paths(source, dest)
     table = np.zeros(len(source), MESSAGE)
     table["source"], table["dest"] = source, dest
-    table["nbytes"] = joined(rounds, "nbytes")
+    table["nbytes"] = concatenate(rounds, "nbytes")
     table["alpha"], table["beta"] = paths.alpha, paths.beta
     table["begin"], table["end"] = paths.starts[:-1], paths.starts[1:]
     table["first"] = table["last"] = NONE
     return table, np.asarray(paths.links, np.int32)
 
 
-def joined(rounds: Sequence[Round], name: str) -> np.ndarray:
-    parts = [getattr(one, name) for one in rounds]
+def concatenate(rounds: Sequence[Round], name: str) -> np.ndarray:
+    """Return a field of all rounds as one array."""
+    parts = [getattr(entry, name) for entry in rounds]
     return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)

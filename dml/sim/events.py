@@ -15,7 +15,7 @@ NEVER = float("inf")
 
 
 class Death(NamedTuple):
-    """A rank stops at `start`, in s of virtual time."""
+    """A rank dies at `start`, in seconds of virtual time."""
 
     rank: int
     start: float
@@ -30,7 +30,7 @@ class Death(NamedTuple):
 
 
 class HostDeath(NamedTuple):
-    """All ranks of a host die."""
+    """All ranks of a host die at `start`."""
 
     host: int
     start: float
@@ -47,8 +47,8 @@ class HostDeath(NamedTuple):
 class Slow(NamedTuple):
     """Messages between two sets of ranks take `factor` times as long.
 
-    It applies to messages that depart from start to stop, in s. An infinite factor is a
-    partition: messages wait until it ends, or are lost.
+    It applies to messages that depart from `start` to `stop`, in seconds. An infinite
+    factor is a partition: messages wait until it ends, or are lost if it does not end.
     """
 
     ranks: frozenset[int]
@@ -70,7 +70,7 @@ class Slow(NamedTuple):
 
 
 class SlowLink(NamedTuple):
-    """A link takes `factor` times as long for a byte; it is cut if that is infinite."""
+    """A link takes `factor` times as long per byte; an infinite factor cuts it."""
 
     link: int
     factor: float = NEVER
@@ -90,26 +90,26 @@ class SlowLink(NamedTuple):
 Event = Death | HostDeath | Slow | SlowLink
 
 
-def checked(events: Sequence[Event], network: Any, size: int) -> Sequence[Event]:
-    """Return the events; raise `BadInput` on unknown ranks or links, or bad times."""
+def check_events(events: Sequence[Event], network: Any, size: int) -> None:
+    """Raise `BadInput` on unknown ranks, hosts or links, or bad times."""
     hosts = network.hosts(size)
     for event in events:
         if not 0 <= event.start < event.stop or not event.factor > 0:
             raise BadInput(
-                f"expected times from 0 on, a start before its stop and a factor above "
-                f"0, got {event}; correct it"
+                f"expected a start of at least 0, a later stop and a factor above 0, "
+                f"got {event}; correct the event"
             )
         names, count = event.names(), event.target_count(network, hosts)
         if not count:
             raise BadInput(
-                f"expected a network that has links for {event}, got {network}; pass "
-                "another network, or cut ranks"
+                f"expected a network with links for {event}, got {network}; pass "
+                "another network, or slow or cut ranks instead of links"
             )
         if not names or min(names) < 0 or max(names) >= count:
             raise BadInput(
-                f"expected numbers from 0 to {count - 1} in {event}; correct them"
+                f"expected ranks, hosts or links from 0 to {count - 1}, got {event}; "
+                "correct the event"
             )
-    return events
 
 
 def deaths(events: Sequence[Event], hosts: Sequence[int]) -> dict[int, float]:
@@ -133,7 +133,7 @@ def numbers(text: str) -> frozenset[int]:
     return frozenset(int(number) for number in text.split(","))
 
 
-def span(match: re.Match) -> dict[str, float]:
+def factor_and_times(match: re.Match) -> dict[str, float]:
     return {
         "factor": float(match.groupdict().get("factor") or NEVER),
         "start": float(match["start"]),
@@ -142,11 +142,13 @@ def span(match: re.Match) -> dict[str, float]:
 
 
 def pair(match: re.Match) -> Slow:
-    return Slow(numbers(match["ranks"]), numbers(match["others"]), **span(match))
+    return Slow(
+        numbers(match["ranks"]), numbers(match["others"]), **factor_and_times(match)
+    )
 
 
 def link(match: re.Match) -> SlowLink:
-    return SlowLink(int(match["link"]), **span(match))
+    return SlowLink(int(match["link"]), **factor_and_times(match))
 
 
 FORMS: dict[str, Callable[[re.Match], Event]] = {

@@ -1,4 +1,4 @@
-"""A virtual communicator without messages: processes, hosts, collective calls."""
+"""A virtual communicator without messages: hosts, splits and collective calls."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -23,7 +23,7 @@ class Shared:
 
 
 class Group:
-    """One rank's view of a group of processes, with collective calls of ideal cost."""
+    """One rank's communicator: a group of processes, and collective calls."""
 
     __slots__ = (
         *("_cache", "_platform", "alpha", "beta", "eager", "gamma", "peers"),
@@ -40,7 +40,7 @@ class Group:
 
     @classmethod
     def group(cls, processes: Sequence[Process]) -> list[Self]:
-        """Connect processes; the k-th becomes rank k."""
+        """Return the communicators of a new group; the k-th process becomes rank k."""
         peers: list[Self] = []
         shared = Shared()
         for rank, process in enumerate(processes):
@@ -55,8 +55,8 @@ class Group:
         run_collective(self, "Barrier", None, lambda values: None)
 
     def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
-        """Reduce in rank order; takes the lower bound of the time (Chan 2007)."""
-        share = (self.size - 1) / self.size * recvbuf.nbytes
+        """Reduce in rank order; the time is the lower bound of Chan 2007."""
+        nbytes = (self.size - 1) / self.size * recvbuf.nbytes
 
         def combine(buffers: list[np.ndarray]) -> np.ndarray:
             total = buffers[0].copy()
@@ -64,7 +64,7 @@ class Group:
                 op(total, buffer, out=total)
             return total
 
-        cost = share * (2 * self.beta + self.gamma)
+        cost = nbytes * (2 * self.beta + self.gamma)
         recvbuf[...] = run_collective(self, "Allreduce", recvbuf, combine, cost)
 
     def Split(self, color: int = 0, key: int = 0) -> Self:
@@ -125,8 +125,11 @@ class Group:
     def shared_window(self, nbytes: int) -> VirtualWindow:
         if self.shared.last_host is None:
             self.shared.last_host = max(self.hosts())
-        if self.shared.last_host:  # raised on every rank, none is left waiting
-            raise BadInput(f"rank {self.rank}: a shared window needs one host")
+        if self.shared.last_host:  # on all ranks, so that no rank waits
+            raise BadInput(
+                f"rank {self.rank}: expected ranks on one host for a shared window, "
+                f"got {self.shared.last_host + 1} hosts; call it on Split_type(SHARED)"
+            )
 
         def combine(sizes: list[int]) -> list[np.ndarray]:
             return [_aligned(size) for size in sizes]
@@ -149,7 +152,7 @@ class Group:
 
 
 def _aligned(nbytes: int) -> np.ndarray:
-    """Return zeros aligned to a cache line, as a real window is."""
+    """Return zeros aligned to a cache line, like a real window."""
     memory = np.zeros(nbytes + LINE, np.uint8)
     start = -memory.__array_interface__["data"][0] % LINE
     return memory[start : start + nbytes]

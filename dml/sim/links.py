@@ -17,13 +17,13 @@ class Route(NamedTuple):
 
 
 class RunningLinks:
-    """Bytes carried, time of becoming free (s) and failures of every link."""
+    """Occupancy, traffic and failures of the links of a running network."""
 
     def __init__(self, network: Any, failures: Sequence[Slow | SlowLink] = ()):
         self.network, self.failures = network, failures
         self.alpha, self.beta = (rates.tolist() for rates in network.links())
-        self.free = [0.0] * len(self.beta)
-        self.bytes = [0] * len(self.beta)
+        self.free = [0.0] * len(self.beta)  # time in s from which each link is free
+        self.bytes = [0] * len(self.beta)  # bytes that each link has carried
         self.routes: dict[tuple[int, int], Route] = {}
         self.lost: list[Any] = []  # messages that can never arrive
 
@@ -45,7 +45,7 @@ class RunningLinks:
         return time
 
     def slowdown(self, source: int, dest: int, time: float) -> float:
-        """Return the factor by which a message that departs now occupies its ports."""
+        """Return the factor of the port time of a message that departs at `time`."""
         factor = 1.0
         for slow in self.failures:
             if isinstance(slow, Slow) and slow.start <= time < slow.stop:
@@ -53,7 +53,10 @@ class RunningLinks:
         return factor
 
     def take_link(self, link: int, nbytes: int, time: float) -> tuple[float, float]:
-        """Occupy a link once it is free; return when the head leaves it, and its β."""
+        """Occupy a link once it is free.
+
+        Return the time at which the head of the message leaves the link, and its β.
+        """
         beta = self.beta[link]
         for slow in self.failures:
             if isinstance(slow, SlowLink) and slow.start <= time < slow.stop:

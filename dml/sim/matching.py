@@ -1,6 +1,6 @@
 """Matching of virtual messages with receives, on a network without links.
 
-message without receive  ─► inbox, by source        Ranks run ahead of each other.
+message without receive  ─► inbox, by source        Ranks run ahead in virtual time.
 receive without message  ─► posted, by source       A match whose time depends on
 blocking receive waits   ─► copied to its buffer    other messages is an event of
 receive from ANY source  ─► AnySource               `World`, in order of time.
@@ -19,28 +19,28 @@ from dml.sim.transfer import VirtualRequest, copy_message, is_next, occupy_in_po
 from dml.types import ANY
 
 NO_RANK = -2  # neither a rank nor ANY
-BUFFERED = float("inf")  # the number of a send without a request
+BUFFERED = float("inf")  # order of a buffered send, after sends with requests
 
 
 class Matching(Group):
     """One rank's queues of messages and receives.
 
-    A message is a tuple (tag, start, seconds, data, send request or None). Messages
-    between two ranks with equal tags never overtake each other.
+    A message is a tuple (tag, start in s, port time in s, data, send request or None if
+    buffered). Messages between two ranks with equal tags never overtake each other.
     """
 
     __slots__ = ("blocked_on", "any_source", "inbox", "posted", "arrived")
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         super().__init__(process, rank, peers, shared)
-        self.inbox: dict[int, list[Any]] = {}  # by source: sends that wait
-        self.posted: dict[int, Any] = {}  # by source: receives that wait
+        self.inbox: dict[int, list[Any]] = {}  # by source: messages without a receive
+        self.posted: dict[int, Any] = {}  # by source: receives without a message
         self.blocked_on = NO_RANK  # source of the blocking receive without a request
         self.arrived = 0.0  # when its message arrived, in s
         self.any_source: AnySource | None = None
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
-        """Post a send; return its request, or None where it is buffered."""
+        """Post a send; return its request, or None if the send is buffered."""
         process, peer, rank = self.process, self.peers[dest], self.rank
         process.budget -= 1
         if process.budget < 0:
@@ -149,7 +149,7 @@ class Matching(Group):
     def _defer(
         self, time: float, source: int, message: tuple, call: Callable[[], object]
     ) -> None:
-        """Call once no earlier event can occur and the sender's out port is free."""
+        """Call `call` once no earlier event can occur and the sender's port is free."""
         _, start, duration, _, request = message
         sender = self.peers[source].process
 
@@ -159,7 +159,7 @@ class Matching(Group):
             else:
                 call()
 
-        # Ordered as the messages were sent: a buffered one delays the next.
+        # in the order in which messages were sent: a buffered send delays the next send
         sent = (start, request.number if request is not None else BUFFERED, duration)
         sender.world.schedule(time, sender.rank, when_free, sent)
 
@@ -218,7 +218,7 @@ class Matching(Group):
             self.any_source.receives = sorted(
                 waiting, key=lambda receive: receive.posted
             )
-            self.posted = {ANY: True}  # not empty: senders take the slow path
+            self.posted = {ANY: True}  # not empty, so that Sendrecv calls _send
         return self.any_source
 
     def _deliver_all(self) -> None:

@@ -1,7 +1,7 @@
 """Compute start times of all steps of all workers with max-plus recurrences.
 
-From X_TxP, the seconds that worker p computes in step t, to S_TxP, the start times. A
-step ends at S + X. Messages take no time: only waiting is modelled.
+The input is an array steps x workers of seconds of computation, the result an array of
+start times. Messages take no time: only waiting is modelled.
 """
 
 import numpy as np
@@ -10,9 +10,8 @@ import numpy as np
 def ssp(seconds_TxP: np.ndarray, staleness: float = 0) -> np.ndarray:
     """Return start times of stale synchronous parallel steps (Ho 2013).
 
-    A step starts when no worker is more than `staleness` steps behind:
-    S_i(k) = max(F_i(k-1), max_j F_j(k-s-1)), F = S + X. s = 0 is synchronous, s = ∞
-    asynchronous.
+    Step k of a worker starts after its step k-1, and after step k-s-1 of all workers,
+    where s is the staleness. s = 0 is synchronous, s = ∞ asynchronous.
     """
     starts_TxP = np.zeros_like(seconds_TxP)
     slowest_T = np.zeros(len(seconds_TxP))  # when the last worker ends each step
@@ -26,7 +25,7 @@ def ssp(seconds_TxP: np.ndarray, staleness: float = 0) -> np.ndarray:
 
 
 def k_of_p(seconds_TxP: np.ndarray, k: int) -> np.ndarray:
-    """Return start times where a step ends for all when k workers have ended it."""
+    """Return start times if a step ends for all workers once k workers end it."""
     kth_T = np.partition(seconds_TxP, k - 1, axis=1)[:, k - 1]
     starts_T = np.concatenate([[0.0], np.cumsum(kth_T)[:-1]])
     return np.broadcast_to(starts_T[:, None], seconds_TxP.shape)

@@ -1,7 +1,7 @@
 """A buffer that has a size and no content, for huge models on virtual ranks.
 
-It is sliced, sent and reduced as any other buffer, in the same virtual time, and takes
-one word of memory.
+It is sliced, sent and reduced like other buffers, in the same virtual time, and takes
+the memory of one element.
 """
 
 from types import SimpleNamespace
@@ -17,8 +17,9 @@ class Phantom(np.ndarray):
     """Phantom(nbytes, dtype): a vector of nbytes bytes that stores no values."""
 
     def __new__(cls, nbytes: int, dtype: Any = np.uint8) -> "Phantom":
-        word = np.zeros(1, dtype)
-        return as_strided(word, (nbytes // word.itemsize,), (0,)).view(cls)
+        element = np.zeros(1, dtype)
+        length = nbytes // element.itemsize
+        return as_strided(element, (length,), (0,)).view(cls)
 
     @property
     def flags(self) -> Any:
@@ -36,7 +37,7 @@ class Phantom(np.ndarray):
         """No-op: no values are stored."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any):
-        """No-op: return the output; a real output buffer is left as it is."""
+        """No-op: return the output array unchanged."""
         return options.get("out", (self,))[0]
 
     def __array_function__(self, func: Any, types: Any, args: Any, options: Any) -> Any:

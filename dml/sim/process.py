@@ -31,14 +31,14 @@ class Process:
         self.rendezvous_free = 0.0  # end of the last send that waited for its receive
         self.root: Any = None  # greenlet of the program
         self.fiber: Any = None  # greenlet to resume: root, or one that root started
-        self.waits: Any = None  # call or object that it waits for (see `described`)
+        self.waits: Any = None  # call or request that it waits for; see `describe`
         self.polls: Any = None  # object that it polls, with `done` and `describe()`
         self.polled = False  # polled without success since its clock last advanced
         self.processed_until = -1.0  # all events up to this time have been processed
         self.created = 0  # number of communicators and windows that it created
         self.budget = world.limits.messages  # messages and waits left
-        self.open_receives = 0  # posted and not matched
-        self.waiting_sends = 0  # posted, longer than `eager`, and not matched
+        self.open_receives = 0  # receives posted and not matched
+        self.waiting_sends = 0  # sends longer than `eager`, posted and not matched
         self.death, self.died = float("inf"), False
         self.end_time = world.limits.seconds  # time limit, or its death if earlier
 
@@ -82,12 +82,18 @@ class Process:
             self.end()
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
-        """Advance the clock, unless a request completes earlier.
+        """Advance the clock, at most until a request completes.
 
-        If this rank polled, events before the new time are processed first. Return
-        whether all the seconds passed.
+        If this rank polled, events before the new time are processed first.
+
+        Args:
+          seconds: Virtual seconds to pass.
+          unless: Request whose completion ends the computation; None for no request.
+
+        Returns:
+          Whether all the seconds passed.
         """
-        end = self.clock + float(seconds)  # NumPy floats would spread, and are slow
+        end = self.clock + float(seconds)  # not a NumPy float, which is slow
         if unless is not None and unless.done < 0:
             what = unless.interruptible()
             self.world.schedule(end, self.rank, lambda: self.wake_from(what))
@@ -117,8 +123,8 @@ class Process:
         raise GreenletExit
 
 
-def described(call: Any) -> str:
-    """Describe the object or call (name, buffer, peer, tag) that a rank waits for."""
+def describe(call: Any) -> str:
+    """Describe the request or call (name, buffer, peer, tag) that a rank waits for."""
     if call.__class__ is not tuple:
         return call.describe()
     name, buffer, peer, tag = call
@@ -126,7 +132,7 @@ def described(call: Any) -> str:
 
 
 def describe_message(nbytes: int, tag: int, source: int, dest: int) -> str:
-    """Describe a message that was not received."""
+    """Describe a message, for reports."""
     return f"{nbytes} bytes, tag={name_of(tag)}, from rank {source} to rank {dest}"
 
 

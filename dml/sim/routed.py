@@ -1,8 +1,8 @@
 """A virtual communicator on a network with shared links or with failures.
 
-A message departs once no rank can send an earlier one. So the messages on its links are
-exactly those that reached them before. `networks.fabric` defines the times that
-links and ports take.
+A message departs once no rank can send an earlier message. Therefore all messages that
+enter a link before it are known. `networks.fabric` defines the times of links and
+ports.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from dml.types import ANY, Status
 
 
 class RoutedComm(VirtualComm):
-    """One rank's communicator: VirtualComm with routes over links."""
+    """Communicator of one rank; messages are routed over links."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ class RoutedComm(VirtualComm):
             self._deliver(source)
 
     def _deliver(self, source: int) -> None:
-        """Make arrived and waiting messages of a source visible, in sending order."""
+        """Make arrived and rendezvous messages of a source visible, in send order."""
         queue, time = self.inbox[source], 0.0
         while queue and (queue[0].head >= 0 or queue[0].request is not None):
             time = queue.pop(0).deliver(time)
@@ -113,7 +113,7 @@ class RoutedComm(VirtualComm):
 
 
 class RoutedMessage:
-    """A message in transit; `head`: its arrival at the in port in s, -1 before."""
+    """A message in transit; `head` is its arrival time at the in port, -1 before."""
 
     __slots__ = (
         *("alpha", "beta", "data", "dest", "head", "hop", "receive", "request"),
@@ -151,7 +151,7 @@ class RoutedMessage:
             self.schedule_departure(max(self.start, receive.posted))
 
     def depart(self) -> None:
-        """Leave once the route is not cut and the out port is free."""
+        """Depart once the route is not cut and the out port is free."""
         sender, receiver = self.source.process, self.dest.process
         if self.time >= sender.death:
             return
@@ -189,7 +189,7 @@ class RoutedMessage:
             self.dest._deliver(self.source.rank)
 
     def schedule_arrival(self) -> None:
-        """Add the event of passing the in port."""
+        """Add the event of entering the in port."""
         process, receive = self.source.process, self.receive
         assert receive is not None
         time = max(self.head, receive.posted)
@@ -210,7 +210,7 @@ class RoutedMessage:
             request.finish(done)
         receive.finish(done)
 
-    # To a rank that receives from ANY source.
+    # The receiver receives from ANY source.
 
     def deliver(self, after: float) -> float:
         """Make the message visible, not before `after`; return that time."""

@@ -28,16 +28,18 @@ def run(
       program: Called with the communicator of each rank.
       size: Number of ranks.
       network: `Uniform` or one of `sim.networks`; None is Uniform().
-      seed: Order in which ranks start; 0 is the order of ranks.
+      seed: Random seed of the order in which ranks start; 0 is the order of ranks.
       events: Failures (`sim.events`); the result of a rank that dies is None.
       limits: Virtual seconds and messages after which the program is stopped.
     """
     network, limits = network or Uniform(), limits or Limits()
     fits(network, size)
     if not (limits.seconds >= 0 and limits.messages > 0):
-        raise BadInput(f"expected limits of 0 s and 1 message or more, got {limits}")
+        raise BadInput(
+            f"expected limits of at least 0 s and 1 message, got {limits}; raise them"
+        )
     thresholds = gc.get_threshold()
-    gc.set_threshold(1_000_000, 100, 100)  # a collection visits all greenlets
+    gc.set_threshold(1_000_000, 100, 100)  # rare, as a collection visits all greenlets
     world = World(size, network, limits)
     results: list[Any] = [None] * size
 
@@ -65,11 +67,11 @@ def communicator(world: World, events: Sequence[Any]) -> type[VirtualComm]:
     """Set up links and failures; return the class of communicator."""
     if isinstance(world.network, Uniform) and not events:
         return VirtualComm
-    from dml.sim.events import Death, HostDeath, checked, deaths
+    from dml.sim.events import Death, HostDeath, check_events, deaths
     from dml.sim.links import RunningLinks
     from dml.sim.routed import RoutedComm
 
-    checked(events, world.network, len(world.processes))
+    check_events(events, world.network, len(world.processes))
     for rank, time in deaths(events, world.hosts()).items():
         world.schedule_death(world.processes[rank], time)
     failures = [event for event in events if not isinstance(event, Death | HostDeath)]

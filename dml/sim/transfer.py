@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.sim.process import Process, described
+from dml.sim.process import Process, describe
 from dml.types import BadInput, Status
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
 
 class VirtualRequest:
-    """A send or receive; `done`: its completion time in s, -1 before it is known."""
+    """A send or receive; `done` is its completion time in s, -1 before it is known."""
 
     __slots__ = (
         *("active", "buffer", "count", "done", "name", "number", "peer", "posted"),
@@ -38,11 +38,11 @@ class VirtualRequest:
         self.peer, self.tag, self.count = source, tag, count
 
     def interruptible(self) -> "AnyOf":
-        """Return a wait for this request that another event may end."""
+        """Return a wait for this request that another event may also end."""
         return AnyOf([self])
 
     def describe(self) -> str:
-        return described((self.name, self.buffer, self.peer, self.tag))
+        return describe((self.name, self.buffer, self.peer, self.tag))
 
     def Wait(self, status: Any = None) -> bool:
         process = self.process
@@ -74,7 +74,7 @@ class AnyOf(NamedTuple):
     requests: list[VirtualRequest]
 
     def first(self) -> VirtualRequest:
-        """Return the request that completes first; any, if none is complete."""
+        """Return the request with the earliest completion; if none is known, any."""
         done = [request for request in self.requests if request.done >= 0]
         return min(done or self.requests, key=lambda request: request.done)
 
@@ -126,8 +126,8 @@ def occupy_in_port(
 def is_next(request: Any, both_posted: float) -> bool:
     """Return whether no other message can leave the sender's out port before this one.
 
-    `meets` is the time at which send and receive are both posted. The answer is yes if
-    the sender posts no other send before this one is done.
+    `both_posted` is the time at which send and receive are both posted. The result is
+    also True if the sender posts no other send before this one is done.
     """
     if request is None:
         return True

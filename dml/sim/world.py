@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from greenlet import GreenletExit, getcurrent
 
-from dml.sim.process import Process, described
+from dml.sim.process import Process, describe
 
-PATIENCE = 1000  # fruitless polls of all ranks before a deadlock is reported
+PATIENCE = 1000  # polls by all ranks without progress before a deadlock is reported
 
 
 class Deadlock(RuntimeError):
@@ -31,31 +31,35 @@ class Limits(NamedTuple):
 
 
 class World:
-    """All virtual ranks, those that can run, and the events to come."""
+    """The virtual ranks, the queues of ranks that can run, and pending events."""
 
     def __init__(self, size: int, network: Any, limits: Limits):
         self.network, self.limits = network, limits
         self.hub = getcurrent()
         self.starting, self.ending = True, False
-        self.ready: list[Process] = []  # last in, first out: still in cache
+        self.ready: list[
+            Process
+        ] = []  # last in, first out, as the last rank is in the cache
         self.polling: deque[Process] = deque()  # resumed when none is ready
         # Events: a heap ordered by time, rank and the rank's order of sends.
         self.events: list[tuple[float, int, tuple, int, Any]] = []
-        self.count = 0  # number of events so far
+        self.count = 0  # number of events added so far
         self.idle = 0  # pauses since the last progress
-        self.fruitless = 0  # fruitless polls of all ranks since then
+        self.fruitless = 0  # polls by all ranks since the last progress
         self.processes = [Process(self, rank) for rank in range(size)]
         self.groups: list[list[Any]] = []  # the communicators of each group
         self.host: list[int] = []  # of each rank, computed at the first use
         self.links: Any = None  # RunningLinks, of a network with links or failures
         rates = network.rates
         self.rates = (
-            *(float(rates.alpha), float(rates.beta), float(rates.gamma)),
+            float(rates.alpha),
+            float(rates.beta),
+            float(rates.gamma),
             rates.eager,
         )
 
     def run(self, comms: Sequence[Any], seed: int) -> None:
-        """Run every rank to its end; raise `Deadlock` when all wait."""
+        """Run every rank to its end; raise `Deadlock` if no rank can continue."""
         order = list(comms)
         if seed:
             random.Random(seed).shuffle(order)
@@ -87,7 +91,7 @@ class World:
         what: Process | Callable[[], object],
         sent: tuple = (),
     ) -> None:
-        """Add an event: resume a rank, or call, once all earlier events are processed.
+        """Add an event: resume a rank or call a function after all earlier events.
 
         Args:
           time: Virtual time of the event, in s.
@@ -122,11 +126,11 @@ class World:
         self.schedule(time, -1, end)
 
     def progress(self) -> None:
-        """Note progress: an event that a rank may have polled for."""
+        """Reset the counters of polls, as the result of a poll may have changed."""
         self.idle = self.fruitless = 0
 
     def let_time_pass(self) -> None:
-        """Advance to the next event or completion, when all ranks that can run poll."""
+        """Advance to the next event or completion, if all ranks that can run poll."""
         self.idle = 0
         due = [p for p in self.polling if p.polls and p.polls.done > p.clock]
         first = min(due, key=lambda process: process.polls.done, default=None)
@@ -154,7 +158,7 @@ class World:
         """Describe the call that each rank waits in, and the messages not received."""
         stuck = [p for p in self.processes if p.waits or p.polls]
         lines = [
-            f"  rank {p.rank} at {p.clock:.9f} s: {described(p.waits or p.polls)}"
+            f"  rank {p.rank} at {p.clock:.9f} s: {describe(p.waits or p.polls)}"
             for p in stuck
         ]
         dead = [p for p in self.processes if p.died]

@@ -28,8 +28,8 @@ from dml.models.gradient import add_scaled, gradient
 from dml.strategies.zero import ZERO, Level, Placement, placement
 from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
 from dml.update.dense import Optimizer
-from dml.wire.mesh.axes import FED, SLICED, WHOLE
-from dml.wire.mesh.slices import scattered
+from dml.wire.mesh.axes import DATA_SHARDED, EXAMPLES, REPLICATED
+from dml.wire.mesh.slices import sum_into_slices
 
 # (params, examples of this process) -> mean loss, the mean over devices of the squared
 # norm of a device's gradient, mean gradient
@@ -109,7 +109,7 @@ def mesh(
             words_sent=0,
             measures=measures,
             state=partial(layout.collect_state, state),
-            replicas=level.params == WHOLE,
+            replicas=level.params == REPLICATED,
         )
 
 
@@ -131,7 +131,7 @@ def device_shards(index: np.ndarray, axes: Mesh, accumulate: int) -> list[np.nda
 
 def replicated(tree: Any, axes: Mesh) -> Any:
     """Copy a tree, equal in all processes, to every device of the mesh."""
-    sharding, count = NamedSharding(axes, WHOLE), axes.local_mesh.size
+    sharding, count = NamedSharding(axes, REPLICATED), axes.local_mesh.size
     return jax.tree.map(
         lambda leaf: from_parts([np.asarray(leaf)] * count, leaf.shape, sharding), tree
     )
@@ -172,10 +172,10 @@ def program(
         loss, grads = jax.tree.map(lambda leaf: leaf / (count * size), total)
         square = _square(grads) * size if noise else loss
         loss, square = jax.lax.psum((loss, square), "data")
-        if level.params == WHOLE:  # otherwise each layer's gathering sums them
+        if level.params == REPLICATED:  # otherwise each layer's gathering sums them
             grads = (
-                scattered(grads, size)
-                if level.grads == SLICED
+                sum_into_slices(grads, size)
+                if level.grads == DATA_SHARDED
                 else jax.lax.psum(grads, "data")
             )
         return loss, square, grads
@@ -199,7 +199,7 @@ def by_shard_map(
 
     def varying(params: Params, batches: Batch) -> tuple[Any, Any, Grads]:
         # Otherwise JAX itself sums gradients of replicated params, before our psum.
-        if level.params == WHOLE:
+        if level.params == REPLICATED:
             params = jax.lax.pcast(params, "data", to="varying")
         return means(params, batches)
 
@@ -207,8 +207,8 @@ def by_shard_map(
         jax.shard_map(
             varying,
             mesh=axes,
-            in_specs=(level.params, FED),
-            out_specs=(WHOLE, WHOLE, level.grads),
+            in_specs=(level.params, EXAMPLES),
+            out_specs=(REPLICATED, REPLICATED, level.grads),
         )
     )
 
@@ -217,7 +217,9 @@ def by_shard_map(
     def placed(leaf: np.ndarray) -> jax.Array:
         parts = leaf.reshape(accumulate, count, -1, *leaf.shape[1:])
         shape = (accumulate, parts.shape[2] * axes.size, *leaf.shape[1:])
-        return from_parts(list(parts.swapaxes(0, 1)), shape, NamedSharding(axes, FED))
+        return from_parts(
+            list(parts.swapaxes(0, 1)), shape, NamedSharding(axes, EXAMPLES)
+        )
 
     return lambda params, batch: call(params, jax.tree.map(placed, batch))
 
@@ -229,7 +231,7 @@ def by_pmap(
 
     The arguments are those of `by_shard_map`.
     """
-    if level.grads == SLICED:
+    if level.grads == DATA_SHARDED:
         raise BadInput(
             "expected replicated gradients with pmap, got slices; pass --zero=0 or "
             "--zero=1"

@@ -24,7 +24,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Table, Update, mean
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
-from dml.wire.collectives.all_gather_parts import all_gather_parts, lengths
+from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.comm.buffers import allocate, layout
 from dml.wire.reducers.rows import indices, sum_rows
 
@@ -138,7 +138,7 @@ class RowSums:
             touched = indices(grads.index).astype(np.int32, copy=False)
             narrow = np.concatenate([grads.values[:, s] for s in self.columns], axis=1)
         record = self.width + 1  # words of a record: row number, gradient
-        each = lengths(self.comm, len(touched) * record)
+        each = gather_lengths(self.comm, len(touched) * record)
         if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
             return self.reduced(touched, narrow)
         records = np.empty((len(touched), record), np.float32)

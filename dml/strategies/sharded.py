@@ -22,8 +22,8 @@ from dml.metrics.timer import Timer
 from dml.strategies.mesh import local
 from dml.types import Batch, Comm, Params, Problem, Step, identity
 from dml.update.dense import Optimizer
-from dml.wire.mesh.axes import WHOLE
-from dml.wire.mesh.traffic import collectives, sent
+from dml.wire.mesh.axes import REPLICATED
+from dml.wire.mesh.traffic import collectives, ring_bytes
 
 
 def sharded(
@@ -34,7 +34,7 @@ def sharded(
     comm: Comm,
     timer: Timer,
     axes: Mesh,
-    specs: Any = WHOLE,
+    specs: Any = REPLICATED,
 ) -> Iterator[Step]:
     """Train on the devices of a mesh; yield a Step after every update.
 
@@ -82,7 +82,7 @@ def sharded(
         )
 
 
-def placed(tree: Any, axes: Mesh, specs: Any = WHOLE) -> Any:
+def placed(tree: Any, axes: Mesh, specs: Any = REPLICATED) -> Any:
     """Place a tree, equal in all processes, on the devices by its PartitionSpecs."""
     shardings = jax.tree.map(lambda spec: NamedSharding(axes, spec), specs)
     return jax.jit(identity, out_shardings=shardings)(tree)
@@ -99,5 +99,5 @@ def bytes_sent(program: jax.stages.Compiled) -> dict[str, float]:
     nbytes: dict[str, float] = {}
     for collective in collectives(program.as_text() or ""):
         name = f"{collective.kind}_bytes"
-        nbytes[name] = nbytes.get(name, 0.0) + sent(collective) * collective.times
+        nbytes[name] = nbytes.get(name, 0.0) + ring_bytes(collective) * collective.times
     return nbytes

@@ -23,12 +23,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from dml.models.layered import compose
 from dml.types import Layer, Model, Params
 from dml.update.dense import Optimizer, apply
-from dml.wire.mesh.axes import SLICED, WHOLE
-from dml.wire.mesh.slices import gathered, join, laid, specs, split
+from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
+from dml.wire.mesh.slices import constrain_sharding, gather_slices, join, specs, split
 
 
 class Level(NamedTuple):
-    """The sharding of params, gradients and optimizer state: WHOLE or SLICED."""
+    """Sharding of params, gradients and state: REPLICATED or DATA_SHARDED."""
 
     params: PartitionSpec
     grads: PartitionSpec
@@ -36,10 +36,10 @@ class Level(NamedTuple):
 
 
 ZERO = {
-    0: Level(WHOLE, WHOLE, WHOLE),
-    1: Level(WHOLE, WHOLE, SLICED),
-    2: Level(WHOLE, SLICED, SLICED),
-    3: Level(SLICED, SLICED, SLICED),
+    0: Level(REPLICATED, REPLICATED, REPLICATED),
+    1: Level(REPLICATED, REPLICATED, DATA_SHARDED),
+    2: Level(REPLICATED, DATA_SHARDED, DATA_SHARDED),
+    3: Level(DATA_SHARDED, DATA_SHARDED, DATA_SHARDED),
 }
 
 
@@ -87,21 +87,24 @@ def placement(
     def placing(sharded: bool) -> Callable[[Any], Any]:
         return jax.jit(
             as_slices if sharded else lambda tree: tree,
-            out_shardings=NamedSharding(axes, SLICED if sharded else WHOLE),
+            out_shardings=NamedSharding(axes, DATA_SHARDED if sharded else REPLICATED),
         )
 
-    sharded_params, sharded_state = level.params == SLICED, level.state == SLICED
+    sharded_params, sharded_state = (
+        level.params == DATA_SHARDED,
+        level.state == DATA_SHARDED,
+    )
     state_slices = jax.eval_shape(lambda tree: optimizer.init(as_slices(tree)), like)
-    state_specs = specs(state_slices) if sharded_state else WHOLE
+    state_specs = specs(state_slices) if sharded_state else REPLICATED
     state_shardings = jax.tree.map(lambda spec: NamedSharding(axes, spec), state_specs)
-    replicated = NamedSharding(axes, WHOLE)
+    replicated = NamedSharding(axes, REPLICATED)
     return Placement(
         loss=gathering(model, like).loss if sharded_params else model.loss,
         place=placing(sharded_params),
         replicate=jax.jit(partial(join, like=like), out_shardings=replicated)
         if sharded_params
         else lambda params: params,
-        place_grads=placing(level.grads == SLICED),
+        place_grads=placing(level.grads == DATA_SHARDED),
         place_state=jax.jit(
             partial(_sliced, slices=state_slices, size=size)
             if sharded_state
@@ -144,7 +147,7 @@ def gathering(model: Model, like: Params) -> Model:
 
         @partial(jax.checkpoint, policy=keep)
         def apply(slices: Any, inputs: Any, batch: Any) -> Any:
-            params = checkpoint_name(gathered(slices, shapes), "gathered")
+            params = checkpoint_name(gather_slices(slices, shapes), "gathered")
             return layer.apply(params, inputs, batch)
 
         return Layer(layer.names, apply)
@@ -152,7 +155,7 @@ def gathering(model: Model, like: Params) -> Model:
     if not model.layers:
         loss = jax.checkpoint(
             lambda slices, batch: model.loss(
-                checkpoint_name(gathered(slices, like), "gathered"), batch
+                checkpoint_name(gather_slices(slices, like), "gathered"), batch
             ),
             policy=keep,
         )
@@ -182,20 +185,24 @@ def updating(
     update_slices = jax.shard_map(
         step,
         mesh=axes,
-        in_specs=(SLICED, state_specs, SLICED),
-        out_specs=(SLICED, state_specs),
+        in_specs=(DATA_SHARDED, state_specs, DATA_SHARDED),
+        out_specs=(DATA_SHARDED, state_specs),
     )
 
     def sliced(tree: Any, spec: PartitionSpec) -> Any:
-        return tree if spec == SLICED else laid(split(tree, size), axes, SLICED)
+        return (
+            tree
+            if spec == DATA_SHARDED
+            else constrain_sharding(split(tree, size), axes, DATA_SHARDED)
+        )
 
     @partial(jax.jit, donate_argnums=(0, 1))
     def update(grads: Any, state: Any, params: Params) -> tuple[Params, Any]:
         new, state = update_slices(
             sliced(grads, level.grads), state, sliced(params, level.params)
         )
-        if level.params == WHOLE:
-            new = laid(join(new, like), axes, WHOLE)  # an all-gather
+        if level.params == REPLICATED:
+            new = constrain_sharding(join(new, like), axes, REPLICATED)  # an all-gather
         return new, state
 
     return update

@@ -152,11 +152,11 @@ def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
     """Return comm, wrapped with the delays of --straggle if there are any."""
     if not values.straggle:
         return comm
-    from dml.sim.delays import delay_distribution, drawing
+    from dml.sim.delays import delay_distribution, step_seconds
     from dml.wire.comm import Delayed
 
     return Delayed(
-        comm, drawing(delay_distribution(values.straggle), values.seed, comm.rank)
+        comm, step_seconds(delay_distribution(values.straggle), values.seed, comm.rank)
     )
 
 
@@ -275,7 +275,7 @@ def holds(nbytes: int, size: int) -> None:
 
 def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     """Return an all-reduce by name, with the options of the flags."""
-    from dml.wire.collectives import ALLREDUCE, checked
+    from dml.wire.collectives import ALLREDUCE, with_check
 
     if values.group > size:
         raise BadInput(
@@ -286,4 +286,4 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     if name == "hierarchical":
         outside = ALLREDUCE[values.outside]
         call = partial(call, group=values.group, outside=outside)
-    return checked(call) if values.check else call
+    return with_check(call) if values.check else call

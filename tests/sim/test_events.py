@@ -236,14 +236,14 @@ def test_events_are_read_from_text():
         ("burn:1@2", "expected events such as"),
         ("slow:0-1@0..1", "expected events such as"),
         ("die:1@1..2..3", "expected events such as"),
-        ("die:2@0.5", "expected numbers from 0 to 1"),
-        ("die_host:1@0.5", "expected numbers from 0 to 0"),
-        ("cut:0-5@0", "expected numbers from 0 to 1"),
-        ("cut:5-0@0", "expected numbers from 0 to 1"),
-        ("cut:0-1@1..1", "a start before its stop"),
-        ("cut_link:0@0", "has links"),
-        ("die:1@-1", "expected times from 0 on"),
-        ("cut:0-1@2..1", "expected times from 0 on"),
+        ("die:2@0.5", "expected ranks, hosts or links from 0 to 1"),
+        ("die_host:1@0.5", "expected ranks, hosts or links from 0 to 0"),
+        ("cut:0-5@0", "expected ranks, hosts or links from 0 to 1"),
+        ("cut:5-0@0", "expected ranks, hosts or links from 0 to 1"),
+        ("cut:0-1@1..1", "a later stop"),
+        ("cut_link:0@0", "a network with links"),
+        ("die:1@-1", "expected a start of at least 0"),
+        ("cut:0-1@2..1", "expected a start of at least 0"),
         ("slow:0-1*0@0..1", "a factor above 0"),
         ("slow:0-1*-2@0..1", "a factor above 0"),
     ],
@@ -256,7 +256,7 @@ def test_bad_events_are_one_clear_line(text, problem):
 
 @pytest.mark.parametrize("event", (SlowLink(-1, 2.0), Death(-1, 0.5), Death(2, 0.5)))
 def test_events_of_what_is_not_there_are_refused(event):
-    with pytest.raises(BadInput, match="expected numbers from 0 to 1 "):
+    with pytest.raises(BadInput, match="expected ranks, hosts or links from 0 to 1, "):
         sim.run(lambda comm: None, 2, line(2), events=[event])
 
 

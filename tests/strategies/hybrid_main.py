@@ -92,7 +92,7 @@ def wrong(sizes, pipeline, find=gradients):
 
 
 def every_mesh_of_eight_devices_has_the_gradients_of_one():
-    shapes = axes.shapes(DEVICES)
+    shapes = axes.mesh_shapes(DEVICES)
     assert len(shapes) == 10
     for sizes in shapes:
         each = BATCH // sizes["data"]

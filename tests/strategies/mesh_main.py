@@ -16,7 +16,7 @@ from dml.strategies.serial import serial
 from dml.strategies.sharded import sharded
 from dml.types import BadInput
 from dml.wire.mesh import devices
-from dml.wire.mesh.axes import SLICED, WHOLE
+from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
 from tests.checks import run
 from tests.strategies.small import (
     BATCH,
@@ -58,11 +58,11 @@ def shards_slices_and_microbatches_train_as_one_worker():
 
 
 def a_gradient_of_all_devices_trains_as_one_worker():
-    for specs in (WHOLE, SLICED):
+    for specs in (REPLICATED, DATA_SHARDED):
         found = train(sharded, axes=devices.mesh(data=0), specs=specs)
         close(found, known(serial))
         sends = [sum(step.measures.values()) > 0 for step in found]
-        assert set(sends) == {specs == SLICED}
+        assert set(sends) == {specs == DATA_SHARDED}
 
 
 def pmap_is_shard_map():

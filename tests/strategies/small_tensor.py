@@ -10,7 +10,7 @@ import numpy as np
 from dml.models.layered import layered
 from dml.types import Batch, Layer, Tensor
 from dml.wire.mesh import conjugate
-from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
+from dml.wire.mesh.axes import COLUMNS, REPLICATED, ROWS
 
 WIDTH, BLOCKS, AXIS = 16, 6, "tensor"
 
@@ -60,11 +60,11 @@ def cut(size, blocks=BLOCKS):
     params = jax.eval_shape(lambda: init(blocks=blocks))
     nowhere = jax.tree.map(lambda _: False, params)
     if size == 1:
-        specs = jax.tree.map(lambda _: WHOLE, params)
+        specs = jax.tree.map(lambda _: REPLICATED, params)
         return Tensor(layers(blocks=blocks), specs, nowhere)
-    lies = {"up": COLUMNS, "down": ROWS, "scale": WHOLE}
-    specs = {name: WHOLE if name == "table" else lies for name in params}
-    enter, leave = conjugate.shared, conjugate.summed
+    lies = {"up": COLUMNS, "down": ROWS, "scale": REPLICATED}
+    specs = {name: REPLICATED if name == "table" else lies for name in params}
+    enter, leave = conjugate.copy_to_devices, conjugate.sum_over_devices
     device = layers(lambda x: enter(x, AXIS), lambda x: leave(x, AXIS), blocks)
     return Tensor(device, specs, nowhere)
 

@@ -16,7 +16,12 @@ from dml.strategies.hybrid.parts import Part
 from dml.strategies.hybrid.picture import row
 from dml.strategies.hybrid.pieces import thrifty
 from dml.types import Layer
-from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
+from dml.wire.mesh.conjugate import (
+    copy_to_devices,
+    gather_slices,
+    sum_into_slices,
+    sum_over_devices,
+)
 from dml.wire.mesh.packed import packing
 from tests.checks import said
 from tests.strategies import hybrid_main, mesh_main
@@ -42,8 +47,13 @@ def test_devices_are_numbered_in_their_process_wherever_they_lie():
 
 
 PAIRS = {
-    "slices": [partial(call, axis="tensor", along=0) for call in (gathered, scattered)],
-    "wholes": [partial(call, axis="tensor") for call in (shared, summed)],
+    "slices": [
+        partial(call, axis="tensor", along=0)
+        for call in (gather_slices, sum_into_slices)
+    ],
+    "wholes": [
+        partial(call, axis="tensor") for call in (copy_to_devices, sum_over_devices)
+    ],
 }
 
 

@@ -13,7 +13,7 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm.buffers import allocate
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job, Rates
-from dml.wire.plans.schedules import SCHEDULES, words
+from dml.wire.plans.schedules import SCHEDULES, words_sent
 from dml.wire.plans.topology import SEGMENT, chunks, fold, groups, segments
 from tests.wire.collectives.spy import Spy
 
@@ -82,7 +82,7 @@ def agree(name, allreduce, rounds, job, eager=65536):
     start, end, sent = running(allreduce, job, network)
     assert messages(rounds, job.size) == sent
     counted = sum(nbytes for row in sent for _, nbytes in row) / job.itemsize
-    assert counted == words(rounds, job.itemsize) == total(name, job)
+    assert counted == words_sent(rounds, job.itemsize) == total(name, job)
     found = sim.evaluate(rounds, network, job.size, start)
     assert found.exact
     # A skipped repetition is one product in the schedule and many sums in the run.

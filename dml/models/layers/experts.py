@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec
 from dml.models.initial import initial
 from dml.models.layers.partition import AXIS, Partition, check_divisible, offset
 from dml.types import BadInput, Params
-from dml.wire.mesh.conjugate import summed
+from dml.wire.mesh.conjugate import sum_over_devices
 
 
 class Mixture(NamedTuple):
@@ -279,5 +279,5 @@ def mixture_output(
         empty_BxLxD, local_BxLxD, first, 0
     )
     means = measures.balance, measures.dropped / choices
-    routing = Routing(*(summed(mean / size, AXIS) for mean in means))
+    routing = Routing(*(sum_over_devices(mean / size, AXIS) for mean in means))
     return partition.leave(outputs_BxLxD.reshape(-1, width), count), routing

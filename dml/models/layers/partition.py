@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from dml.types import BadInput
-from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
+from dml.wire.mesh import conjugate
 
 AXIS = "tensor"
 RING = "sequence"
@@ -76,12 +76,12 @@ def check_divisible(name: str, count: int, size: int) -> None:
 
 def copy_to_devices(rows_RxD: jax.Array, count: int) -> jax.Array:
     """Operator f: return the rows; their gradients are summed over devices."""
-    return shared(rows_RxD, AXIS)
+    return conjugate.copy_to_devices(rows_RxD, AXIS)
 
 
 def sum_over_devices(rows_RxD: jax.Array, count: int) -> jax.Array:
     """Operator g: return the sum over devices."""
-    return summed(rows_RxD, AXIS)
+    return conjugate.sum_over_devices(rows_RxD, AXIS)
 
 
 def gather_positions(rows_RxD: jax.Array, count: int) -> jax.Array:
@@ -90,13 +90,15 @@ def gather_positions(rows_RxD: jax.Array, count: int) -> jax.Array:
     The rows of an example are consecutive; `count` is the number of examples.
     """
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
-    return gathered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
+    return conjugate.gather_slices(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
 def sum_and_slice(rows_RxD: jax.Array, count: int) -> jax.Array:
     """Operator g of sequence=True: return this device's positions of the sum."""
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
-    return scattered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
+    return conjugate.sum_into_slices(stream_BxLxD, AXIS, 1).reshape(
+        -1, rows_RxD.shape[1]
+    )
 
 
 def offset(partition: Partition, per_device: int) -> Any:
@@ -151,4 +153,6 @@ def take_positions(
     is_local_BxM = (local_BxM >= 0) & (local_BxM < per_device)
     index_BxMx1 = jnp.clip(local_BxM, 0, per_device - 1)[:, :, None]
     rows_BxMxD = jnp.take_along_axis(stream_BxLxD, index_BxMx1, axis=1)
-    return summed(jnp.where(is_local_BxM[:, :, None], rows_BxMxD, 0), AXIS)
+    return conjugate.sum_over_devices(
+        jnp.where(is_local_BxM[:, :, None], rows_BxMxD, 0), AXIS
+    )

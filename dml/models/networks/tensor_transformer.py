@@ -25,7 +25,7 @@ from dml.models.layers.experts import Mixture
 from dml.models.layers.partition import check_divisible, partition_over
 from dml.models.networks.transformer import Shape, shapes, transformer
 from dml.types import BadInput, Tensor
-from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
+from dml.wire.mesh.axes import COLUMNS, REPLICATED, ROWS
 
 SLICED = {  # leaves divided over devices, by the end of their path
     ("embed", "tokens"): ROWS,
@@ -78,15 +78,15 @@ def tensor_transformer(
     def spec_of(path: Any, leaf: Any) -> PartitionSpec:
         names = tuple(entry.key for entry in path)
         if "experts" in names:
-            return WHOLE if "router" in names else ROWS
-        return SLICED.get(names[-2:], WHOLE)
+            return REPLICATED if "router" in names else ROWS
+        return SLICED.get(names[-2:], REPLICATED)
 
     def is_partial(path: Any, spec: PartitionSpec) -> bool:
         if any(entry.key == "router" for entry in path):
             return partition.size > 1  # each device has the gradient of its examples
         # all devices compute the head of BERT for the same rows, the masked positions
         by_positions = causal or path[0].key != "head"
-        return partition.sequence and by_positions and spec == WHOLE
+        return partition.sequence and by_positions and spec == REPLICATED
 
     specs = jax.tree_util.tree_map_with_path(spec_of, shapes(shape, causal, mixture))
     partial = jax.tree_util.tree_map_with_path(

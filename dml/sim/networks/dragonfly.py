@@ -1,13 +1,14 @@
-"""Dragonfly: groups, each like one large router (Kim, Dally, Scott & Abts 2008).
+"""Dragonfly: groups of fully connected routers (Kim, Dally, Scott & Abts 2008).
 
     group: a = 2h routers, all joined        router: h ranks, a - 1 local links,
       0---1                                          h global ones
       | X |===== one global link =====       groups: g = a·h + 1, every two joined once
       2---3     to every other group
 
-a·h·g ranks, diameter 3. Port j of group G, at its router j / h, goes to group
-G + j + 1 and is port a·h - 1 - j there. Routing is minimal in the paper's sense: local,
-one global, local; two global links in a row are never taken, even where shorter.
+a·h·g ranks, diameter 3. Global port j of group G is at its router ⌊j/h⌋ and leads to
+port a·h - 1 - j of group G + j + 1 (mod g). Routing is minimal in the sense of the
+paper: a local link, one global link, a local link. Two consecutive global links are
+never used, even where they are shorter.
 Bisection h⁴ + h²: all pairs of h² groups on either side, and one group halved.
 """
 
@@ -90,6 +91,6 @@ class Dragonfly(NamedTuple):
 
 
 def local(tail: np.ndarray, head: np.ndarray, a: int) -> np.ndarray:
-    """Return the link between two routers of a group; -1 where they are equal."""
+    """Return the link from one router of a group to another; -1 if they are equal."""
     link = tail * (a - 1) + head % a - (head > tail)
     return np.where(tail == head, -1, link)

@@ -1,10 +1,10 @@
 """The interface of virtual networks: routes, links, rates and hardware cost.
 
-A message of m bytes that departs at t occupies its sender's out port for α + mβ from t.
+A departing message of m bytes occupies its sender's out port for α + mβ seconds.
 It crosses its links in order, cut through: its head waits while a link is occupied by
-earlier messages, occupies the link for m times the link's β, and proceeds after the
-link's α. The message then occupies its receiver's in port for α + mβ, where β is the
-largest of the port's and of its links'.
+earlier messages. It occupies the link for m times the β of the link, and proceeds after
+the α of the link. The message then occupies its receiver's in port for α + mβ, where β
+is the largest β of the port and of its links.
 """
 
 from typing import NamedTuple, Protocol
@@ -48,13 +48,13 @@ class Report(NamedTuple):
     links: int  # between routers
     diameter: int  # hops between routers
     bisection: int  # links that join two halves
-    cost: float  # by Prices
+    cost: float  # in the currency of Prices
 
 
 class Prices(NamedTuple):
-    """Prices: a router by its ports, a cable by its length."""
+    """Prices of router ports and cables, in any currency."""
 
-    port: float = 350.0  # of a router
+    port: float = 350.0  # a port of a router
     short: float = 50.0  # a cable inside a rack or group
     long: float = 300.0  # an optical cable between racks or groups
 
@@ -96,7 +96,7 @@ class Network(Protocol):
 
 
 def fits(network: Network, size: int) -> None:
-    """Raise `BadInput` where `size` ranks exceed the network's capacity."""
+    """Raise `BadInput` if `size` ranks exceed the capacity of the network."""
     if not 0 < size <= network.capacity:
         raise BadInput(
             f"expected 1 to {network.capacity} ranks on {network}, got {size}; "
@@ -105,7 +105,7 @@ def fits(network: Network, size: int) -> None:
 
 
 def along(rates: Rates, grid: np.ndarray) -> Paths:
-    """Return paths from a grid of messages x hops: links in order, -1 for no link."""
+    """Return paths from an array messages x hops of links in order, -1 for no link."""
     used = grid >= 0
     starts = np.zeros(len(grid) + 1, np.int64)
     np.cumsum(used.sum(1), out=starts[1:])

@@ -2,13 +2,14 @@
 
     core      (k/2)²       core (j, i): to switch j of every pod
               /    \\
-    upper   k/2 a pod      switch j: to cores (j, 0 ... k/2 - 1)
+    upper   k/2 per pod     switch j: to cores (j, 0 ... k/2 - 1)
              |  X  |
-    edge    k/2 a pod      k/2 ranks each
+    edge    k/2 per pod     k/2 ranks each
 
 k pods: k³/4 ranks, 5k²/4 routers, k³/2 cables between them, diameter 4, bisection k³/8:
-half of the ranks (Leiserson 1985). D-mod-k routing: up by the digits of the destination
-(j = dest mod k/2, i = dest / (k/2) mod k/2), so that the ranks of one switch, and any
+half of the ranks (Leiserson 1985). Switches are routers. D-mod-k routing: the upper
+switch and the core are digits of the destination (j = dest mod k/2,
+i = ⌊dest/(k/2)⌋ mod k/2), so that messages to the ranks of one switch, and those of any
 cyclic shift, spread over all up links (Zahavi 2010).
 """
 

@@ -1,9 +1,10 @@
 """Tables of the finite field of q = pⁿ elements, numbered 0 ... q - 1, for Slim Fly.
 
-An element is a polynomial over the integers mod p, its coefficients the number's digits
-in base p. Multiplication is by powers of ξ = x, modulo the first monic polynomial for
-which these are all elements but 0: a primitive polynomial (n = 1: modulo x - c, c a
-primitive root). Lidl & Niederreiter 1997, "Finite fields", chapters 2 and 9.
+p is a prime. An element is a polynomial in x over the integers mod p; its coefficients
+are the digits of its number in base p. Products are powers of ξ = x, modulo a primitive
+polynomial: the first monic polynomial for which the powers of ξ are all
+elements but 0 (for n = 1 it is x - c, where c is a primitive root). See Lidl &
+Niederreiter 1997, "Finite fields", chapters 2 and 9.
 """
 
 from typing import NamedTuple
@@ -20,7 +21,7 @@ class Field(NamedTuple):
 
 
 def prime_power(q: int) -> tuple[int, int]:
-    """Return p, n with q = pⁿ, p prime; (0, 0) if q is no prime power."""
+    """Return p, n with q = pⁿ, p prime; (0, 0) if q is not a prime power."""
     p = next((p for p in range(2, int(max(q, 0) ** 0.5) + 1) if q % p == 0), q)
     n = 0
     while p > 1 and q % p == 0:
@@ -29,7 +30,7 @@ def prime_power(q: int) -> tuple[int, int]:
 
 
 def field(q: int) -> Field:
-    """Build the tables of the field of q elements, q a prime power."""
+    """Return the tables of the field of q elements, where q is a prime power."""
     p, n = prime_power(q)
     place = p ** np.arange(n)
     digits = np.arange(q)[:, None] // place % p

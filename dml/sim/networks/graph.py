@@ -6,10 +6,11 @@
     2 3                                   3 --- 2
     0 3
     0 2 4          # this cable has 4 times the bandwidth: β / 4, both ways
-    ranks 0 2      # only these routers have ranks; without such a line all do
+    ranks 0 2      # only these routers have ranks; without such a line all have ranks
 
-Routers are numbers from 0, with or without gaps. Each has `concentration` ranks, in
-order. Minimal routing by tables; the bisection is an upper bound, by search.
+Routers have numbers from 0, with or without gaps. Each router with ranks has
+`concentration` consecutive ranks. Routing is minimal, by tables; the bisection is an
+upper bound, by search.
 """
 
 from math import inf
@@ -30,7 +31,7 @@ class Graph(NamedTuple):
     """A graph from `read`; links by router, then by neighbour."""
 
     table: Table
-    factors: tuple[float, ...]  # of each link: bandwidth
+    factors: tuple[float, ...]  # relative bandwidth of each link
     seats: tuple[int, ...]  # the routers with ranks
     concentration: int = 1  # ranks per router with ranks
     rates: Rates = RATES
@@ -80,7 +81,8 @@ def read(path: str | Path, rates: Rates = RATES, concentration: int = 1) -> Grap
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"expected a file of cables, got {path}: {error}; pass one with lines a b"
+            f"expected a file of cables, got {path}: {error}; pass a file with "
+            "two routers per line"
         ) from None
     cables: dict[tuple[int, int], tuple[float, int]] = {}
     seats: dict[int, int] = {}  # line number by router
@@ -150,5 +152,5 @@ def numbers(words: list[str], path: str | Path, number: int) -> list[int]:
 def wrong(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
     raise BadInput(
         f"{path}, line {number}: expected {expected}, got {got}; "
-        "write a line a b, or a b factor, for each cable"
+        "write a line such as 0 1, or 0 1 FACTOR, for each cable"
     )

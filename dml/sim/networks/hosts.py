@@ -5,9 +5,9 @@
            | up, down        |            down link of the destination
            +---- crossbar ---+
 
-Hosts H, ranks r each: H·r ranks, 1 router of H ports, 2H links in one direction each,
-bisection ⌊H/2⌋. The r ranks of a host share its card, so that hierarchical
-collectives are faster (Karonis et al. 2000).
+H hosts of r ranks each: H·r ranks, 1 router of H ports, 2H links in one direction each,
+bisection ⌊H/2⌋. The r ranks of a host share its card, so hierarchical collectives are
+faster than others (Karonis et al. 2000).
 """
 
 from typing import NamedTuple
@@ -31,8 +31,8 @@ class Hosts(NamedTuple):
     The nodes are the hosts 0 ... H - 1 and the crossbar H.
     """
 
-    number: int  # of hosts
-    ranks: int  # on each host
+    number: int  # number of hosts
+    ranks: int  # number of ranks on each host
     rates: Rates = Rates()
     inside: tuple[float, float] = (2e-7, 1e-10)  # α, β of memory
 

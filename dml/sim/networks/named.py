@@ -1,8 +1,8 @@
 """The table of virtual networks by name.
 
-`network` parses text such as torus:16x16. A name alone is the smallest network that
-holds all ranks. A suffix @α,β,γ sets the rates of ports, of links (hop α/10, β) and of
-memory (α/5, β/10). α,β,γ alone is a uniform network.
+`network` parses text such as torus:16x16. A name without a shape selects the smallest
+network that holds all ranks. A suffix @α,β,γ sets the rates of ports, of links (hop
+α/10, β) and of memory (α/5, β/10). The text α,β,γ is a uniform network.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from dml.sim.networks.torus import Torus
 from dml.sim.networks.uniform import Uniform
 from dml.types import BadInput
 
-MAX_RANKS = 1 << 24  # ranks
-RANKS_PER_HOST = 8  # by default
+MAX_RANKS = 1 << 24
+RANKS_PER_HOST = 8  # default of hosts
 
 
 def network(text: str, size: int) -> Network | Uniform:
-    """Build the network of a text for `size` ranks."""
+    """Build a network for `size` ranks from text such as torus:16x16."""
     if size < 1:
         raise BadInput(f"expected at least 1 rank, got {size}; pass more")
     body, at, tail = text.rpartition("@") if "@" in text else (text, "", "")
@@ -36,7 +36,7 @@ def network(text: str, size: int) -> Network | Uniform:
         raise BadInput(f"expected a network, got {text!r}; pass one of {known}")
     form, build = NETWORKS[name]
     try:
-        rates = three(tail) if at else Rates()
+        rates = parse_rates(tail) if at else Rates()
         made = build(shape, size, rates)
     except BadInput:
         raise
@@ -54,7 +54,7 @@ def network(text: str, size: int) -> Network | Uniform:
     return made
 
 
-def three(text: str) -> Rates:
+def parse_rates(text: str) -> Rates:
     """Parse α,β,γ into rates: links have the β of ports, a hop takes α/10."""
     seconds = [float(word) for word in text.split(",")]
     if len(seconds) != 3 or not all(0 <= value < inf for value in seconds):
@@ -64,19 +64,19 @@ def three(text: str) -> Rates:
 
 
 def sides(text: str, most: int) -> list[int]:
-    """Parse AxBxC into up to `most` numbers."""
+    """Parse text such as 4x4x2 into up to `most` numbers."""
     words = text.split("x")
     if len(words) > most or not all(
         w.isdecimal() and 0 < int(w) < MAX_RANKS for w in words
     ):
-        raise ValueError(f"a shape is up to {most} numbers from 1 on, with x between")
+        raise ValueError(f"a shape is up to {most} positive integers, separated by x")
     return [int(word) for word in words]
 
 
 def uniform(shape: str, size: int, rates: Rates) -> Uniform:
     if shape and rates != Rates():
         raise ValueError("the text has rates before and after @")
-    return Uniform(*(three(shape) if shape else rates)[:3])
+    return Uniform(*(parse_rates(shape) if shape else rates)[:3])
 
 
 def hosts(shape: str, size: int, rates: Rates) -> Hosts:
@@ -91,7 +91,7 @@ def ring(shape: str, size: int, rates: Rates) -> Torus:
 
 
 def torus(shape: str, size: int, rates: Rates) -> Torus:
-    """Without a shape: sides a ≤ b ≤ c ≤ 2a with the fewest ranks, then least sum."""
+    """Without a shape, take sides a ≤ b ≤ c ≤ 2a of fewest ranks, then of least sum."""
     if shape:
         return Torus(tuple(sides(shape, 8)), rates)
     shapes = []
@@ -108,7 +108,7 @@ def fat_tree(shape: str, size: int, rates: Rates) -> FatTree:
         return next(t for k in count(2, 2) if (t := FatTree(k, rates)).capacity >= size)
     (k,) = sides(shape, 1)
     if k % 2:
-        raise ValueError("k is even")
+        raise ValueError("k must be even")
     return FatTree(k, rates)
 
 

@@ -1,4 +1,4 @@
-"""Slim Fly, of diameter 2 and few routers: McKay, Miller & Širáň (1998).
+"""Slim Fly, a network of diameter 2 (Besta & Hoefler 2014; McKay et al. 1998).
 
     (0, x, y) ---- y = m·x + c ---- (1, m, c)      x, y, m, c of the field of q
         |                               |
@@ -37,7 +37,7 @@ class SlimFly(NamedTuple):
 
     @property
     def degree(self) -> int:
-        """Return k', the cables of a router to others."""
+        """Return k', the number of cables from a router to other routers."""
         d = (check(self.q) + 1) % 4 - 1
         return (3 * self.q - d) // 2
 
@@ -86,7 +86,7 @@ class SlimFly(NamedTuple):
 
 
 def check(q: int) -> int:
-    """Return q, or raise `BadInput` where there is no such graph."""
+    """Return q; raise `BadInput` if there is no graph of order q."""
     if q not in ORDERS:
         near = sorted(sorted(ORDERS, key=lambda order: abs(order - q))[:4])
         raise BadInput(
@@ -99,7 +99,7 @@ def check(q: int) -> int:
 
 @lru_cache(8)
 def mms(q: int) -> Table:
-    """Build the graph of order q."""
+    """Build the graph of McKay, Miller and Širáň (MMS) of order q."""
     elements, (powers, plus, times) = np.arange(check(q)), field(q)
     if q % 4 == 3:
         w = (q + 1) // 4

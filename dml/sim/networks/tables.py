@@ -1,8 +1,8 @@
 """Minimal routing by tables of distances, for graphs without a formula.
 
 A breadth-first search from every router gives all distances. At each router a message
-takes a link that reduces its distance. Of n such links it takes number (destination
-rank mod n), which spreads the ranks of a router over links deterministically.
+takes a link that reduces its distance. Of n such links it takes the one with index
+(destination rank mod n), which spreads messages over links deterministically.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from numba import njit
 from dml.sim.networks.fabric import Paths, Rates, routes
 from dml.types import BadInput
 
-MAX_ROUTERS = 1 << 13  # routers: their distances take 128 MB
+MAX_ROUTERS = 1 << 13  # whose distances take 128 MiB
 
 
 @dataclass(frozen=True, eq=False)

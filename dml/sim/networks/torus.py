@@ -3,9 +3,9 @@
     +-0-1-2-3-+      dims (4,): a ring; (4, 4): 2-D; (4, 4, 4): 3-D; ...
     +---------+      rank = its coordinates, the last one fastest
 
-A message crosses its dimensions in order, each in the shorter direction, and up where
-both are equal (dimension order: Dally & Seitz 1987). Sides n_1 ... n_d, N
-their product: diameter Σ⌊n_i/2⌋; cables N for each side above 2, N/2 for a side of 2.
+A message crosses the dimensions in order, each in the shorter direction, or upwards if
+both are equally long (dimension order: Dally & Seitz 1987). For sides n_1 ... n_d with
+product N: diameter Σ⌊n_i/2⌋; N cables for each side above 2, N/2 for a side of 2.
 Bisection with sides in descending order, n_e the first even one (d if none is):
 2 Σ_{i≤e} Π_{j>i} n_j (Aroca & Fernández Anta 2014).
 """
@@ -28,7 +28,7 @@ from dml.sim.networks.fabric import (
 
 
 class Torus(NamedTuple):
-    """Torus; links by rank, then dimension, up before down; one for a side of 2."""
+    """A torus; links by rank, then dimension, up before down; a side of 2 has one."""
 
     dims: tuple[int, ...]
     rates: Rates = Rates()
@@ -91,9 +91,10 @@ class Torus(NamedTuple):
 
 
 def bisection(dims: tuple[int, ...]) -> int:
-    """Return the number of cables cut by a stair through the longest sides.
+    """Return the number of cables cut by a staircase cut across the longest sides.
 
-    A side of 2 is one cable and no ring: it is cut once, which may be the better cut.
+    A side of 2 has one cable instead of a ring. A cut across it crosses N/2 cables,
+    which may be fewer.
     """
     sides = sorted((side for side in dims if side > 1), reverse=True)
     total, below = 0, prod(sides)

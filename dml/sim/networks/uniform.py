@@ -19,7 +19,7 @@ class Uniform(NamedTuple):
     beta: float = 1e-9  # seconds per byte
     gamma: float = 1e-10  # seconds per reduced byte
     eager: int = 65536  # bytes up to which a Send returns before its receive is posted
-    host: int = 0  # ranks on each virtual host; 0: all on one
+    host: int = 0  # number of ranks per virtual host; 0 places all ranks on one host
 
     @property
     def rates(self) -> "Uniform":

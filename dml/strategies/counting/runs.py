@@ -18,7 +18,7 @@ from dml.data.text import cooccurrence as kernels
 from dml.data.text.cooccurrence import COUNT, RECORD, Sums
 from dml.types import Comm
 from dml.wire.collectives import ALLREDUCE, all_to_all
-from dml.wire.collectives.all_gather_parts import lengths
+from dml.wire.collectives.all_gather_parts import gather_lengths
 
 MAX_SLAB_RECORDS = 1 << 20  # records of a slab on a rank; larger slabs are not faster
 
@@ -59,7 +59,7 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
                 words_of_rank = edges[comm.rank], edges[comm.rank + 1]
                 merged = fuse([merged, *parts], words_of_rank, sums)
                 del parts
-            each = lengths(comm, len(merged))
+            each = gather_lengths(comm, len(merged))
             records = merged.view(RECORD)
             kernels.weigh(merged, records)
             file.put(done + int(each[: comm.rank].sum()), records)

@@ -27,7 +27,7 @@ from dml.strategies.hybrid.programs import Gradients, Learner, updating
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, identity
 from dml.update.dense import Optimizer
-from dml.wire.mesh.axes import WHOLE
+from dml.wire.mesh.axes import REPLICATED
 
 
 def hybrid(
@@ -117,7 +117,7 @@ def dense(model: Model, params: Params) -> Tensor:
         raise BadInput(
             "expected a model with layers, got a model without; pass a network"
         )
-    specs = jax.tree.map(lambda _: WHOLE, params)
+    specs = jax.tree.map(lambda _: REPLICATED, params)
     return Tensor(model.layers, specs, jax.tree.map(lambda _: False, params))
 
 

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.strategies.hybrid.parts import Part
 from dml.types import Params
-from dml.wire.mesh.axes import SHARDED, WHOLE
+from dml.wire.mesh.axes import REPLICATED, SHARDED
 from dml.wire.mesh.packed import (
     Lengths,
     Packing,
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
 
     def collect(self, vectors: Vectors) -> Any:
         """Return the tree of full arrays on the host; collective."""
-        replicated = _replicated(vectors, NamedSharding(self.axes, WHOLE))
+        replicated = _replicated(vectors, NamedSharding(self.axes, REPLICATED))
         mesh = self.axes.shape["stage"], self.axes.shape["tensor"], -1
         arrays = {
             dtype: np.asarray(vector.addressable_data(0)).reshape(mesh)

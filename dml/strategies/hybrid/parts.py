@@ -12,7 +12,7 @@ import jax
 from jax.sharding import Mesh
 
 from dml.types import BadInput, Layer, Params, Tensor
-from dml.wire.mesh.axes import RING, local
+from dml.wire.mesh.axes import RING, local_shape
 from dml.wire.mesh.packed import Packing, packing
 from dml.wire.plans.pipelines import check_schedule
 from dml.wire.plans.stages import balanced_parts as balanced
@@ -96,7 +96,7 @@ def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> lis
     seconds = pipeline.seconds or [1.0] * len(layers)
 
     def slice_of(leaf: Any, spec: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(local(leaf.shape, spec, size), leaf.dtype)
+        return jax.ShapeDtypeStruct(local_shape(leaf.shape, spec, size), leaf.dtype)
 
     def part(number: int, indices: range) -> Part:
         count = min(pipeline.pieces, len(indices))

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from dml.strategies.hybrid.parts import Part
-from dml.wire.mesh.axes import replicas, said
+from dml.wire.mesh.axes import format_axes, replicas
 
 HEAD = ("stage", "layers", "of a matrix", "parameters", "devices (rank:device)")
 MB = 1e6
@@ -32,7 +32,7 @@ def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
         "  ".join(cell.ljust(n) for cell, n in zip(row, wide, strict=True)).rstrip()
         for row in rows
     ]
-    return [f"mesh {said(dict(axes.shape))}", *table]
+    return [f"mesh {format_axes(dict(axes.shape))}", *table]
 
 
 def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from dml.strategies.hybrid.pipeline import tick
 from dml.strategies.hybrid.programs import Learner, optimizer_step
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Batch, Step
-from dml.wire.mesh.axes import FED, PER_DEVICE, SHARDED, WHOLE
+from dml.wire.mesh.axes import EXAMPLES, PER_DEVICE, REPLICATED, SHARDED
 from dml.wire.mesh.packed import Vectors, put, slot, zeros
 from dml.wire.plans import pipelines, slots
 from dml.wire.plans.pipelines import FORWARD, IDLE
@@ -73,7 +73,7 @@ def pipedream(
             if memory is None:
                 memory = begin(params, state, batches)
             table = jax.tree.map(
-                lambda column: place(column, layout.axes, WHOLE), now.table
+                lambda column: place(column, layout.axes, REPLICATED), now.table
             )
             memory, params, state, loss = play(memory, table, batches)
             jax.block_until_ready((memory, params, state, loss))
@@ -194,11 +194,11 @@ def compiled(
         return memory, memory.params, memory.state, loss
 
     sharded = partial(jax.shard_map, mesh=layout.axes, check_vma=False)
-    begin = sharded(begin, in_specs=(SHARDED, SHARDED, FED), out_specs=PER_DEVICE)
+    begin = sharded(begin, in_specs=(SHARDED, SHARDED, EXAMPLES), out_specs=PER_DEVICE)
     play = sharded(
         play,
-        in_specs=(PER_DEVICE, WHOLE, FED),
-        out_specs=(PER_DEVICE, SHARDED, SHARDED, WHOLE),
+        in_specs=(PER_DEVICE, REPLICATED, EXAMPLES),
+        out_specs=(PER_DEVICE, SHARDED, SHARDED, REPLICATED),
     )
     return jax.jit(begin), jax.jit(play, donate_argnums=0)
 
@@ -274,4 +274,4 @@ class Queue:
         unused = next(iter(self.known.values()))  # for an index that is not read
         row = [at.get(index, unused) for index in range(count)]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *row)
-        return jax.tree.map(lambda leaf: place(leaf, self.axes, FED), stacked)
+        return jax.tree.map(lambda leaf: place(leaf, self.axes, EXAMPLES), stacked)

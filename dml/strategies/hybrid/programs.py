@@ -21,16 +21,16 @@ from dml.strategies.hybrid.transposed import transposed
 from dml.types import Batch, Tensor
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import (
-    BOTH,
-    FED,
+    EXAMPLE_POSITIONS,
+    EXAMPLES,
     POSITIONS,
+    REPLICATED,
     RING,
     SHARDED,
-    WHOLE,
     replicas,
 )
 from dml.wire.mesh.packed import Vectors, read, write
-from dml.wire.mesh.traffic import collectives, sent
+from dml.wire.mesh.traffic import collectives, ring_bytes
 from dml.wire.plans.pipelines import Schedule, make
 from dml.wire.plans.slots import instructions
 
@@ -66,8 +66,8 @@ class Gradients:
     def spec(self, divided: bool) -> PartitionSpec:
         """Return the partition of a batch, whose examples may be divided."""
         if RING in self.layout.axes.axis_names:
-            return BOTH if divided else POSITIONS
-        return FED if divided else WHOLE
+            return EXAMPLE_POSITIONS if divided else POSITIONS
+        return EXAMPLES if divided else REPLICATED
 
     @property
     def temporary(self) -> int:
@@ -104,7 +104,7 @@ class Gradients:
                 means,
                 mesh=layout.axes,
                 in_specs=(SHARDED, spec),
-                out_specs=(WHOLE, SHARDED),
+                out_specs=(REPLICATED, SHARDED),
                 check_vma=False,  # gradients.py has all sums
             )
         )
@@ -183,18 +183,23 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
     ]
     nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
     for collective in collectives(compiled.as_text() or ""):
-        if PART in collective.of and collective.kind == "collective-permute":
+        if PART in collective.op_name and collective.kind == "collective-permute":
             rounds = collective.times / len(
                 table.piece
             )  # `times` counts those of all ticks
-            ring = sent(collective) * rounds * schedule.microbatches / schedule.stages
-            nbytes[RING] = nbytes.get(RING, 0.0) + ring
-        elif PART in collective.of:
-            nbytes["tensor"] += (
-                sent(collective) * schedule.microbatches / schedule.stages
+            ring = (
+                ring_bytes(collective)
+                * rounds
+                * schedule.microbatches
+                / schedule.stages
             )
-        elif TRAVEL in collective.of:
-            nbytes["stage"] += sent(collective) * sum(ticks) / len(ticks)
+            nbytes[RING] = nbytes.get(RING, 0.0) + ring
+        elif PART in collective.op_name:
+            nbytes["tensor"] += (
+                ring_bytes(collective) * schedule.microbatches / schedule.stages
+            )
+        elif TRAVEL in collective.op_name:
+            nbytes["stage"] += ring_bytes(collective) * sum(ticks) / len(ticks)
         else:
-            nbytes["data"] += sent(collective)
+            nbytes["data"] += ring_bytes(collective)
     return nbytes

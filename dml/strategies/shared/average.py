@@ -63,8 +63,8 @@ def average(
             data: Any, order: Order, settings: EpochSettings, worker: Worker
         ) -> Any:
             order = share_of(order, worker)
-            thread = worker.me % threads
-            state = own[thread]._replace(table=tables[worker.me])
+            thread = worker.index % threads
+            state = own[thread]._replace(table=tables[worker.index])
             losses = descend(state, data, order, Worker(0, 1), settings, grads[thread])
             settle(kernel, data, order.steps, state.table, state.velocity)
             return losses
@@ -86,7 +86,7 @@ def average(
 
 def share_of(order: Order, worker: Worker) -> Order:
     """Return the blocks of a worker, and their steps."""
-    visits = order.visits[worker.me :: worker.count]
+    visits = order.visits[worker.index :: worker.count]
     steps = len(visits) * order.batch
     if len(visits) and visits[-1] == order.visits[-1]:  # the last block may be short
         steps -= len(order.visits) * order.batch - order.steps

@@ -122,10 +122,10 @@ def edge_work(
       policy: A locking policy of wire.memory.
     """
     descend = lock_free_loop(problem.kernel.model, policy)
-    grads = {worker.me: gradients(problem) for worker in workers.local}
+    grads = {worker.index: gradients(problem) for worker in workers.local}
 
     def work(data: Any, order: Order, settings: EpochSettings, worker: Worker) -> Any:
-        return descend(state, data, order, worker, settings, grads[worker.me])
+        return descend(state, data, order, worker, settings, grads[worker.index])
 
     return work
 
@@ -152,6 +152,6 @@ def dealt(kernel: Kernel, order: Order, worker: Worker) -> list[np.ndarray]:
     loads = np.zeros(worker.count)
     assign(np.argsort(-sizes, kind="stable"), sizes, loads, owner)
     return [
-        order.visits[first:last][owner[first:last] == worker.me]
+        order.visits[first:last][owner[first:last] == worker.index]
         for first, last in zip(order.bounds[:-1], order.bounds[1:], strict=True)
     ]

@@ -1,4 +1,9 @@
-"""Collective operations over point-to-point calls, one algorithm per file."""
+"""Collective operations, one algorithm per file.
+
+All use point-to-point calls, except `shared` (shared memory) and `native` (MPI's own).
+Docstrings state the time for p ranks and a buffer of n elements: α per message, β per
+element sent, γ per element reduced; lg is the logarithm to base 2.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +18,7 @@ from dml.wire.collectives.auto import machine_rates as machine_rates
 from dml.wire.collectives.auto import predicted_seconds as predicted_seconds
 from dml.wire.collectives.background import allreduce_async as allreduce_async
 from dml.wire.collectives.broadcast import broadcast as broadcast
-from dml.wire.collectives.check import checked as checked
+from dml.wire.collectives.check import with_check as with_check
 from dml.wire.collectives.native import native_allreduce
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
 from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter

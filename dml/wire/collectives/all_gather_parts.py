@@ -1,4 +1,4 @@
-"""All-gather of parts of any length, used for the sparse rows of gradients."""
+"""All-gather of parts of any lengths, used for the sparse rows of gradients."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from dml.wire.comm.buffers import flat
 from dml.wire.costs import allreduce as cost
 
 
-def lengths(comm: Comm, length: int) -> np.ndarray:
-    """Return the lengths of all ranks' parts."""
+def gather_lengths(comm: Comm, length: int) -> np.ndarray:
+    """Return the length of the part of every rank; collective."""
     by_rank = np.zeros(comm.size, np.int64)
     by_rank[comm.rank] = length
     all_gather(comm, by_rank)
@@ -19,13 +19,18 @@ def lengths(comm: Comm, length: int) -> np.ndarray:
 
 
 def all_gather_parts(comm: Comm, part: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return all ranks' parts, concatenated in rank order.
+    """Return the parts of all ranks, concatenated in rank order; collective.
 
         r0 ──aa──► r1 ──bbb──► r2 ──c──►      round i: rank r sends part r-i
          ▲────────────────────────────┘       and receives part r-i-1
 
-    `lengths` are those of all ranks' parts. p-1 rounds, (p-1)n words over all ranks for
-    n words in all parts. With equal parts: (p-1)α + (p-1)/p·nβ.
+    For n elements in all parts: p-1 rounds, (p-1)n elements sent over all ranks. With
+    equal parts: (p-1)α + (p-1)/p·nβ.
+
+    Args:
+      comm: The ranks.
+      part: This rank's part.
+      lengths: Lengths of the parts of all ranks, from `gather_lengths`.
     """
     edges = np.concatenate([[0], np.cumsum(lengths)])
     parts = tuple(slice(edges[r], edges[r + 1]) for r in range(comm.size))
@@ -38,13 +43,13 @@ def all_gather_parts(comm: Comm, part: np.ndarray, lengths: np.ndarray) -> np.nd
 def dense_is_cheaper(
     comm: Comm, allreduce: str, buffer: np.ndarray, nbytes: int
 ) -> bool:
-    """Return whether an all-reduce of the buffer is predicted to beat an all-gather.
+    """Return whether an all-reduce is predicted to be faster than an all-gather.
 
     Args:
       comm: The ranks.
       allreduce: Name of the all-reduce.
-      buffer: The dense buffer that it would reduce.
-      nbytes: Total size of the sparse parts that would be gathered instead.
+      buffer: The dense buffer to reduce.
+      nbytes: Size in bytes of the sparse parts of all ranks, to gather instead.
     """
     gather = cost.gather_seconds(comm.size, nbytes, machine_rates(comm))
     return predicted_seconds(comm, allreduce, buffer) < gather

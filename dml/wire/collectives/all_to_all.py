@@ -17,8 +17,8 @@ def all_to_all(comm: Comm, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     All parts are vectors of one dtype, on all ranks. A first pass sends the lengths.
     The part from a rank to itself is returned without a copy.
-    2(p-1) rounds, over all ranks p(p-1) lengths and the n words of all parts that
-    change ranks: 2(p-1)α + (8(p-1) + n/p)β where all parts are equally long.
+    2(p-1) rounds; over all ranks p(p-1) lengths of 8 bytes, and the n bytes of all
+    parts sent to other ranks. With equal parts: 2(p-1)α + (8(p-1) + n/p)β, β per byte.
     """
     rank, size = comm.rank, comm.size
     dtype = parts[0].dtype if len(parts) else None
@@ -33,8 +33,9 @@ def all_to_all(comm: Comm, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     for k in range(1, size):
         dest, source = (rank + k) % size, (rank - k) % size
         length = np.empty(1, np.int64)
-        own = lengths[dest : dest + 1]
-        comm.Sendrecv(own, dest, Tag.ALL_TO_ALL, length, source, Tag.ALL_TO_ALL)
+        sent_length = lengths[dest : dest + 1]
+        tag = Tag.ALL_TO_ALL
+        comm.Sendrecv(sent_length, dest, tag, length, source, tag)
         received[source] = np.empty(length[0], dtype)
     for k in range(1, size):
         dest, source = (rank + k) % size, (rank - k) % size

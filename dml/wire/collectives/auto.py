@@ -30,8 +30,8 @@ CANDIDATES = {
     "halving_doubling": halving_doubling_allreduce,
     "ring": ring_allreduce,
 }
-PROBES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)  # bytes
-REPEATS = 5
+PROBES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)  # bytes of the buffers that are timed
+REPEATS = 5  # timings of each algorithm and buffer
 
 
 def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
@@ -47,6 +47,7 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 
 def chosen_allreduce(comm: Comm, buffer: np.ndarray) -> str:
     """Return the name of the algorithm that `auto_allreduce` uses for this buffer."""
+    # SMALL buffers are reduced alike whether registered or not
     registered = buffer.nbytes > SMALL and buffers.registered(comm, buffer)
     key = len(buffer), buffer.itemsize, registered
     if key not in comm.cache.chosen:
@@ -69,9 +70,10 @@ def predicted_seconds(
     Args:
       comm: The ranks; collective at the first call.
       name: Name of the all-reduce in `ALLREDUCE`.
-      buffer: The words to reduce; its length, itemsize and registration count.
-      group: Hierarchical: number of neighbouring ranks in a group; 0: hosts.
-      outside: Hierarchical: name of the all-reduce across groups.
+      buffer: Buffer to reduce. Only its length, itemsize and registration are used.
+      group: Number of consecutive ranks in a group of the hierarchical all-reduce; 0
+        makes each host a group.
+      outside: Name of the all-reduce across groups, for the hierarchical all-reduce.
     """
     name = chosen_allreduce(comm, buffer) if name == "auto" else name
     rates, registered = machine_rates(comm), buffers.registered(comm, buffer)
@@ -95,18 +97,24 @@ def predicted_seconds(
 
 
 def candidates(comm: Comm) -> tuple[list[str], Job]:
-    """Return the algorithms that fit the layout of hosts, and a job of length 0."""
+    """Return the algorithms for this layout of hosts, and a `Job` of length 0.
+
+    Collective at the first call. `shared` needs one host; `hierarchical` needs several
+    hosts, one of them with several ranks.
+    """
     return once(comm, "candidates", None, lambda: find_candidates(comm))
 
 
 def find_candidates(comm: Comm) -> tuple[list[str], Job]:
     """Compute the result of `candidates`."""
     sizes = tuple(map(len, groups(comm.platform.hosts())))
-    excluded = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
-    excluded |= {"shared"} if len(sizes) > 1 else set()
-    return [name for name in CANDIDATES if name not in excluded], Job(
-        comm.size, 0, groups=sizes
-    )
+    excluded = set()
+    if len(sizes) > 1:
+        excluded.add("shared")
+    if len(sizes) in (1, comm.size):
+        excluded.add("hierarchical")
+    names = [name for name in CANDIDATES if name not in excluded]
+    return names, Job(comm.size, 0, groups=sizes)
 
 
 def machine_rates(comm: Comm) -> Rates:
@@ -124,21 +132,23 @@ def machine_rates(comm: Comm) -> Rates:
         from dml.wire.comm.mpi import machine
 
         rates, name = np.zeros(len(Rates._fields)), machine(comm)
-        stored = read(name) if comm.rank == 0 else None
+        stored = read_rates(name) if comm.rank == 0 else None
         rates[:] = stored or 0
         broadcast(comm, rates)
         if not rates.any():
             measurements = measure(comm)
             if comm.rank == 0:
                 rates[:] = fit(measurements)
-                write(name, Rates(*rates.tolist()))
+                write_rates(name, Rates(*rates.tolist()))
             broadcast(comm, rates)
         comm.cache.rates = Rates(*rates.tolist())
     return Rates(*comm.cache.rates)
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:
-    """Time the candidates on a few lengths; return rows of (name, job, seconds).
+    """Time the candidates on buffers of PROBES bytes; collective.
+
+    Return rows of (name, job, seconds).
 
     Candidates that use shared memory are timed on registered and on plain buffers.
     """
@@ -156,7 +166,7 @@ def measure(comm: Comm) -> list[tuple[str, Job, float]]:
             partial(CANDIDATES[name], comm, memory[:nbytes].view(np.float32))
             for name, memory, _ in probes
         ]
-        # the least, not the median: rates are stored, and a disturbance must not be
+        # the least, not the median: a disturbance must not enter the stored rates
         least = time_alternately(comm, calls, REPEATS).min(axis=1).tolist()
         rows += [
             (name, probe_job, seconds)
@@ -166,30 +176,31 @@ def measure(comm: Comm) -> list[tuple[str, Job, float]]:
     return rows
 
 
-def cache() -> Path:
+def rates_file() -> Path:
     """Return the path of the file with the rates of each machine."""
     home = Path(os.environ.get("DML_DATA") or "~/.cache/dml").expanduser()
     return home / "rates.json"
 
 
-def read(machine: str) -> Rates | None:
+def read_rates(machine: str) -> Rates | None:
     """Return the stored rates of a machine; None if there are no valid ones."""
     try:
-        return Rates(*json.loads(cache().read_text())[machine])
+        return Rates(*json.loads(rates_file().read_text())[machine])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def write(machine: str, rates: Rates) -> None:
+def write_rates(machine: str, rates: Rates) -> None:
     """Store the rates of a machine, if the file is writable."""
     try:
-        known = json.loads(cache().read_text())
+        stored = json.loads(rates_file().read_text())
     except (OSError, ValueError):
-        known = {}
+        stored = {}
     try:
-        cache().parent.mkdir(parents=True, exist_ok=True)
-        part = cache().with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(known | {machine: list(rates)}, indent=1))
-        part.replace(cache())
+        rates_file().parent.mkdir(parents=True, exist_ok=True)
+        # replaced at once, because runs may read and write the file simultaneously
+        temporary = rates_file().with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(stored | {machine: list(rates)}, indent=1))
+        temporary.replace(rates_file())
     except OSError:
         pass

@@ -1,6 +1,7 @@
 """All-reduce in the background, on the same code as the blocking all-reduces.
 
-A fiber runs the all-reduce; where it would wait, it returns to the caller of `poll`.
+The all-reduce runs in a fiber (a greenlet). Where it would wait, the fiber returns to
+the caller of `poll`.
 """
 
 import threading
@@ -15,7 +16,7 @@ from dml.wire.collectives.auto import CANDIDATES, auto_allreduce, chosen_allredu
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.polling import Call, Polling
 
-PARTS = 100  # number of polls during the computation of `overlapped_share`
+POLLS = 100  # polls during the computation of `overlapped_share`
 
 
 def allreduce_async(
@@ -38,10 +39,10 @@ def allreduce_async(
 
     Args:
       comm: The ranks.
-      buffer: The words to reduce, in place. Do not touch it before the end.
+      buffer: Buffer to reduce in place. Do not read or write it before the end.
       op: The reduction.
       allreduce: The all-reduce, by default the predicted fastest.
-      thread: Run in a thread instead of in `poll`. Real ranks only.
+      thread: Whether to run in a thread instead of in `poll`; real ranks only.
 
     Returns:
       A handle: `poll()` makes progress and returns whether the all-reduce is done;
@@ -64,26 +65,25 @@ def overlapped_share(
 ) -> float:
     """Measure the share of an all-reduce that overlaps with computation.
 
-    The computation is PARTS sleeps, or intervals of virtual time, with a poll after
-    each. The share is 1 if both take as long as the longer one, 0 if they take as long
-    as one after the other. Collective.
+    The computation consists of POLLS sleeps, or intervals of virtual time, with a poll
+    after each. The share is 1 if all-reduce and computation together take the time of
+    the longer one, and 0 if they take the sum of their times. Collective.
 
     Args:
       comm: The ranks.
-      buffer: The words to reduce.
+      buffer: Buffer to reduce.
       allreduce: The all-reduce.
-      seconds: Time of the all-reduce alone.
+      seconds: Time of the all-reduce without computation.
       share: Time of the computation, in multiples of `seconds`.
     """
     computing = share * seconds
-    allreduce_async(
-        comm, buffer, allreduce=allreduce
-    ).wait()  # first call: sets up its caches
+    warm_up = allreduce_async(comm, buffer, allreduce=allreduce)
+    warm_up.wait()  # the first call sets up communicators and windows
     comm.Barrier()
     start = comm.Wtime()
     handle = allreduce_async(comm, buffer, allreduce=allreduce)
-    for _ in range(PARTS):
-        comm.platform.compute(computing / PARTS)
+    for _ in range(POLLS):
+        comm.platform.compute(computing / POLLS)
         handle.poll()
     handle.wait()
     took = np.array([comm.Wtime() - start])
@@ -149,11 +149,11 @@ class Thread:
 class YieldingComm(Polling):
     """A communicator whose blocking calls return to the caller of `Fiber.poll`."""
 
-    running: Fiber  # valid on `top` only, which is the communicator of the fiber
+    running: Fiber  # fiber that is being polled; set on `top` only
 
     def __init__(self, comm: Comm, top: "YieldingComm | None" = None):
         super().__init__(comm)
-        self.top = top or self
+        self.top = top or self  # communicator from which this one was split
         self.platform = comm.platform._replace(pause=self.pause)
         self.cache.parent = comm, range(comm.size)
 

@@ -1,6 +1,7 @@
 """Benchmark of all-reduces: check their results, then time them alternately.
 
-Alternate calls spread a drift of the machine's speed over all of them.
+Alternation spreads a drift of the machine's speed evenly over the all-reduces. Words
+are the elements of a buffer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,8 @@ from dml.types import BadInput, Comm, CountedComm
 from dml.wire.collectives.check import WrongResult, compare_replicas
 from dml.wire.comm.once import once
 
-MIN_SECONDS = 2e-3  # of one timing, reached by several consecutive calls
-MAX_CALLS = 256  # consecutive calls in one timing
+MIN_SECONDS = 2e-3  # least duration of one timing, which may have several calls
+MAX_CALLS = 256  # most consecutive calls in one timing
 WINDOWS = ("shared", "hierarchical", "auto")  # all-reduces that use shared windows
 
 
@@ -23,7 +24,7 @@ def time_alternately(
 ) -> np.ndarray:
     """Return seconds per call of the slowest rank: an array calls x repeats.
 
-    Virtual time does not vary, so that virtual ranks call once.
+    Virtual time does not vary, so virtual ranks call once. Collective.
     """
     times = np.zeros((len(calls), 1 if comm.platform.virtual else repeats))
     counts = [calls_per_timing(comm, call) for call in calls]
@@ -35,7 +36,7 @@ def time_alternately(
 
 
 def calls_per_timing(comm: Comm, call: Callable[[], None]) -> int:
-    """Warm up; return the number of calls that take MIN_SECONDS."""
+    """Warm up; return the number of consecutive calls in one timing."""
     call()
     if comm.platform.virtual:
         return 1
@@ -66,47 +67,49 @@ def check_call(
 ) -> CheckedCall:
     """Call on rank-distinct words; raise WrongResult if the result is wrong.
 
-    The result has equal bits on all ranks, and is the sum up to rounding. The first
-    call, which sets up communicators and windows, does not count: real ranks call once
-    before, virtual ranks call again if anything was set up.
+    A correct result is bit-identical on all ranks, and equals the sum up to rounding.
+    The first call, which sets up communicators and windows, does not count: real ranks
+    call once before; virtual ranks call again if anything was set up.
 
     Args:
-      comm: The ranks.
+      comm: The ranks; collective.
       call: Reduces the buffer in place.
       buffer: The buffer; it is overwritten.
       seed: Random seed of the words.
     """
     length, dtype = len(buffer), buffer.dtype
 
-    def random_words() -> np.ndarray:
+    def two_copies() -> np.ndarray:
         words = np.empty(2 * length, dtype)
         integers = np.random.default_rng(seed).integers(-99, 100, length)
         np.divide(np.tile(integers, 2), 7, out=words, casting="unsafe")
         return words
 
-    # the same words twice; the words of rank r start r before the second copy
-    twice = once(comm, "words", (seed, length, dtype), random_words)
+    # two copies of random words; the words of rank r start r before the second copy
+    twice = once(comm, "words", (seed, length, dtype), two_copies)
     first = -comm.rank % max(1, length)
     virtual = comm.platform.virtual
+
+    def created() -> int:
+        """Return the number of communicators and windows created by this rank."""
+        return comm.platform.raw.process.created if virtual else 0
+
     if not virtual:
         buffer[...] = 0
         call()
-    for _ in range(2):
+    for _ in range(2):  # at most: an all-reduce may set up anew in every call
         buffer[...] = twice[first : first + length]
-        before, made = (
-            comm.bytes_sent,
-            comm.platform.raw.process.created if virtual else 0,
-        )
+        bytes_before, created_before = comm.bytes_sent, created()
         comm.Barrier()
         start = comm.Wtime()
         call()
         seconds = comm.Wtime() - start
-        made = comm.platform.raw.process.created - made if virtual else 0
-        sent = comm.bytes_sent - before
-        sha256, (sent, made) = compare_replicas(comm, buffer, sent, made)
-        if not virtual or comm.rank == 0:  # the other ranks have equal bits
+        sent = comm.bytes_sent - bytes_before
+        setups = created() - created_before
+        sha256, (sent, setups) = compare_replicas(comm, buffer, sent, setups)
+        if not virtual or comm.rank == 0:  # the other virtual ranks are bit-identical
             check_sum(buffer, twice, comm.size)
-        if not made:  # an all-reduce may set up communicators in every call
+        if not setups:
             break
     return CheckedCall(sent // buffer.itemsize, sha256, seconds)
 
@@ -125,16 +128,18 @@ def check_sum(result: np.ndarray, twice: np.ndarray, size: int) -> None:
     length, exact = len(result), result.dtype.kind in "iu"
     wide = result.dtype if exact else np.result_type(result.dtype, np.float64)
     prefix = np.concatenate([[0], np.cumsum(twice, dtype=wide)]).astype(wide)
-    rounds, rest = divmod(size, length)
+    # Word i of the result is the sum of `size` consecutive words, cyclically: `cycles`
+    # times all words, and `rest` words that end with word i.
+    cycles, rest = divmod(size, length)
     last = prefix[length + 1 :] - prefix[length + 1 - rest : 2 * length + 1 - rest]
-    error = np.abs(result - (last + prefix[length] * np.array(rounds).astype(wide)))
-    # roundings of the all-reduce, and of the prefix sums
+    error = np.abs(result - (last + prefix[length] * np.array(cycles).astype(wide)))
+    # bounds of the rounding errors of the all-reduce, and of the prefix sums
     eps, wide_eps = (0, 0) if exact else (np.finfo(t).eps for t in (result.dtype, wide))
     bound = 16 * size**1.5 * eps + 32 * length * wide_eps
     if not (error <= bound).all():
         wrong = int(np.argmax(~(error <= bound)))
         raise WrongResult(
-            f"expected the sum of all ranks' words, but word {wrong} differs from it "
+            f"expected the sum over all ranks, but element {wrong} differs from it "
             f"by {error[wrong]:.3g}"
         )
 
@@ -149,10 +154,10 @@ def benchmark(
     peers: Mapping[str, Callable[[], None]] | None = None,
     checked: dict[tuple, CheckedCall] | None = None,
 ) -> list[dict[str, Any]]:
-    """Check and time all-reduces of one buffer; return a row for each of them.
+    """Check and time all-reduces of one buffer; return a row for each all-reduce.
 
     A wrong result raises BadInput. Two baselines run on plain memory: MPI's own
-    all-reduce, and a copy.
+    all-reduce, and a copy. Collective.
 
     Args:
       comm: Communicator of the ranks that reduce.
@@ -160,16 +165,16 @@ def benchmark(
       buffer: Buffer to reduce, registered or plain.
       repeats: Number of timings of each all-reduce on real ranks.
       seed: Random seed of the words that are reduced in checks.
-      peers: Calls of other libraries by name, on their own memory; not checked.
+      peers: Calls of other libraries by name, on their own memory; timed, not checked.
       checked: Results of earlier benchmarks, updated. On virtual ranks an all-reduce
         without shared windows is the same on both kinds of memory and runs once.
     """
     plain = np.zeros_like(buffer, subok=False)
 
-    def bound(allreduce: Callable[..., None]) -> Callable[[], None]:
-        return lambda: allreduce(comm, buffer)  # faster to switch from than a partial
+    def as_call(allreduce: Callable[..., None]) -> Callable[[], None]:
+        return lambda: allreduce(comm, buffer)  # greenlets switch slower in a partial
 
-    calls = {name: bound(allreduce) for name, allreduce in allreduces.items()}
+    calls = {name: as_call(allreduce) for name, allreduce in allreduces.items()}
     virtual = comm.platform.virtual
     checked = {} if checked is None else checked
     results: dict[str, CheckedCall] = {}
@@ -180,8 +185,8 @@ def benchmark(
                 checked[key] = check_call(comm, call, buffer, seed)
             except WrongResult as error:
                 raise BadInput(
-                    f"{name}: {error}; python -m dml.conformance {name} lists what is "
-                    "wrong"
+                    f"{name}: {error}; run python -m dml.conformance {name} to list "
+                    "the failing cases"
                 ) from error
         results[name] = checked[key]
     buffer[:] = 0
@@ -195,7 +200,7 @@ def benchmark(
         seconds = [result.seconds for result in results.values()]
         medians = np.array([seconds_per_call(comm, native, 1), 0.0, *seconds])
         comm.Allreduce(None, medians, np.maximum)
-    native_seconds, memcpy_seconds, *took = medians.tolist()
+    native_seconds, memcpy_seconds, *call_seconds = medians.tolist()
     return [
         {
             "algorithm": name,
@@ -208,5 +213,5 @@ def benchmark(
             "words_sent": results[name].words_sent if name in results else None,
             "sha256": results[name].sha256 if name in results else None,
         }
-        for name, seconds in zip(calls, took, strict=True)
+        for name, seconds in zip(calls, call_seconds, strict=True)
     ]

@@ -9,14 +9,17 @@ from dml.types import CountedComm
 from dml.wire.comm.tags import Tag
 
 EMPTY = np.empty(0, np.float32)
-Stops = Iterable[tuple[int, int]]  # (block, rank that it comes from or goes to)
+Stops = Iterable[tuple[int, int]]  # (block, its source or destination rank)
 
 
 class BlockTransfers:
-    """Sends and receives blocks; owns the sends in progress.
+    """Sends and receives of blocks; owns the sends in progress.
 
-    parts: memory of blocks by number. A block that is not in `parts` is transferred as
-        an empty message: a signal that the receiver may use it.
+    Args:
+      comm: The ranks.
+      parts: Memory of blocks by number. A block that is not in `parts`, such as one in
+        shared memory, is transferred as an empty message: a signal that the receiver
+        may use it.
     """
 
     def __init__(self, comm: CountedComm, parts: Mapping[int, np.ndarray]):
@@ -24,15 +27,15 @@ class BlockTransfers:
         self.under_way: dict[int, Any] = {}
 
     def receive(self, stops: Stops) -> None:
-        """Receive each block from its rank."""
+        """Receive each block from its source."""
         for block, source in stops:
-            if block in self.under_way:  # its memory is read until the send ends
+            if block in self.under_way:  # the send in progress reads its memory
                 self.under_way.pop(block).Wait()
             part = self.parts.get(block, EMPTY)
             self.comm.Recv(part, source, Tag.BLOCK + block)
 
     def send(self, stops: Stops) -> None:
-        """Start to send each block to its rank."""
+        """Start to send each block to its destination."""
         for block, dest in stops:
             part = self.parts.get(block, EMPTY)
             self.under_way[block] = self.comm.Isend(part, dest, Tag.BLOCK + block)

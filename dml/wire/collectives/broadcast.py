@@ -9,17 +9,17 @@ from dml.wire.plans.topology import children, parent
 
 
 def broadcast(comm: Comm, buffer: np.ndarray, root: int = 0) -> None:
-    """Copy the root's buffer to all ranks.
+    """Copy the buffer of the rank `root` to all ranks.
 
         0 ──────────────► 4                    round 0
         0 ─────► 2        4 ─────► 6           round 1
         0 ─► 1   2 ─► 3   4 ─► 5   6 ─► 7      round 2
 
-    ⌈lg p⌉ rounds, (p-1)n words over all ranks: ⌈lg p⌉(α + nβ).
+    ⌈lg p⌉ rounds, (p-1)n elements over all ranks: ⌈lg p⌉(α + nβ).
     """
     buffer = flat(comm, buffer)
     size = comm.size
-    place = (comm.rank - root) % size  # in the tree, whose root has place 0
+    place = (comm.rank - root) % size  # in the tree; the root has place 0
     if place:
         comm.Recv(buffer, (parent(place) + root) % size, Tag.BROADCAST)
     for child in reversed(list(children(place, size))):

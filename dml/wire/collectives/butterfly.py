@@ -1,4 +1,4 @@
-"""Butterfly all-reduce (recursive doubling): few rounds, all n words in each."""
+"""Butterfly all-reduce (recursive doubling): few rounds, all n elements in each."""
 
 import numpy as np
 
@@ -18,11 +18,13 @@ def butterfly_allreduce(
         0 ────── 2   1 ────── 3   …           round 1: partner r xor 2
         0 ────────────── 4   …                round 2: partner r xor 4
 
-    Partners exchange all n words and both add, so after round s every rank has the sum
-    of its group of 2^(s+1) ranks. Both take the lower partner's words as the first
-    operand: a · b and b · a may differ in the last bit if a and b are complex. If p is
-    no power of two, the first ranks fold in pairs before and unfold after.
-    ⌈lg p⌉ rounds (folding: 2 more), n words per rank and round: ⌈lg p⌉(α + nβ + nγ).
+    Partners exchange all n elements and both add, so after round s every rank has the
+    sum of its group of 2^(s+1) ranks. Both take the elements of the lower partner as
+    the first operand: a · b and b · a of complex numbers may differ in the last bit.
+    If p is not a power of two, the first ranks are folded: before round 0 the odd rank
+    of each pair sends its buffer to the even rank, and receives the result at the end.
+    ⌈lg p⌉ rounds (2 more with folding), n elements per rank and round:
+    ⌈lg p⌉(α + nβ + nγ).
     """
     buffer = flat(comm, buffer)
     rank = comm.rank

@@ -1,4 +1,4 @@
-"""BytePS (Jiang, OSDI'20): an all-reduce that uses hosts without workers as servers."""
+"""BytePS (Jiang, OSDI'20): an all-reduce with additional hosts as servers."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def byteps_allreduce(
     spare: int = 0,
     segment: int = SEGMENT,
 ) -> None:
-    """Reduce in place over all ranks but the last `spare`, whose buffers do not change.
+    """Reduce in place over all ranks except the last `spare` ranks, the spare hosts.
 
         workers   0   1   2          push: every worker sends its pieces to all servers
                   │ ╲ │ ╱ │          add: each server adds in worker order
@@ -25,25 +25,27 @@ def byteps_allreduce(
     There are n workers, which are also servers, and k ≤ n spare hosts, which are only
     servers. A spare host serves 2(n-1)/(n² + kn - 2k) of the buffer, a worker
     (n-k)/(n² + kn - 2k), so that all ports are busy all the time with equal traffic.
-    Every word is ((x_0 + x_1) + x_2) + …
-    S = 2(n-1)m stages of n slots, in each slot a piece of 1/((n² + kn - 2k)m) of the
-    buffer, and one more stage to drain if k > 0; 2n(n-1)/(n² + kn - 2k) of the buffer
-    per rank: n(S+1)α + (1 + 1/S)·2n(n-1)/(n² + kn - 2k)·nβ, where nβ is the time of
-    the buffer: a ring's time for k = 0, near nβ for k = n.
+    Every element is ((x_0 + x_1) + x_2) + … The buffers of spare hosts do not change.
+    S = 2(n-1)m stages of n slots, with m as in `byteps_pieces`. In each slot a rank
+    sends a piece of 1/((n² + kn - 2k)m) of the buffer; if k > 0, one more stage sends
+    the last sums. A rank sends 2n(n-1)/(n² + kn - 2k) of the buffer. With B seconds to
+    send the buffer once: n(S+1)α + (1 + 1/S)·2n(n-1)/(n² + kn - 2k)·B, which is the
+    time of a ring for k = 0 and near B for k = n.
 
     Args:
       comm: The workers, then the spare hosts.
-      buffer: The words to reduce.
+      buffer: Buffer to reduce.
       op: The reduction.
       spare: Number of spare hosts k.
-      segment: Greatest size of a piece in bytes.
+      segment: Largest size of a piece in bytes.
     """
     buffer = flat(comm, buffer)
     workers = comm.size - spare
     if not 0 <= spare <= workers:
         raise BadInput(
             f"rank {comm.rank}: expected 0 to {comm.size // 2} spare hosts of "
-            f"{comm.size} ranks, no more than workers, got {spare=}; pass fewer"
+            f"{comm.size} ranks, at most one per worker, got {spare=}; pass a "
+            "number in this range"
         )
     if workers < 2:
         return
@@ -53,12 +55,13 @@ def byteps_allreduce(
 
 
 def work(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
-    """Push and pull, as a worker that is also a server.
+    """Push and pull the pieces, and reduce the pieces that this worker serves.
 
-    Pushed terms are stored until all are received, because they arrive in any order.
+    The first half of the stages pushes, the second half pulls. Terms are stored until
+    all are received, because they do not arrive in worker order.
     """
     rank, parts, start = comm.rank, plan.parts, plan.first_piece(comm.rank)
-    served = slice(parts[0].start, parts[0].start)
+    served = slice(0, 0)  # if there are as many spare hosts as workers
     if plan.share:
         served = slice(parts[start].start, parts[start + plan.share - 1].stop)
     terms = np.empty((plan.workers, served.stop - served.start), buffer.dtype)
@@ -75,7 +78,7 @@ def work(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
 
 
 def serve(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
-    """Add up one piece in each stage, and send the sum of the stage before."""
+    """Receive and reduce one piece per stage; send the sum of the previous stage."""
     longest = plan.parts[0].stop
     terms = np.empty((plan.workers, longest), buffer.dtype)
     total = np.empty(0, buffer.dtype)
@@ -90,8 +93,8 @@ def serve(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
 
 
 def add_up(comm: Comm, terms: np.ndarray, op: Op) -> np.ndarray:
-    """Reduce the terms into the first one, and return it."""
-    # order matters: worker order gives the bits of a serial sum
+    """Reduce the terms into the first term, and return it."""
+    # order matters: in worker order the result is bit-identical to a serial sum
     for term in terms[1:]:
         comm.Reduce_local(term, terms[0], op)
     return terms[0]

@@ -1,4 +1,4 @@
-"""Checks between ranks: equal arguments before an all-reduce, equal bits after it."""
+"""Checks of equal arguments before, and equal results after an all-reduce."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from dml.wire.comm.buffers import flat, place
 
 
 class WrongResult(RuntimeError):
-    """An all-reduce whose result is wrong, or differs between ranks."""
+    """The result of an all-reduce is wrong, or differs between ranks."""
 
 
-def checked(allreduce: Callable[..., None]) -> Callable[..., None]:
+def with_check(allreduce: Callable[..., None]) -> Callable[..., None]:
     """Return the all-reduce, preceded by `check_arguments`."""
 
     def checked_allreduce(
@@ -27,33 +27,33 @@ def checked(allreduce: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_arguments(comm: Comm, buffer: np.ndarray, op: Op) -> None:
-    """Raise BadInput on all ranks if length, dtype, registration or op differ.
+    """Raise BadInput on all ranks if length, dtype, registration or operation differ.
 
     A rank with an invalid buffer takes part in the check before it raises, so that the
     other ranks do not wait for it. Collective.
     """
-    problem = ""
+    error_text = ""
     try:
         description = describe(comm, flat(comm, buffer), op)
     except BadInput as error:
-        problem, description = str(error), "a bad buffer"
+        error_text, description = str(error), "a bad buffer"
     table = np.zeros((comm.size, 96), np.uint8)
     table[comm.rank, : len(description)] = list(description.encode())
     all_gather(comm, table)
-    if problem:
-        raise BadInput(problem)
+    if error_text:
+        raise BadInput(error_text)
     descriptions = [bytes(row).rstrip(b"\0").decode() for row in table]
     for rank, other in enumerate(descriptions):
         if other != descriptions[0]:
             raise BadInput(
                 f"expected equal arguments on all ranks, but rank 0 has "
                 f"{descriptions[0]}, rank {rank} has {other}; pass buffers of one "
-                "length and dtype, all plain or all registered at one byte"
+                "length and dtype, all plain or all registered at the same byte"
             )
 
 
 def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
-    """Return a line about the arguments of an all-reduce."""
+    """Describe the arguments of an all-reduce in one line."""
     registered = place(comm, buffer)
     where = "plain" if registered is None else f"registered at byte {registered}"
     return f"{len(buffer)} x {buffer.dtype.name}, {where}, for {op.__name__}"
@@ -62,30 +62,30 @@ def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
 def compare_replicas(
     comm: Comm, buffer: np.ndarray, *counts: int
 ) -> tuple[str, list[int]]:
-    """Compare a buffer on all ranks; raise WrongResult if the bits differ.
+    """Compare a buffer on all ranks; raise WrongResult unless all are bit-identical.
 
-    One all-reduce adds hashes and counts. The sum of p equal hashes is p times each of
-    them; for different hashes this holds with a probability below 2^-128.
+    One all-reduce adds hashes and counts. The sum of p equal hashes is p times the
+    hash; for different hashes this holds with a probability below 2^-128.
 
     Args:
       comm: The ranks; collective.
       buffer: The buffer to compare.
-      counts: Numbers to add up over all ranks.
+      counts: Further integers of this rank, to sum over all ranks.
 
     Returns:
       The hash of the buffer, and the sum of each count over all ranks.
     """
     digest = hashlib.sha256(buffer.data)
-    words = np.frombuffer(digest.digest(), np.uint64)
-    sums = np.array([*words, *counts], np.uint64)
+    hashes = np.frombuffer(digest.digest(), np.uint64)  # 4 parts of the sha256
+    sums = np.array([*hashes, *counts], np.uint64)
     comm.Allreduce(None, sums, np.add)
-    if (sums[: len(words)] != words * np.uint64(comm.size)).any():
-        digests = np.zeros((comm.size, len(words)), np.uint64)
-        digests[comm.rank] = words
+    if (sums[: len(hashes)] != hashes * np.uint64(comm.size)).any():
+        digests = np.zeros((comm.size, len(hashes)), np.uint64)
+        digests[comm.rank] = hashes
         all_gather(comm, digests)
         differ = np.flatnonzero((digests != digests[0]).any(axis=1))
         raise WrongResult(
-            f"expected equal bits on all ranks, but rank {differ[0]} differs from "
-            "rank 0"
+            f"expected bit-identical results on all ranks, but rank {differ[0]} "
+            "differs from rank 0"
         )
-    return digest.hexdigest(), sums[len(words) :].tolist()
+    return digest.hexdigest(), sums[len(hashes) :].tolist()

@@ -7,10 +7,10 @@ from dml.wire.comm.tags import Tag
 
 
 def gather_arrays(comm: Comm, *arrays: np.ndarray) -> list[list[np.ndarray]] | None:
-    """Return all ranks' arrays on rank 0, a list for each argument; None elsewhere.
+    """Return the arrays of all ranks on rank 0, and None on other ranks; collective.
 
-    The ranks' arrays of one argument may differ in the length of their first axis only.
-    Collective; 2(p-1) messages.
+    The result has a list for each argument, with the array of every rank in rank order.
+    Only the length of the first axis may differ between ranks. 2(p-1) messages.
     """
     arrays = tuple(np.ascontiguousarray(array) for array in arrays)
     lengths = np.array([len(array) for array in arrays])

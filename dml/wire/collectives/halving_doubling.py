@@ -1,4 +1,4 @@
-"""Halving-doubling all-reduce (Rabenseifner 2004): a butterfly of fewer words."""
+"""Halving-doubling all-reduce (Rabenseifner 2004): a butterfly that sends less."""
 
 import numpy as np
 
@@ -16,13 +16,14 @@ def halving_doubling_allreduce(
 
         rank 0 │████████████████│    before
                │████████│ ──────►    round 0: partner r xor 1 adds the other half
-               │████│ ──►            round 1: partner r xor 2, a quarter; and so on,
-                                     then the rounds in reverse, copying
+               │████│ ──►            round 1: partner r xor 2, a quarter, …;
+                                     then all rounds in reverse order, which copy
 
-    In round s partners share one range; each keeps one half (⌊m/2⌋ or ⌈m/2⌉ words)
-    and adds to it the half that its partner sends. As in the butterfly, the first ranks
-    fold in pairs when p is no power of two.
-    2⌈lg p⌉ rounds, 2(p-1)n words over all ranks (folding: 2 rounds, 2n a pair more):
+    In a reducing round partners have the same range of m elements. Each keeps one half
+    (⌊m/2⌋ or ⌈m/2⌉ elements) and adds to it the half that its partner sends. If p is
+    not a power of two, the first ranks are folded in pairs, as in the butterfly.
+    2⌈lg p⌉ rounds, 2(p-1)n elements over all ranks; folding adds 2 rounds, and 2n
+    elements per pair:
     2⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
     buffer = flat(comm, buffer)

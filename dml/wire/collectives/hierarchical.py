@@ -1,4 +1,4 @@
-"""Hierarchical all-reduce: many words on fast links, few on links between groups."""
+"""Hierarchical all-reduce: little traffic between groups, as their links are slow."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,16 +29,17 @@ def hierarchical_allreduce(
             └──┼──┼──────┘  │  │    inside: all-gather
                …
 
-    Inside a host, chunks are added in shared memory. There are as many chunks as the
-    smallest group has ranks; in a larger group the other ranks own no chunk.
-    Groups of g ranks over links l, a ring across groups over links r:
-    2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
+    A group on one host reduces in shared memory. There are as many chunks as the
+    smallest group has ranks; in a larger group the other ranks have no chunk.
+    With groups of g ranks, rings inside (α_i, β_i) and across groups (α_a, β_a), and
+    without the time of additions:
+    2(g-1)α_i + 2(g-1)/g·nβ_i + 2(p/g-1)α_a + 2(p/g-1)/(p/g)·(n/g)β_a.
 
     Args:
       comm: The ranks.
-      buffer: The words to reduce.
+      buffer: Buffer to reduce.
       op: The reduction.
-      group: Number of neighbouring ranks in a group; 0 makes each host a group.
+      group: Number of consecutive ranks in a group; 0 makes each host a group.
       outside: The all-reduce across groups.
     """
     buffer = flat(comm, buffer)
@@ -59,14 +60,20 @@ def hierarchical_allreduce(
 
 
 def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Groups:
-    """Return this rank's communicators of groups; collective at the first call."""
+    """Return this rank's communicators of groups; collective at the first call.
+
+    Args:
+      comm: The ranks.
+      width: Number of consecutive ranks in a group; 0 makes each host a group.
+      outside: The all-reduce across groups.
+    """
     made = comm.cache.groups.get((width, outside))
     if made is None:
-        layout = once(comm, "groups", width, lambda: Layout.of(comm, width))
-        number, place = layout.places[comm.rank]
-        inside = comm.Split(number, place)
-        inside.cache.parent = comm, layout.members[number]
-        across = comm.Split(place, number)
+        layout = once(comm, "groups", width, lambda: Layout.build(comm, width))
+        group, place = layout.places[comm.rank]
+        inside = comm.Split(group, place)
+        inside.cache.parent = comm, layout.members[group]
+        across = comm.Split(place, group)
         outside(across, np.empty(0))  # `outside` sets up its caches, collectively
         made = Groups(inside, across, layout.owners)
         comm.cache.groups[width, outside] = made
@@ -74,17 +81,17 @@ def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Group
 
 
 class Layout(NamedTuple):
-    """The ranks of each group."""
+    """The division of ranks into groups."""
 
-    members: tuple[tuple[int, ...], ...]  # the ranks of each group
-    places: list[tuple[int, int]]  # each rank's group, and its rank in the group
-    owners: int  # ranks of the smallest group
+    members: tuple[tuple[int, ...], ...]  # ranks of each group
+    places: list[tuple[int, int]]  # by rank: its group, and its place in the group
+    owners: int  # number of ranks with a chunk in each group
 
     @staticmethod
-    def of(comm: Comm, width: int) -> "Layout":
+    def build(comm: Comm, width: int) -> "Layout":
         members = groups(comm.platform.hosts(), width)
         places = [(0, 0)] * comm.size
-        for number, ranks in enumerate(members):
+        for group, ranks in enumerate(members):
             for place, rank in enumerate(ranks):
-                places[rank] = number, place
+                places[rank] = group, place
         return Layout(members, places, min(map(len, members)))

@@ -11,10 +11,10 @@ from dml.wire.plans.topology import SEGMENT, chunks
 def reduce_scatter(
     comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
 ) -> np.ndarray:
-    """Reduce chunk r of all ranks' buffers into rank r's buffer; return that chunk.
+    """Reduce chunk r over all ranks into the buffer of rank r; return the chunk.
 
-    The rest of the buffer is left with partial sums.
-    p-1 rounds, (p-1)n words over all ranks: (p-1)α + (p-1)/p·n(β + γ).
+    The other chunks of the buffer are overwritten with partial sums.
+    p-1 rounds, (p-1)n elements over all ranks: (p-1)α + (p-1)/p·n(β + γ).
     """
     buffer = flat(comm, buffer)
     parts = chunks(len(buffer), comm.size)
@@ -23,14 +23,17 @@ def reduce_scatter(
 
 
 def all_gather(comm: Comm, buffer: np.ndarray) -> None:
-    """Copy chunk r of rank r's buffer to all ranks, for every r.
+    """Copy chunk r of the buffer of rank r to all ranks, for every r.
 
-    p-1 rounds, (p-1)n words over all ranks: (p-1)α + (p-1)/p·nβ.
+    p-1 rounds, (p-1)n elements over all ranks: (p-1)α + (p-1)/p·nβ.
     """
     buffer = flat(comm, buffer)
     ring_gather(comm, buffer, ring_order(chunks(len(buffer), comm.size)))
 
 
 def ring_order(parts: tuple[slice, ...]) -> tuple[slice, ...]:
-    """Rotate the parts by one: `ring_scatter` leaves its part r+1 on rank r."""
+    """Rotate the parts by one, so that part r of the original order ends on rank r.
+
+    `ring_scatter` reduces part r+1 of the parts it receives onto rank r.
+    """
     return parts[-1:] + parts[:-1]

@@ -1,4 +1,4 @@
-"""Ring all-reduce (Patarasuk & Yuan 2009): p chunks pass round p ranks, twice."""
+"""Ring all-reduce (Patarasuk & Yuan 2009): p chunks pass twice around p ranks."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,9 @@ def ring_allreduce(
         └── 3 ◄── 2 ◄┘      it ends with the sum of chunk r+1
                             all-gather, round i: sends r+1-i, receives r-i
 
-    Chunk c is ((x_c + x_{c+1}) + …) + x_{c-1}: its bits depend on c and on p.
-    2(p-1) rounds, 2(p-1)n words over all ranks:
+    Chunk c is ((x_c + x_{c+1}) + …) + x_{c-1}, with indices modulo p; the order of
+    additions, and so the rounding, depends on c and p.
+    2(p-1) rounds, 2(p-1)n elements over all ranks:
     2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
     buffer = flat(comm, buffer)
@@ -38,7 +39,7 @@ def ring_scatter(
     op: Op = np.add,
     segment: int = SEGMENT,
 ) -> None:
-    """Reduce each part of the buffer round the ring; rank c-1 ends with part c."""
+    """Reduce every part of the buffer around the ring, part c onto rank c-1."""
     rank, size = comm.rank, comm.size
     right, left = (rank + 1) % size, (rank - 1) % size
     segmented = SegmentedExchange(comm, buffer, op, Tag.RING, segment)
@@ -50,7 +51,7 @@ def ring_scatter(
 
 
 def ring_gather(comm: Comm, buffer: np.ndarray, parts: Sequence[slice]) -> None:
-    """Pass part c, which starts on rank c-1, round the ring to all ranks."""
+    """Send every part around the ring to all ranks, part c starting from rank c-1."""
     rank, size, tag = comm.rank, comm.size, Tag.RING
     right, left = (rank + 1) % size, (rank - 1) % size
     outgoing = buffer[parts[right]]

@@ -11,24 +11,24 @@ from dml.wire.plans.topology import SEGMENT, segments
 
 
 class SegmentedExchange:
-    """Sends, and receives that reduce, of one collective; owns the receive buffers.
+    """Sends of a collective, and receives with reduction; owns the receive buffers.
 
     Args:
       comm: The communicator.
-      buffer: The buffer that the collective reduces, for its length and dtype.
+      buffer: Buffer of the collective; its length and dtype size the receive buffers.
       op: The reduction.
       tag: Tag of all messages.
-      segment: Bytes of a segment. Shorter parts are sent as one message.
+      segment: Size of a segment in bytes. A shorter part is one message.
     """
 
     def __init__(
         self, comm: Comm, buffer: np.ndarray, op: Op, tag: int, segment: int = SEGMENT
     ):
         self.comm, self.op, self.tag = comm, op, tag
-        self.step = max(1, segment // buffer.itemsize)
+        self.step = max(1, segment // buffer.itemsize)  # elements of a segment
         longest = min(self.step, len(buffer))
         self.received = np.empty_like(buffer[:longest])
-        self.buffers = [self.received]  # two where there are several segments
+        self.buffers = [self.received]  # a second one if there are several segments
         if len(buffer) > longest:
             self.buffers.append(np.empty_like(self.received))
 
@@ -40,12 +40,12 @@ class SegmentedExchange:
         source: int,
         received_first: bool = False,
     ) -> None:
-        """Send `outgoing` to dest; receive as many words as `target`, and reduce.
+        """Send `outgoing`; receive as many elements as `target` has, and reduce them.
 
         Args:
-          outgoing: The words to send.
+          outgoing: Array to send.
           dest: Rank to send to.
-          target: The words that become op(target, received).
+          target: Array that is set to op(target, received elements).
           source: Rank to receive from.
           received_first: Compute op(received, target) instead.
         """
@@ -64,7 +64,7 @@ class SegmentedExchange:
             self.comm.Send(outgoing[part], dest, self.tag)
 
     def receive(self, target: np.ndarray, source: int) -> None:
-        """Receive as many words as `target`, and reduce them into it."""
+        """Receive as many elements as `target` has, and reduce them into `target`."""
         self._by_segments(None, 0, target, source)
 
     def _reduce(
@@ -83,11 +83,13 @@ class SegmentedExchange:
         source: int,
         received_first: bool = False,
     ) -> None:
+        """Exchange segment by segment; `outgoing` None sends nothing."""
         comm, tag = self.comm, self.tag
         receives = list(segments(len(target), self.step))
         sends = [] if outgoing is None else list(segments(len(outgoing), self.step))
 
         def post(k: int) -> list:
+            """Start the receive and the send of segment k."""
             requests = []
             if k < len(receives):
                 part = receives[k]

@@ -8,9 +8,9 @@ from dml.types import Comm, Op, Registered, Stage
 from dml.wire.comm.buffers import allocate, flat, peers, release
 from dml.wire.plans.topology import SMALL, STAGE, chunks, segments
 
-BLOCK = 1 << 16  # bytes that are reduced at once, so that they stay in the cache
+BLOCK = 1 << 16  # bytes of a block of `add_up`, which stays in the cache
 MAX_CACHED = 256  # registered buffers whose chunks are cached
-SLOTS = 3  # one is filled, one is reduced, one may still be read
+SLOTS = 3  # one is filled, one is reduced, another rank may still read one
 
 
 def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
@@ -21,9 +21,11 @@ def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
         rank 2 │ chunk 0 │ chunk 1 │ chunk 2 │      writes it to all buffers; barrier
                     0         1         2
 
-    Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}. Registered buffers are reduced in
-    place; plain buffers are copied through a window in stages, small ones in one stage.
-    2 barriers, no words sent, 2n words read or written per rank: memory is the limit.
+    Every element is ((x_0 + x_1) + x_2) + … + x_{p-1}. Registered buffers are in shared
+    memory and are reduced in place; plain buffers are copied through a shared window in
+    stages of STAGE bytes. A buffer of at most SMALL bytes is copied to the window, and
+    after one barrier every rank adds up all copies. Registered buffers: 2 barriers, no
+    elements sent, n elements read and n written per rank: memory limits the speed.
     """
     buffer = flat(comm, buffer)
     if comm.size == 1:
@@ -40,7 +42,7 @@ def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 
 
 def own_chunk(comm: Comm, buffer: np.ndarray) -> Registered | None:
-    """Return this rank's chunk of all ranks' buffers; None for a plain buffer.
+    """Return views of this rank's chunk in the buffers of all ranks; None if plain.
 
     The views are cached, because most buffers are reduced many times.
     """
@@ -67,12 +69,12 @@ def add_up(
 ) -> None:
     """Reduce the sources in rank order into `total`, and copy it to all `copies`.
 
-    It works block by block, so that each word is read from memory once and written
-    once.
+    The reduction runs block by block, so that each element is read from memory once and
+    written once.
 
     Args:
       comm: The ranks.
-      sources: Words of all ranks, in rank order.
+      sources: Arrays to reduce, in rank order.
       total: The result; it may be the first source.
       op: The reduction.
       copies: Further arrays that receive the result.
@@ -91,7 +93,7 @@ def add_block(
     op: Op,
     copies: Iterable[np.ndarray],
 ) -> None:
-    """Do the same as `add_up`, for one block."""
+    """Perform `add_up` for one block."""
     if len(sources) == 1:
         total[...] = sources[0]
     partial = sources[0]
@@ -103,7 +105,7 @@ def add_block(
 
 
 def reduce_small(comm: Comm, buffer: np.ndarray, op: Op) -> None:
-    """Reduce a small buffer: after one barrier, every rank adds up all buffers."""
+    """Reduce a small buffer: after a barrier, every rank adds up the buffers of all."""
     stage = staging(comm)
     slots = next_slot(stage, buffer)
     slots[comm.rank][...] = buffer
@@ -114,38 +116,39 @@ def reduce_small(comm: Comm, buffer: np.ndarray, op: Op) -> None:
 def reduce_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
     """Reduce a plain buffer through the window: copy stage k+1 in and stage k out.
 
-    Each rank reduces its chunk of every stage. It reads its own words of the chunk from
-    the buffer, and does not copy them in.
+    Each rank reduces its chunk of every stage. It reads its own term of the chunk from
+    the buffer, without a copy to the window.
     """
     stage = staging(comm)
     rank, size = comm.rank, comm.size
 
-    def copy_in(words: np.ndarray) -> list[np.ndarray]:
-        slots, own = next_slot(stage, words), chunks(len(words), size)[rank]
-        slots[rank][: own.start] = words[: own.start]
-        slots[rank][own.stop :] = words[own.stop :]
+    def copy_in(piece: np.ndarray) -> list[np.ndarray]:
+        slots, own = next_slot(stage, piece), chunks(len(piece), size)[rank]
+        slots[rank][: own.start] = piece[: own.start]
+        slots[rank][own.stop :] = piece[own.stop :]
         return slots
 
-    def reduce_chunk(words: np.ndarray, slots: list[np.ndarray]) -> None:
-        own = chunks(len(words), size)[rank]
-        sources = [part[own] for part in slots]
-        total, sources[rank] = sources[rank], words[own]
-        add_up(comm, sources, total, op, [words[own]])
+    def reduce_chunk(piece: np.ndarray, slots: list[np.ndarray]) -> None:
+        own = chunks(len(piece), size)[rank]
+        sources = [slot[own] for slot in slots]
+        total = sources[rank]
+        sources[rank] = piece[own]
+        add_up(comm, sources, total, op, [piece[own]])
 
-    def copy_out(words: np.ndarray, slots: list[np.ndarray]) -> None:
-        for peer, chunk in enumerate(chunks(len(words), size)):
+    def copy_out(piece: np.ndarray, slots: list[np.ndarray]) -> None:
+        for peer, chunk in enumerate(chunks(len(piece), size)):
             if peer != rank:
-                words[chunk] = slots[peer][chunk]
+                piece[chunk] = slots[peer][chunk]
 
     previous: tuple | None = None
-    for piece in segments(len(buffer), STAGE // buffer.itemsize):
-        words = buffer[piece]
-        slots = copy_in(words)
+    for part in segments(len(buffer), STAGE // buffer.itemsize):
+        piece = buffer[part]
+        slots = copy_in(piece)
         stage.window.barrier(comm.platform.pause)
-        reduce_chunk(words, slots)
+        reduce_chunk(piece, slots)
         if previous:
             copy_out(*previous)
-        previous = words, slots
+        previous = piece, slots
     stage.window.barrier(comm.platform.pause)
     if previous:
         copy_out(*previous)
@@ -159,7 +162,7 @@ def shared_scatter(
     A plain buffer is copied to registered memory first.
     """
     registered = peers(comm, buffer) or peers(comm, registered_copy(comm, buffer))
-    assert registered  # a copy always is
+    assert registered  # registered_copy returns registered memory
     buffers = registered[1]
     staging(comm).window.barrier(comm.platform.pause)
     own = parts[comm.rank]
@@ -171,7 +174,7 @@ def shared_scatter(
 def shared_gather(
     comm: Comm, buffer: np.ndarray, parts: Sequence[slice], buffers: list[np.ndarray]
 ) -> None:
-    """Copy part r of rank r's buffer to all ranks, for every r.
+    """Copy part r of the buffer of rank r to all ranks, for every r.
 
     Args:
       comm: The ranks.
@@ -181,7 +184,7 @@ def shared_gather(
     """
     barrier = staging(comm).window.barrier
     own = parts[comm.rank]
-    buffers[comm.rank][own] = buffer[own]  # the same memory if registered
+    buffers[comm.rank][own] = buffer[own]  # no change if registered: the same memory
     barrier(comm.platform.pause)
     for peer, part in enumerate(parts):
         if peer != comm.rank:
@@ -190,7 +193,7 @@ def shared_gather(
 
 
 def registered_copy(comm: Comm, buffer: np.ndarray) -> np.ndarray:
-    """Copy a plain buffer to registered memory, which later calls use again."""
+    """Copy a plain buffer to registered memory, which later calls reuse."""
     memory = comm.cache.copy
     if memory is None or len(memory) < buffer.nbytes:
         if memory is not None:
@@ -204,7 +207,7 @@ def registered_copy(comm: Comm, buffer: np.ndarray) -> np.ndarray:
 def staging(comm: Comm) -> Stage:
     """Return the window for plain buffers; collective at the first call.
 
-    A slot is filled again after two barriers, when all ranks have read it.
+    A slot is reused after two barriers, when all ranks have read it.
     """
     stage = comm.cache.stage
     if stage is None:
@@ -214,12 +217,12 @@ def staging(comm: Comm) -> Stage:
 
 
 def next_slot(stage: Stage, like: np.ndarray) -> list[np.ndarray]:
-    """Return all ranks' next slots, as views with the length and dtype of `like`."""
-    slot = stage.next_slot
-    stage.next_slot = (slot + 1) % SLOTS
-    views = stage.views[slot]  # those of the last use often fit
+    """Return the next slot of every rank, as views with length and dtype of `like`."""
+    index = stage.next_slot
+    stage.next_slot = (index + 1) % SLOTS
+    views = stage.views[index]  # the views of the previous use often fit
     if not views or len(views[0]) != len(like) or views[0].dtype is not like.dtype:
-        place = slice(slot * STAGE, slot * STAGE + like.nbytes)
-        views = [part[place].view(like.dtype) for part in stage.window.parts]
-        stage.views[slot] = views
+        slot = slice(index * STAGE, index * STAGE + like.nbytes)
+        views = [part[slot].view(like.dtype) for part in stage.window.parts]
+        stage.views[index] = views
     return views

@@ -14,12 +14,12 @@ def star_allreduce(
 ) -> None:
     """Reduce in place over all ranks.
 
-        1   2   3        in: rank 0 receives from 1, 2, … p-1 and adds
-         ╲  │  ╱         out: it sends the result to 1, 2, … p-1
+        1   2   3        first rank 0 receives from 1, 2, … p-1 and adds,
+         ╲  │  ╱         then it sends the result to 1, 2, … p-1
            [0]
 
-    Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}: the order of a serial sum.
-    2(p-1) rounds, all through rank 0's port, which carries 2(p-1)n words:
+    Every element is ((x_0 + x_1) + x_2) + … + x_{p-1}: the order of a serial sum.
+    2(p-1) rounds, all at rank 0, which receives and sends 2(p-1)n elements:
     2(p-1)(α + nβ) + (p-1)nγ.
     """
     buffer = flat(comm, buffer)

@@ -19,8 +19,8 @@ def tree_allreduce(
         0 ◄───── 2        4 ◄───── 6           round 1
         0 ◄────────────── 4                    round 2, then the reverse: a broadcast
 
-    Rank r adds the subtrees of r+1, r+2, r+4, … in that order.
-    2⌈lg p⌉ rounds, 2(p-1)n words over all ranks: 2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ.
+    Rank r adds the sums of the subtrees of r+1, r+2, r+4, … in this order.
+    2⌈lg p⌉ rounds, 2(p-1)n elements over all ranks: 2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ.
     """
     buffer = flat(comm, buffer)
     segmented = SegmentedExchange(comm, buffer, op, Tag.TREE, segment)

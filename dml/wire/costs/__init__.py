@@ -1,1 +1,1 @@
-"""Seconds and words by alpha, beta and gamma: pure arithmetic."""
+"""Predicted seconds from the rates α, β and γ: pure arithmetic."""

@@ -1,8 +1,8 @@
-"""Seconds of an all-reduce by α, β and γ, for any number of ranks and any length.
+"""Predicted seconds of an all-reduce, for any number of ranks and any length.
 
 On the `Uniform` virtual network the seconds are exact, except for a hierarchical
 all-reduce with groups of different sizes: there they are an upper bound, because ranks
-of smaller groups arrive early. `wire.plans.schedules` gives the words that ranks send.
+of smaller groups arrive early. `wire.plans.schedules` has the messages that ranks send.
 """
 
 import math
@@ -14,38 +14,41 @@ from dml.wire.plans.topology import SEGMENT, SMALL, STAGE, fold, rounds, segment
 
 
 class Rates(NamedTuple):
-    """Seconds per operation of a machine; `barrier` and `copy` are of shared memory."""
+    """Seconds per operation of a machine."""
 
     alpha: float  # per message
     beta: float  # per byte sent
     gamma: float  # per byte reduced
-    barrier: float = 0.0  # per round of a barrier in shared memory
+    barrier: float = (
+        0.0  # per round of a barrier in shared memory, which has ⌈lg p⌉ rounds
+    )
     copy: float = 0.0  # per byte copied in shared memory
 
 
 class Job(NamedTuple):
     """Size and layout of one all-reduce: everything that its cost depends on."""
 
-    size: int  # ranks
-    length: int  # words
-    itemsize: int = 4  # bytes of a word
-    registered: bool = True  # shared: the buffer is in registered memory
+    size: int  # number of ranks
+    length: int  # number of buffer elements
+    itemsize: int = 4  # bytes of an element
+    registered: bool = True  # shared: whether the buffer is in registered memory
     segment: int = SEGMENT  # bytes of a segment
-    groups: tuple[int, ...] = ()  # hierarchical: ranks of each group
+    groups: tuple[int, ...] = ()  # hierarchical: number of ranks of each group
     hosts: bool = True  # hierarchical: whether the ranks of a group share memory
-    outside: str = "ring"  # hierarchical: the all-reduce across groups
+    outside: str = "ring"  # hierarchical: name of the all-reduce across groups
 
 
 def seconds(algorithm: str, job: Job, rates: Rates) -> float:
-    """Predict the seconds of the slowest rank."""
+    """Predict the seconds of the slowest rank, by name of the all-reduce."""
     return SECONDS[algorithm](job, rates) if job.size > 1 else 0.0
 
 
 def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
     """Fit rates to measured (algorithm, job, seconds) by relative error.
 
-    A message on one host includes a barrier and a copy, so `barrier` is at most `alpha`
-    and `copy` at most `beta`. Without these bounds noise could change the choice.
+    A message on one host includes a barrier and a copy. Therefore `barrier` is bounded
+    by `alpha`, and `copy` by `beta`; without these bounds measurement noise could
+    change the chosen algorithm.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -74,12 +77,12 @@ def choose(job: Job, rates: Rates, candidates: Iterable[str]) -> str:
 
 
 def send_seconds(job: Job, rates: Rates, length: int) -> float:
-    """Return the seconds of one message."""
+    """Return the seconds of one message of `length` elements."""
     return rates.alpha + rates.beta * length * job.itemsize
 
 
 def reduce_seconds(job: Job, rates: Rates, length: int) -> float:
-    """Return the seconds to receive and reduce, overlapped by segments."""
+    """Return the seconds to receive segments, each reduced while the next arrives."""
     received = reduced = 0.0
     for part in segments(length, max(1, job.segment // job.itemsize)):
         nbytes = (part.stop - part.start) * job.itemsize
@@ -94,7 +97,7 @@ def barrier_seconds(size: int, rates: Rates) -> float:
 
 
 def star_seconds(job: Job, rates: Rates) -> float:
-    """Return the seconds of the root, which receives and sends one by one."""
+    """Return the seconds of the root, which receives from and sends to each rank."""
     n = job.length
     return (job.size - 1) * (
         reduce_seconds(job, rates, n) + send_seconds(job, rates, n)
@@ -110,7 +113,7 @@ def tree_seconds(job: Job, rates: Rates) -> float:
 
 
 def folding_seconds(job: Job, rates: Rates) -> float:
-    """Return the seconds of folding to a power of two, and of the reverse."""
+    """Return the seconds of folding to a power of two ranks, and of unfolding."""
     n = job.length
     if not fold(job.size).extra:
         return 0.0
@@ -118,9 +121,9 @@ def folding_seconds(job: Job, rates: Rates) -> float:
 
 
 def butterfly_seconds(job: Job, rates: Rates) -> float:
-    """Return the seconds of exchanges of the full buffer."""
-    inner = rounds(fold(job.size).power) * reduce_seconds(job, rates, job.length)
-    return inner + folding_seconds(job, rates)
+    """Return the seconds of exchanges of the full buffer, and of folding."""
+    exchanges = rounds(fold(job.size).power) * reduce_seconds(job, rates, job.length)
+    return exchanges + folding_seconds(job, rates)
 
 
 def halving_doubling_seconds(job: Job, rates: Rates) -> float:
@@ -134,15 +137,19 @@ def halving_doubling_seconds(job: Job, rates: Rates) -> float:
 
 def ring_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of a ring reduce-scatter and all-gather."""
-    longest = -(-job.length // job.size)
-    both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
-    return (job.size - 1) * both
+    longest = -(-job.length // job.size)  # elements of the longest chunk
+    reduced, sent = (
+        reduce_seconds(job, rates, longest),
+        send_seconds(job, rates, longest),
+    )
+    return (job.size - 1) * (reduced + sent)
 
 
 def hierarchical_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds inside groups, and of the all-reduce across groups."""
-    largest, owners = max(job.groups), min(job.groups)  # ranks; owners of chunks
-    longest = -(-job.length // owners)
+    largest = max(job.groups)  # ranks of the largest group
+    owners = min(job.groups)  # ranks with a chunk in each group
+    longest = -(-job.length // owners)  # elements of the longest chunk
     across = job._replace(size=len(job.groups), length=longest, hosts=False)
     total = seconds(job.outside, across, rates)
     nbytes = longest * job.itemsize
@@ -150,8 +157,11 @@ def hierarchical_seconds(job: Job, rates: Rates) -> float:
         added = (largest - 1) * nbytes * rates.gamma
         copied = (largest - 1) * nbytes * rates.copy
         return total + 3 * barrier_seconds(largest, rates) + added + copied
-    both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
-    return total + (largest - 1) * both
+    reduced, sent = (
+        reduce_seconds(job, rates, longest),
+        send_seconds(job, rates, longest),
+    )
+    return total + (largest - 1) * (reduced + sent)
 
 
 def shared_seconds(job: Job, rates: Rates) -> float:
@@ -173,19 +183,17 @@ def shared_seconds(job: Job, rates: Rates) -> float:
 
 
 def native_seconds(job: Job, rates: Rates) -> float:
-    """Return a lower bound for algorithms that do not reduce while receiving.
-
-    See Chan 2007.
-    """
-    share = (job.size - 1) / job.size * job.length * job.itemsize
-    return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
+    """Return the lower bound (Chan 2007) for algorithms that reduce after receiving."""
+    nbytes = (job.size - 1) / job.size * job.length * job.itemsize
+    return rounds(job.size) * rates.alpha + nbytes * (2 * rates.beta + rates.gamma)
 
 
 def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
     """Predict the seconds of `byteps_allreduce`.
 
     Exact for equal pieces and γ = 0, otherwise an upper bound. The time in the paper
-    (Jiang 2020), 2n(n-1)M/((n² + kn - 2k)B), omits the last stage, which drains.
+    (Jiang 2020), 2n(n-1)M/((n² + kn - 2k)B) for M bytes, bandwidth B, n workers and k
+    spare hosts, omits the last stage, which only sends sums.
 
     Args:
       job: The all-reduce; `size` includes the spare hosts.
@@ -198,8 +206,9 @@ def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
     pieces, stages = byteps_pieces(workers, spare, nbytes, job.segment)
     piece = -(-job.length // pieces) * job.itemsize
     slots = workers * (stages + (spare > 0))
-    added = stages if spare else 0  # pieces that a spare host adds up
-    added += (workers - spare) * stages // (2 * (workers - 1))  # and a worker
+    added = stages if spare else 0  # pieces that a spare host reduces
+    # and pieces that a worker reduces; the sum is an upper bound
+    added += (workers - spare) * stages // (2 * (workers - 1))
     return (
         slots * (rates.alpha + rates.beta * piece)
         + (workers - 1) * added * rates.gamma * piece
@@ -207,7 +216,7 @@ def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
 
 
 def gather_seconds(size: int, nbytes: int, rates: Rates) -> float:
-    """Predict the seconds of a ring all-gather of `nbytes` in total."""
+    """Predict the seconds of a ring all-gather of `nbytes` bytes over all ranks."""
     return (size - 1) * rates.alpha + (size - 1) / size * nbytes * rates.beta
 
 

@@ -1,1 +1,1 @@
-"""Memory that the ranks of a host share: windows, compiled loops, locking policies."""
+"""Memory shared by the ranks of a host: windows, compiled loops, locking policies."""

@@ -1,13 +1,14 @@
-"""The loop of a worker over an epoch of blocks with barriers: CYCLADES (Pan 2016).
+"""A worker's loop over an epoch of blocks with barriers: CYCLADES (Pan 2016).
 
     block     e0 e1 e2 e3 e4 e5     Edges that share a row have the same worker, so rows
     worker    0  1  0  0  1  1      change as if one worker visited all edges in order:
-    barrier   ┊deferred rows ┊      the result is that of serial descent, bit for bit.
+    barrier   ┊deferred rows ┊      the result is bit-identical to serial descent.
 
-Changes of rows that too many edges share are deferred to the end of the block. During
-the block these rows are read as they were at its start, and their gradients are stored
-on a board. After the barrier each deferred row is changed by one worker, by the sum of
-its gradients in the order of edges. If all rows are deferred, the method is synchronous
+An edge is an example with the rows that it uses. Changes of rows that too many edges
+share, the deferred rows, are made at the end of the block. During
+the block they keep their values from its start, and their gradients are stored in a
+`Board`. After the barrier each deferred row is changed by one worker, by the sum of its
+gradients in the order of edges. If all rows are deferred, the method is synchronous
 minibatch SGD.
 """
 
@@ -21,7 +22,7 @@ from numba import njit
 from dml.wire.memory.atomics import barrier
 from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.lock_free import add_row, apply_momentum
-from dml.wire.memory.source_hash import compiled
+from dml.wire.memory.source_hash import compile_loop
 
 
 class Board(NamedTuple):
@@ -29,28 +30,31 @@ class Board(NamedTuple):
 
     plan: Plan
     grads: np.ndarray  # gradients of the rows of edges, in the order of edges.rows
-    moves: np.ndarray  # uint8, by edge: whether it has a gradient
+    moves: np.ndarray  # uint8, by edge: whether it changes its rows
     sums: np.ndarray  # summed gradients of deferred rows, shaped as the table
     seen: np.ndarray  # uint8, by row: whether it has a sum
 
 
 @functools.cache
 def batch_loop(model: Any) -> Callable[..., tuple]:
-    """Compile the loop for a model; it returns the summed loss and the changed rows."""
+    """Compile the loop for a model, which is a module.
 
-    @compiled(model)
+    The loop returns the summed loss and the number of changed rows.
+    """
+
+    @compile_loop(model)
     def batch_loop(state, data, order, worker, settings, board):
         table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)
         total = np.empty((1, *table.shape[1:]), table.dtype)
         owned = np.empty(len(plan.deferred), np.uint32)
         none_deferred = len(plan.slots) == 0
-        # if all rows are deferred, all edges of a block have the step of its first edge
+        # if all rows are deferred, a block is one step, numbered by its first edge
         stride = 0 if plan.deferred.all() else 1
         loss, changed = 0.0, 0
         for position in range(len(order.visits)):
             block = order.visits[position]
-            base, part = block * order.batch, block * worker.count + worker.me
+            base, part = block * order.batch, block * worker.count + worker.index
             for e in plan.edges[plan.starts[part] : plan.starts[part + 1]]:
                 t = position * order.batch + stride * (e - base)
                 first, last = edges.starts[e], edges.starts[e + 1]
@@ -67,7 +71,7 @@ def batch_loop(model: Any) -> Callable[..., tuple]:
                             apply_momentum(velocity, r, grads, s, settings.momentum)
                         model.move(table, r, grads, s, settings.rate)
                         add_row(table, r, grads, s)
-            barrier(state.sync.flags, worker.me, worker.count)
+            barrier(state.sync.flags, worker.index, worker.count)
             if none_deferred:
                 continue
             rows = sum_up(board, edges, (base, order.batch), worker, owned)
@@ -80,7 +84,7 @@ def batch_loop(model: Any) -> Callable[..., tuple]:
                 model.move(table, r, total, 0, settings.rate)
                 add_row(table, r, total, 0)
             changed += rows
-            barrier(state.sync.flags, worker.me, worker.count)
+            barrier(state.sync.flags, worker.index, worker.count)
         return loss, changed
 
     return batch_loop
@@ -97,7 +101,7 @@ def sum_up(board, edges, batch, worker, owned):
     for e in range(base, min(base + size, len(edges.starts) - 1)):
         if not board.moves[e - base]:
             continue
-        cell, first = e * worker.count + worker.me, edges.starts[e]
+        cell, first = e * worker.count + worker.index, edges.starts[e]
         for s in plan.slots[plan.slot_starts[cell] : plan.slot_starts[cell + 1]]:
             r = edges.rows[first + s]
             if not board.seen[r]:

@@ -1,8 +1,9 @@
 """Plans of CYCLADES (Pan 2016): an assignment of edges to workers without conflicts.
 
-Two edges of a block conflict if they share a row. All edges of a connected component of
-conflicts have the same worker. Rows that too many edges share would connect all edges:
-their changes are deferred to the end of the block, and they cause no conflicts.
+An edge is an example with the rows that it uses. Two edges of a block conflict if they
+share a row. All edges of a connected component of conflicts have the same worker. Rows
+that too many edges share would connect all edges: their changes are deferred to the end
+of the block, and they cause no conflicts.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ LINE = 16  # rows assigned together to a worker, so that no cache line has two w
 
 
 class Plan(NamedTuple):
-    """The edges of each worker and block, and the deferred rows of workers and edges.
+    """The assignment of edges, and of deferred rows, to workers.
 
     In block b, worker w visits edges[starts[c] : starts[c + 1]] with c = b·workers + w,
     in ascending order. A deferred row has the same worker in all blocks. The deferred
@@ -82,9 +83,17 @@ def component_sizes(edges: Edges, batch: int, deferred: np.ndarray) -> list[np.n
 
 
 def hubs(edges: Edges, width: int, share: float) -> np.ndarray:
-    """Return a mask of the rows in more than a share of the edges; 0: all rows."""
+    """Return a mask of the rows in more than a share of the edges.
+
+    Args:
+      edges: The edges.
+      width: Number of rows of the table.
+      share: Share of the edges; 0 selects all rows, even those without edges.
+    """
     if not share >= 0:
-        raise BadInput(f"expected a share of 0 or more, got {share=}; pass --hubs=1")
+        raise BadInput(
+            f"expected a share of 0 or more, got {share=}; pass one such as --hubs=1"
+        )
     degrees = np.bincount(edges.rows, minlength=width)
     return (degrees > share * (len(edges.starts) - 1)) | (share == 0)
 
@@ -92,7 +101,9 @@ def hubs(edges: Edges, width: int, share: float) -> np.ndarray:
 def _blocks(edges: Edges, batch: int, deferred: np.ndarray) -> int:
     """Check the arguments; return the number of blocks."""
     if batch < 1:
-        raise BadInput(f"expected 1 edge a batch or more, got {batch=}; pass --batch=1")
+        raise BadInput(
+            f"expected 1 edge or more per block, got {batch=}; pass --batch=1"
+        )
     width = int(edges.rows.max()) + 1 if len(edges.rows) else 0
     if len(deferred) < width:
         raise BadInput(
@@ -155,14 +166,14 @@ def _roots(edges, batch, deferred):
 
 @njit(nogil=True, cache=True)
 def assign(sizes, workers):
-    """Return the worker of each item: largest item first, to the least loaded one."""
-    most = sizes[0]
+    """Assign items, largest first, to the least loaded worker; return their workers."""
+    largest = sizes[0]
     for size in sizes:
-        most = max(most, size)
-    ends = np.zeros(most + 1, np.int64)
+        largest = max(largest, size)
+    ends = np.zeros(largest + 1, np.int64)
     for size in sizes:
         ends[size] += 1
-    for size in range(most, 0, -1):  # a counting sort, descending
+    for size in range(largest, 0, -1):  # a counting sort, descending
         ends[size - 1] += ends[size]
     order, owners = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
     for k in range(len(sizes) - 1, -1, -1):
@@ -181,9 +192,9 @@ def assign(sizes, workers):
 
 @njit(nogil=True, cache=True)
 def places_by_owner(owners, starts):
-    """Return the place of each item in a stable sort by owner, from starts[0] on.
+    """Return the place of each item in a stable sort by owner.
 
-    Set starts[w + 1] to the end of the items of owner w.
+    The first place is starts[0]. Set starts[w + 1] to the end of the items of owner w.
     """
     for worker in range(1, len(starts)):
         starts[worker] = 0

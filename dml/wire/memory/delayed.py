@@ -4,7 +4,8 @@
     row 7 read              ▲             before update t - τ, and changes the current
     row 9 read         ▲                  table (Mania 2015).
 
-The staleness of each read is known, and runs are reproducible bit for bit.
+τ is the delay of the read, in updates. All delays are prescribed, so runs with equal
+delays are bit-identical.
 """
 
 import functools
@@ -16,39 +17,39 @@ from numba import njit
 
 from dml.types import Edges
 from dml.wire.memory.lock_free import add_row, apply_momentum
-from dml.wire.memory.source_hash import compiled
+from dml.wire.memory.source_hash import compile_loop
 
 
 class DelayedTable(NamedTuple):
-    """A table, and the values of its rows before each of the last updates.
+    """A table, and the values of its rows before each of the latest updates.
 
-    A change is the change of one row by one update. The change of the s-th row of
-    update u has the number u · width + s; its place in the ring buffers is the number
+    The change of the s-th row of update u has the number u · width + s, where width is
+    the number of rows of the longest edge. Its place in the ring buffers is the number
     modulo their length. The changes of a row are a linked list, newest first.
     """
 
     table: np.ndarray  # the current rows
     velocity: np.ndarray  # shaped as the table; empty without momentum
     before: np.ndarray  # ring buffer: the row before the change
-    previous: np.ndarray  # ring buffer: number of the previous change of the same row
+    previous: np.ndarray  # ring buffer: number of the previous change of the row
     last: np.ndarray  # number of the latest change of each row; -1: none
     stale: np.ndarray  # shaped as the table; valid in the rows that an update reads
-    grads: np.ndarray  # gradients of one edge: as many rows as the longest edge, width
+    grads: np.ndarray  # gradients of the rows of one edge: `width` rows
 
 
 def delayed_table(
-    table: np.ndarray, edges: Edges, most: int, momentum: bool
+    table: np.ndarray, edges: Edges, max_delay: int, momentum: bool
 ) -> DelayedTable:
-    """Return the state for delays of up to `most` updates.
+    """Return the state of `delayed_loop`.
 
     Args:
-      table: The start value; it is changed in place.
-      edges: The edges of all updates.
-      most: Greatest delay, in updates.
+      table: Initial rows; changed in place.
+      edges: Edges of all updates.
+      max_delay: Largest delay, in updates.
       momentum: Whether to allocate a velocity.
     """
     width = max(1, int(np.diff(edges.starts).max(initial=0)))
-    places = max(1, most) * width
+    places = max(1, max_delay) * width
 
     def zeros(length: int) -> np.ndarray:
         return np.zeros((length, *table.shape[1:]), table.dtype)
@@ -68,14 +69,14 @@ def delayed_table(
 def delayed_loop(model: Any) -> Callable[..., float]:
     """Compile the loop for a model, which is a module."""
 
-    @compiled(model)
+    @compile_loop(model)
     def delayed_loop(state, data, edges, delays, clock, settings):
         """Visit the edges; return the summed loss.
 
         Args:
           state: A DelayedTable.
           data: Data of the model.
-          edges: Numbers of the edges to visit.
+          edges: Indices of the edges to visit.
           delays: Delay of each row that is read, in the order of reads; at most the
             number of updates so far. Delays above the length of the ring buffers are
             reduced to it.
@@ -108,10 +109,10 @@ def delayed_loop(model: Any) -> Callable[..., float]:
 
 @njit(nogil=True, cache=True)
 def recall(state, rows, now, delays):
-    """Copy the rows, as they were before update now - delay, to `stale`."""
+    """Copy the values that the rows had before update now - delay to `stale`."""
     width, places = len(state.grads), len(state.previous)
     for s in range(len(rows)):
-        # the ring buffers have the last places // width updates only
+        # the ring buffers have only the latest places // width updates
         r, oldest = rows[s], (now - min(delays[s], places // width)) * width
         number, place = state.last[r], -1
         while number >= max(oldest, 0):
@@ -125,7 +126,7 @@ def recall(state, rows, now, delays):
 
 @njit(nogil=True, cache=True)
 def change(state, r, s, now):
-    """Save a row in the ring buffers, and change it."""
+    """Save the row for slot s of update `now` in the ring buffers, and change it."""
     number = now * len(state.grads) + s
     place = number % len(state.previous)
     put(state.before, place, state.table, r)
@@ -135,10 +136,7 @@ def change(state, r, s, now):
 
 @njit(nogil=True, cache=True)
 def put(target, i, rows, j):
-    """Copy rows[j] to target[i].
-
-    The code has a loop, because slices take three times as long to compile.
-    """
+    """Copy rows[j] to target[i], in a loop, which compiles faster than slices."""
     if target.ndim == 1:
         target[i] = rows[j]
     else:

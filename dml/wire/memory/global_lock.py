@@ -3,16 +3,16 @@
     worker 0   🔒 read, gradient, change 🔓                          🔒 …
     worker 1   ⏳                          🔒 read, gradient, change 🔓
 
-Training is serial, in the order in which the lock is acquired: p workers take the time
-of one worker, plus the time to acquire the lock.
+Training is serial, in the order in which the lock is acquired: all workers together
+take the time of one worker, plus the time to acquire the lock.
 """
 
 from numba import njit
 
 from dml.wire.memory.atomics import acquire, release
-from dml.wire.memory.hogwild import STEPS, add, turn
+from dml.wire.memory.hogwild import STEPS, add, before_changes
 
-__all__ = ["STEPS", "add", "enter", "leave", "turn"]
+__all__ = ["STEPS", "add", "before_changes", "enter", "leave"]
 
 
 @njit(nogil=True, cache=True)

@@ -1,8 +1,9 @@
 """The loop of a worker over an epoch without barriers, edge by edge.
 
-blocks   5 2 0 4 1 3     The epoch visits blocks of edges in a random order, and assigns
-worker   0 1 0 1 0 1     them to workers in turn. Functions of a locking policy run
-                         before the reads, before the changes and after them.
+blocks   5 2 0 4 1 3     An edge is an example with the rows that it uses. Blocks of
+worker   0 1 0 1 0 1     edges are visited in a random order and assigned to workers
+                         cyclically. Functions of a locking policy run before the
+                         reads, before the changes and after the changes.
 """
 
 import functools
@@ -12,7 +13,7 @@ from typing import Any
 from numba import njit
 
 from dml.wire.memory.atomics import prefetch_for_write, spin
-from dml.wire.memory.source_hash import compiled
+from dml.wire.memory.source_hash import compile_loop
 
 
 @functools.cache
@@ -22,22 +23,22 @@ def lock_free_loop(model: Any, policy: Any) -> Callable[..., tuple]:
     The loop returns the summed loss and the number of changed rows.
     """
 
-    @compiled(model, policy)
+    @compile_loop(model, policy)
     def lock_free_loop(state, data, order, worker, settings, grads):
         table, edges, sync = state.table, data.edges, state.sync
         flat, velocity = table.reshape(-1), state.velocity.reshape(-1)
         width = flat.size // len(table)
         steps, batch = order.steps, order.batch
-        run = policy.STEPS or batch
+        run = policy.STEPS or batch  # consecutive steps of a worker
         loss, changed = 0.0, 0
-        for start in range(worker.me * run, steps, worker.count * run):
+        for start in range(worker.index * run, steps, worker.count * run):
             e = order.visits[start // batch] * batch + start % batch
             for t in range(start, min(start + run, steps)):
                 policy.enter(sync, edges, e)
                 edge_loss, moves = model.gradient(table, data, e, t, grads)
                 loss += edge_loss
                 spin(sync.flags, settings.delay)
-                policy.turn(sync, edges, e, t, moves)
+                policy.before_changes(sync, edges, e, t, moves)
                 if moves:
                     # a slice: numba then does not check for negative indices
                     rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]

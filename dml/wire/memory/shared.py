@@ -1,4 +1,4 @@
-"""Memory that the ranks of a host share: zeroed vectors, and trees of arrays."""
+"""Memory shared by the ranks of a host: zeroed vectors, and trees of arrays."""
 
 import io
 import pickle
@@ -17,9 +17,9 @@ Tree = TypeVar("Tree")
 
 
 def shared_zeros(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
-    """Allocate a zeroed vector that all ranks of a host share; collective.
+    """Allocate a zeroed vector shared by the ranks of a host; collective.
 
-    It is freed at the end of the run. The only rank of a host gets plain memory,
+    It is freed at the end of the run. A single rank on its host uses private memory,
     because the number of windows is limited.
     """
     dtype = np.dtype(dtype)
@@ -36,32 +36,33 @@ def shared_zeros(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray
 
 
 def load_shared(comm: Comm, load: Callable[[], Tree]) -> Tree:
-    """Return the result of load(), which one rank of each host calls; collective.
+    """Call load() on the first rank of each host; return its result on all ranks.
 
-    The ranks of a host share the memory of its arrays. The other ranks wait without
-    using their cores.
+    The ranks of a host share the memory of the arrays. The other ranks wait without
+    using their cores. Collective.
 
     Args:
       comm: The ranks.
-      load: Returns a tree of arrays and of values that can be pickled.
+      load: Function without arguments that returns arrays and picklable values.
     """
     host, arrays = own_host(comm), list[memoryview]()
 
-    def pickled() -> np.ndarray:
+    def pickle_tree() -> np.ndarray:
+        """Append the arrays to `arrays`; return the rest, pickled, and their sizes."""
         if host.rank:
             return np.empty(0, np.uint8)
-        text = io.BytesIO()
-        pickler = Pickler(text, 5, buffer_callback=lambda b: arrays.append(b.raw()))
+        stream = io.BytesIO()
+        pickler = Pickler(stream, 5, buffer_callback=lambda b: arrays.append(b.raw()))
         pickler.dump(load())
-        tree = text.getvalue(), [array.nbytes for array in arrays]
+        tree = stream.getvalue(), [array.nbytes for array in arrays]
         return np.frombuffer(pickle.dumps(tree), np.uint8)
 
-    text = first_of_each_host(comm, pickled)
-    size = np.array([len(text)])
+    pickled = first_of_each_host(comm, pickle_tree)
+    size = np.array([len(pickled)])
     broadcast(host, size)
-    text = text.copy() if host.rank == 0 else np.empty(size[0], np.uint8)
-    broadcast(host, text)
-    tree, lengths = pickle.loads(text.tobytes())
+    pickled = pickled.copy() if host.rank == 0 else np.empty(size[0], np.uint8)
+    broadcast(host, pickled)
+    tree, lengths = pickle.loads(pickled.tobytes())
     aligned = (-(-length // ALIGNED) * ALIGNED for length in lengths)
     starts = list(accumulate(aligned, initial=0))
     memory = shared_zeros(host, starts[-1], np.uint8)
@@ -80,7 +81,7 @@ class Pickler(pickle.Pickler):
     """Pickler that passes arrays to the buffer callback, contiguous and writable."""
 
     def reducer_override(self, value: Any) -> Any:
-        """Return the reduced form of an array; other values are pickled as usual."""
+        """Reduce an array with out-of-band data; other values are pickled as usual."""
         if not isinstance(value, np.ndarray):
             return NotImplemented
         return np.require(value, None, ["C", "W"]).__reduce_ex__(5)

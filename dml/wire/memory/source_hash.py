@@ -16,29 +16,29 @@ from typing import Any
 from numba import njit
 
 
-def compiled(*modules: ModuleType) -> Callable[[Callable[..., Any]], Callable]:
+def compile_loop(*modules: ModuleType) -> Callable[[Callable[..., Any]], Callable]:
     """Return a decorator that compiles a loop.
 
-    The name of the compiled loop contains the names of the modules, because Numba loads
-    all code that is cached under one name together, types included, and a run may be
-    unable to import the classes of another run's model.
+    The name of the compiled loop contains the names of the modules. Numba loads all
+    code that is cached under one name, including its types, and a run may be unable to
+    import the classes of another run's model.
 
     Args:
       modules: The modules that the loop closes over.
     """
 
-    def named(loop: Callable[..., Any]) -> Callable:
+    def decorate(loop: Callable[..., Any]) -> Callable:
         key = source_hash(*modules, sys.modules[loop.__module__])
         names = [module.__name__.split(".")[-1] for module in modules]
         loop.__qualname__ = ".".join([loop.__name__, *names, f"{key}"])
         return njit(nogil=True, cache=True)(loop)
 
-    return named
+    return decorate
 
 
 @functools.cache
 def source_hash(*modules: ModuleType) -> int:
-    """Return a hash of the sources of modules and of all functions that they call."""
+    """Return a hash of the files of modules and of the compiled code that they call."""
     sources: set[ModuleType] = set()
     for module in modules:
         add_callees(module, sources)
@@ -49,7 +49,7 @@ def source_hash(*modules: ModuleType) -> int:
 
 
 def add_callees(module: ModuleType, sources: set[ModuleType]) -> None:
-    """Add a module, and those of the compiled functions that it uses, to sources."""
+    """Add to `sources` a module and the modules of compiled functions that it uses."""
     sources.add(module)
     for value in vars(module).values():
         home = sys.modules.get(getattr(value, "__module__", None) or "")

@@ -11,11 +11,11 @@ Allocate = Callable[[int, Any], np.ndarray]  # length, dtype -> a zeroed vector
 
 
 class Sync(NamedTuple):
-    """Shared variables by which workers are synchronised."""
+    """Shared variables that synchronise workers."""
 
     locks: np.ndarray  # int32: the lock of each row
     global_lock: np.ndarray  # int32: the lock of the table, at index 0
-    turn: np.ndarray  # int64: the step that may change the table, at index 0
+    turn: np.ndarray  # int64: number of the step that may change the table, at index 0
     flags: np.ndarray  # int64: barrier counts of workers, LINE elements apart
 
 
@@ -31,7 +31,7 @@ class State(NamedTuple):
 class Worker(NamedTuple):
     """The index of a worker, and the number of workers."""
 
-    me: int  # index
+    index: int  # type: ignore[assignment]  # hides tuple.index
     count: int  # type: ignore[assignment]  # hides tuple.count
 
 
@@ -42,8 +42,8 @@ class Order(NamedTuple):
       visits: Indices of blocks, int64.
       batch: Number of examples in a block; the last block may be shorter.
       steps: Number of examples in all blocks.
-      bounds: Part n of the epoch is visits[bounds[n] : bounds[n + 1]], and its loss is
-        summed separately; int64. None: all blocks are one part.
+      bounds: Part n of the epoch is visits[bounds[n] : bounds[n + 1]]; losses are
+        summed by part; int64. None: all blocks are one part.
     """
 
     visits: np.ndarray
@@ -53,17 +53,17 @@ class Order(NamedTuple):
 
 
 class EpochSettings(NamedTuple):
-    """Settings of an epoch; learning rate and momentum have the table's dtype."""
+    """Settings of an epoch; rate and momentum have the dtype of the table."""
 
     rate: Any  # learning rate
     momentum: Any  # momentum; 0 for none
-    delay: int  # memory reads before each change, which simulate a slower gradient
+    delay: int  # number of memory reads that simulate a slower gradient
 
 
 def state(
     start: np.ndarray, workers: int, momentum: bool, counting: bool, allocate: Allocate
 ) -> State:
-    """Allocate a table shaped as `start`, not filled, and the state of its workers.
+    """Allocate the state of workers, with a table of zeros in the shape of `start`.
 
     Args:
       start: An array with the shape and dtype of the table.

@@ -1,7 +1,8 @@
 """The sparsity of a problem: Ω, Δ and ρ of HOGWILD! (Niu 2011), conflicts, delays.
 
-Theory predicts slower convergence from two delays on: one in the worst case (Niu 2011),
-and one on average, with 1 conflict in flight per edge.
+An edge is an example with the rows that it uses. Two edges conflict if they share rows.
+Convergence is predicted to slow down beyond a delay: `worst_case_delay` by the bound of
+Niu 2011, `average_delay` where an edge conflicts with 1 concurrent edge on average.
 """
 
 import math
@@ -14,29 +15,29 @@ from dml.types import BadInput, Edges
 
 HEAVY = 64  # a row in more than 1 / HEAVY of the edges is stored as a bitset of edges
 WORK = 1 << 26  # largest number of (row, edge) pairs that a measurement visits
-WORDS = 8  # words of a bitset that take the time of one (row, edge) pair
+WORDS = 8  # 64-bit words of a bitset that take the time of one (row, edge) pair
 
 
 class Structure(NamedTuple):
-    """Properties of a hypergraph."""
+    """Properties of the hypergraph of edges and rows."""
 
     edges: int  # number of edges
-    rows: int  # number of rows in edges
+    rows: int  # number of rows that are in at least one edge
     omega: int  # Ω: number of rows of the largest edge
     delta: float  # Δ: share of the edges that contain the most frequent row
     rho: float  # ρ: greatest share of the edges that share a row with one edge
     conflicts: float  # mean number of other edges that share a row with an edge
     sampled: bool  # whether `conflicts` is of a sample and `rho` a lower bound
-    worst: float  # delay at which Niu's bound on the number of steps is doubled
-    usual: float  # delay at which an edge has 1 conflict in flight on average
+    worst_case_delay: float  # updates; Niu's bound on the number of steps doubles
+    average_delay: float  # updates; an edge has 1 concurrent conflict on average
 
 
 def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Structure:
     """Measure the structure of edges.
 
-    The result is exact unless that takes more work than `work`. Then conflicts are
-    averaged over a random sample, and ρ is the maximum over that sample and the edges
-    with the most frequent rows.
+    The result is exact unless it needs more than `work` pairs. Then conflicts are
+    averaged over a random sample of edges, and ρ is the maximum over the sample and the
+    edges with the most frequent rows.
 
     Args:
       edges: The edges.
@@ -64,13 +65,14 @@ def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Stru
     costs = degrees.copy()
     costs[heavy] = 1 + bits_HxW.shape[1] // WORDS
     sample, frequent = _visits(edges, (costs, degrees), seed, work)
-    met = overlaps(edges, members, bitset_of, bits_HxW, sample)
-    others = overlaps(edges, members, bitset_of, bits_HxW, frequent)
-    most = others.max(initial=met.max())
+    overlaps_of_sample = overlaps(edges, members, bitset_of, bits_HxW, sample)
+    overlaps_of_frequent = overlaps(edges, members, bitset_of, bits_HxW, frequent)
+    most = overlaps_of_frequent.max(initial=overlaps_of_sample.max())
     sizes = np.diff(edges.starts)
     omega, delta = int(sizes.max()), float(degrees.max()) / count
     rho = float(most) / count
-    conflicts = float((met - (sizes[sample] > 0)).mean())
+    # an edge with rows overlaps itself
+    conflicts = float((overlaps_of_sample - (sizes[sample] > 0)).mean())
     return Structure(
         count,
         int(np.count_nonzero(degrees)),
@@ -97,21 +99,29 @@ def safe_delay(omega: int, delta: float, rho: float) -> float:
 def lines(structure: Structure) -> list[str]:
     """Return a line of text for each property."""
     least, about = ("at least ", "about ") if structure.sampled else ("", "")
+    worst, average = structure.worst_case_delay, structure.average_delay
     return [
         f"{structure.edges} edges over {structure.rows} rows",
         f"Ω = {structure.omega} rows in the largest edge",
-        f"Δ = {structure.delta:.3g} of the edges touch the most used row",
+        f"Δ = {structure.delta:.3g} of the edges contain the most frequent row",
         f"ρ = {least}{structure.rho:.3g} of the edges share a row with one edge",
         f"{about}{structure.conflicts:.4g} edges conflict with an edge on average",
-        f"safe delay, worst case (6ρτ + 6τ²Ω√Δ = 1): {structure.worst:.3g} updates",
-        f"safe delay, on average (edges / conflicts): {structure.usual:.3g} updates",
+        f"safe delay, worst case (6ρτ + 6τ²Ω√Δ = 1): {worst:.3g} updates",
+        f"safe delay, on average (edges / conflicts): {average:.3g} updates",
     ]
 
 
 def _visits(
     edges: Edges, values: tuple[np.ndarray, np.ndarray], seed: int, work: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges to average over, and further edges for the maximum ρ."""
+    """Return the edges to average over, and further edges for the maximum ρ.
+
+    Args:
+      edges: The edges.
+      values: By row: the cost of a visit in pairs, and the number of edges of the row.
+      seed: Random seed of the sample.
+      work: Largest number of (row, edge) pairs to visit, for each of the two results.
+    """
     count = len(edges.starts) - 1
     sums = [np.append(0, np.cumsum(value[edges.rows])) for value in values]
     costs, bounds = (s[edges.starts[1:]] - s[edges.starts[:-1]] for s in sums)
@@ -153,8 +163,8 @@ def bitsets(members, heavy, words):
 
 
 @njit(nogil=True, cache=True)
-def ones(word):
-    """Return the number of set bits: sums of pairs, of fours, of bytes, of the word."""
+def count_bits(word):
+    """Return the number of set bits of a word, by sums over 2, 4, 8 and 64 bits."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -166,20 +176,20 @@ def ones(word):
 def overlaps(edges, members, bitset_of, bits, visits):
     """Return the number of edges that share a row with each visited edge.
 
-    An edge with rows shares them with itself.
+    An edge with rows is counted as well.
 
     Args:
       edges: The edges.
       members: Edges of each row, by `transpose`.
-      bitset_of: Number of each row's bitset; -1 for rows without one.
+      bitset_of: Index of the bitset of each row; -1 for rows without a bitset.
       bits: Bitsets of the edges of heavy rows.
-      visits: Numbers of the visited edges.
+      visits: Indices of the visited edges.
     """
     last_visit = np.full(len(edges.starts) - 1, -1)
     union, counts = np.zeros(bits.shape[1], np.uint64), np.zeros(len(visits), np.int64)
     for v in range(len(visits)):
         first, last = edges.starts[visits[v]], edges.starts[visits[v] + 1]
-        heavy = met = 0
+        heavy = count = 0  # rows with bitsets; edges that share a row
         for k in range(first, last):
             bitset = bitset_of[edges.rows[k]]
             if bitset >= 0:
@@ -188,7 +198,7 @@ def overlaps(edges, members, bitset_of, bits, visits):
                     union[word] |= bits[bitset, word]
         if heavy:
             for word in range(len(union)):
-                met += ones(union[word])
+                count += count_bits(union[word])
         for k in range(first, last):
             row = edges.rows[k]
             if bitset_of[row] < 0:
@@ -196,9 +206,9 @@ def overlaps(edges, members, bitset_of, bits, visits):
                     e = np.int64(members.rows[j])
                     if last_visit[e] != v:
                         last_visit[e] = v
-                        met += not (union[e >> 6] >> np.uint64(e & 63)) & np.uint64(1)
+                        count += not (union[e >> 6] >> np.uint64(e & 63)) & np.uint64(1)
         if heavy:
             for word in range(len(union)):
                 union[word] = 0
-        counts[v] = met
+        counts[v] = count
     return counts

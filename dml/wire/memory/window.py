@@ -12,7 +12,7 @@ HEADER = 4096  # bytes before each rank's part: a page with the rank's flag
 
 
 class HostWindow:
-    """An MPI shared window; all ranks map all parts, and part r belongs to rank r."""
+    """An MPI shared window: part r is the memory of rank r, mapped by all ranks."""
 
     def __init__(
         self, comm: Any, win: Any, raw: Sequence[memoryview], free: Callable[[], None]
@@ -21,22 +21,24 @@ class HostWindow:
         self.parts = [np.frombuffer(memory, np.uint8)[HEADER:] for memory in raw]
         flags = [memory[:8].cast("q") for memory in raw]
         self.own = flags[comm.rank]
-        self.others = [pair for pair in enumerate(flags) if pair[0] != comm.rank]
-        self.count = 0
+        self.others = [
+            (rank, flag) for rank, flag in enumerate(flags) if rank != comm.rank
+        ]
+        self.calls = 0  # of barrier
 
     def barrier(self, pause: Callable[[], object] = os.sched_yield) -> None:
-        """Wait until all ranks have called; stores made before are visible after.
+        """Wait until all ranks have called; then all their earlier stores are visible.
 
         Each rank counts its calls in a flag that the other ranks read. No messages are
-        sent, and processes are not switched if every rank has a core.
+        sent. `pause` is called repeatedly while waiting.
         """
-        self.count = count = self.count + 1
+        self.calls = calls = self.calls + 1
         self.win.Sync()  # this rank's stores before its flag
-        self.own[0] = count
+        self.own[0] = calls
         for peer, flag in self.others:
-            if flag[0] < count:
+            if flag[0] < calls:
                 self.comm.call = ("barrier", "rank", peer, 0, b"")
-                while flag[0] < count:
+                while flag[0] < calls:
                     pause()
                 self.comm.call = None
         self.win.Sync()  # the other ranks' flags before this rank's loads
@@ -50,8 +52,8 @@ class HostWindow:
 def unlink_names(maps: Path = Path("/proc/self/maps")) -> None:
     """Delete the files of MPICH's shared memory that this process maps.
 
-    Call this function when all ranks have mapped the memory. The system then frees the
-    memory at the end of the last process. MPICH deletes the files only if all ranks end
+    Call this function after all ranks have mapped the memory. The system then frees it
+    at the end of the last process. MPICH itself deletes the files only if all ranks end
     without error.
     """
     try:

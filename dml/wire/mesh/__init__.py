@@ -1,5 +1,5 @@
-"""The medium of a mesh: devices, of one process or of many, that XLA moves numbers on.
+"""Meshes of devices of one or several processes, between which XLA transfers arrays.
 
-What leaves a device here does so inside a compiled step, by psum and its like under
-jax.shard_map; no communicator sees or counts it.
+Transfers happen inside a compiled step, by collectives such as psum under
+jax.shard_map. A `Comm` neither performs nor counts them; see `traffic`.
 """

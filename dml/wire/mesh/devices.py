@@ -1,4 +1,4 @@
-"""Devices for a mesh: the ranks of a communicator in, one JAX run and its Mesh out.
+"""A JAX run of all ranks of a communicator, and a mesh of its devices.
 
 rank 0      rank 1                       batch
 ┌──┬──┐     ┌──┬──┐                   ┌──┬──┬──┬──┐
@@ -14,30 +14,30 @@ from jax.sharding import AxisType, Mesh
 from dml.types import BadInput, Comm
 from dml.wire.mesh.coordinator import (
     bind_address,
+    check_host_names,
     coordinator_address,
-    known_by_name,
     on_cpu,
 )
 
 
 def start(comm: Comm) -> None:
-    """Join the ranks into one run of JAX; collective, before any device is used.
+    """Initialise one JAX run of all ranks; collective, before any device is used.
 
-    Afterwards jax.devices() are those of all ranks. One rank alone is a run already. On
-    GPUs each rank takes one: that of its number on its host.
+    Afterwards jax.devices() lists the devices of all ranks. For a single rank nothing
+    needs to be done. On GPUs the k-th rank of a host uses the k-th GPU of the host.
     """
     if comm.size == 1 or jax.distributed.is_initialized():
         return
     if comm.platform.virtual:
         raise BadInput(
-            f"expected real ranks on a mesh of devices, got {comm.size} virtual ones; "
+            f"expected real ranks on a mesh of devices, got {comm.size} virtual ranks; "
             "drop --simulate"
         )
     hosts = comm.platform.hosts()
     if max(hosts) and on_cpu():
-        known_by_name(comm)
+        check_host_names(comm)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    # else JAX takes SIGTERM for itself, and a run cannot save and end
+    # otherwise JAX handles SIGTERM, and a run cannot save its state and end
     jax.config.update("jax_enable_preemption_service", False)
     address = coordinator_address(comm)
     jax.distributed.initialize(
@@ -50,17 +50,20 @@ def start(comm: Comm) -> None:
 
 
 def mesh(**axes: int) -> Mesh:
-    """Return a mesh of all devices with these axes; one of them may be 0: the rest."""
-    count, asked = len(jax.devices()), dict(axes)
-    rest = [name for name, size in axes.items() if size in (0, -1)]
-    if len(rest) == 1:
-        known = math.prod(size for name, size in axes.items() if name != rest[0])
-        axes[rest[0]] = count // known if known else 0
+    """Return a mesh of all devices with axes of these sizes.
+
+    A size of 0 or -1, for one axis, stands for all remaining devices.
+    """
+    count, given = len(jax.devices()), dict(axes)
+    open_axes = [name for name, size in axes.items() if size in (0, -1)]
+    if len(open_axes) == 1:
+        fixed = math.prod(size for name, size in axes.items() if name != open_axes[0])
+        axes[open_axes[0]] = count // fixed if fixed else 0
     if min(axes.values()) < 1 or math.prod(axes.values()) != count:
-        sizes = " x ".join(f"{name}={size}" for name, size in asked.items())
+        sizes = " x ".join(f"{name}={size}" for name, size in given.items())
         raise BadInput(
             f"expected a mesh of all {count} devices, got {sizes}; pass axes whose "
             f"product is {count}, at most one of them 0"
         )
-    kinds = (AxisType.Auto,) * len(axes)
-    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds)
+    axis_types = (AxisType.Auto,) * len(axes)
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=axis_types)

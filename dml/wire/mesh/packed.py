@@ -4,8 +4,9 @@
     stage 1   block_1 ······ head ··· 0 0 0    so arrays have equal shapes: the vectors
               └─ a leaf, at its offset         are as long as the longest stage needs.
 
-A Packing has the shapes and offsets of a tree's leaves. Vectors may have several slots
-of equal lengths; `at` is the first index of a slot, by dtype.
+A Packing has the shapes and offsets of a tree's leaves. Vectors may consist of several
+slots of equal length; `at` has the first index of a slot, by dtype, and None stands for
+the first slot.
 """
 
 import math
@@ -16,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Vectors = dict[str, Any]  # by the name of a dtype
-Lengths = Mapping[str, Any]
+Vectors = dict[str, Any]  # vectors by name of their dtype
+Lengths = Mapping[str, Any]  # numbers of elements by name of a dtype
 
 
 class Packing(NamedTuple):
@@ -64,13 +65,14 @@ def dtype_name(leaf: Any) -> str:
 def largest(lengths: Iterable[Lengths]) -> Lengths:
     """Return the greatest length of each dtype."""
     longest: dict[str, int] = {}
-    for one in lengths:
-        longest |= {dtype: max(longest.get(dtype, 0), n) for dtype, n in one.items()}
+    for by_dtype in lengths:
+        for dtype, length in by_dtype.items():
+            longest[dtype] = max(longest.get(dtype, 0), length)
     return longest
 
 
 def slot(number: Any, lengths: Lengths) -> Lengths:
-    """Return the first index of a slot, where slots have these lengths."""
+    """Return the first index, by dtype, of the slot with this number."""
     return {dtype: number * length for dtype, length in lengths.items()}
 
 
@@ -93,7 +95,7 @@ def read(vectors: Vectors, packed: Packing, at: Lengths | None = None) -> Any:
 def write(
     vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
 ) -> Vectors:
-    """Return vectors with the tree written to a slot; XLA copies nothing in a loop."""
+    """Return vectors with the tree written to a slot; in loops XLA updates in place."""
     changed = dict(vectors)
     for dtype, start, values in _segments(packed, tree, at):
         changed[dtype] = jax.lax.dynamic_update_slice(changed[dtype], values, start)
@@ -112,23 +114,25 @@ def add(
 
 
 def put(number: Any, vectors: Vectors, slots: Vectors) -> Vectors:
-    """Return slots with vectors in the slot of this number."""
+    """Return `slots` with the vectors written to the slot with this number."""
 
-    def one(vector: jax.Array, into: jax.Array) -> jax.Array:
+    def write_slot(vector: jax.Array, into: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice(into, vector, (number * vector.size,))
 
-    return jax.tree.map(one, vectors, slots)
+    return jax.tree.map(write_slot, vectors, slots)
 
 
 def _segments(
     packed: Packing, tree: Any, at: Lengths | None
 ) -> list[tuple[str, tuple[Any], jax.Array]]:
-    """Return dtype, start and values of each run of adjacent leaves.
+    """Return (dtype, start, values) of each sequence of adjacent leaves.
 
-    XLA compiles one kernel a segment; of a network's leaves it would compile hundreds.
+    XLA compiles one kernel per segment; one per leaf would be hundreds in a network.
     """
     segments: list[tuple[str, int, list[jax.Array]]] = []
-    newest: dict[str, tuple[int, list[jax.Array]]] = {}  # end and leaves of a segment
+    newest: dict[
+        str, tuple[int, list[jax.Array]]
+    ] = {}  # by dtype: end and leaves of the last segment
     offsets, values = jax.tree.leaves(packed.offsets), jax.tree.leaves(tree)
     for offset, leaf in zip(offsets, values, strict=True):
         dtype = dtype_name(leaf)

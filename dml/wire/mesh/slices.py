@@ -1,10 +1,10 @@
-"""A tree in equal slices over an axis of a mesh: held once, not k times (ZeRO).
+"""Trees in equal slices over the axis `data` of a mesh (ZeRO).
 
     leaf  a b c d e f g      flattened, zeros at its end
           ├─────┼─────┤
-       device 0   device 1   one run of a b c d | e f g 0 each
+       device 0   device 1   a b c d on device 0, e f g 0 on device 1
 
-Trees of whole arrays in, trees of sliced vectors out, and back.
+The devices together store a tree once, instead of once per device.
 """
 
 from functools import partial
@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dml.wire.mesh.axes import SLICED, WHOLE
+from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
 
 
 def split(tree: Any, size: int) -> Any:
-    """Return every leaf as a vector whose length is a multiple of size."""
+    """Return every leaf as a vector, padded to a multiple of the number of devices."""
 
     def flat(leaf: Any) -> jax.Array:
         vector = jnp.reshape(leaf, -1)
@@ -31,7 +31,7 @@ def join(tree: Any, like: Any) -> Any:
     """Return vectors in the shapes of the leaves of `like`, without padding."""
 
     def shaped(vector: Any, leaf: Any) -> Any:
-        unsliced = vector.shape == leaf.shape  # a scalar, such as a count
+        unsliced = vector.shape == leaf.shape  # scalars are not sliced
         return vector if unsliced else vector[: leaf.size].reshape(leaf.shape)
 
     return jax.tree.map(shaped, tree, like)
@@ -39,15 +39,15 @@ def join(tree: Any, like: Any) -> Any:
 
 def specs(tree: Any) -> Any:
     """Return the sharding of each leaf: vectors sharded, scalars replicated."""
-    return jax.tree.map(lambda leaf: SLICED if leaf.ndim else WHOLE, tree)
+    return jax.tree.map(lambda leaf: DATA_SHARDED if leaf.ndim else REPLICATED, tree)
 
 
-def laid(tree: Any, axes: Mesh, spec: PartitionSpec) -> Any:
+def constrain_sharding(tree: Any, axes: Mesh, spec: PartitionSpec) -> Any:
     """Constrain the sharding of a tree inside a compiled function."""
     return jax.lax.with_sharding_constraint(tree, NamedSharding(axes, spec))
 
 
-def gathered(shards: Any, like: Any) -> Any:
+def gather_slices(shards: Any, like: Any) -> Any:
     """All-gather the slices of all leaves, inside shard_map.
 
     Its transpose is a reduce-scatter: gradients come out in slices, summed.
@@ -58,7 +58,7 @@ def gathered(shards: Any, like: Any) -> Any:
     return join(unsliced, like)
 
 
-def scattered(tree: Any, size: int) -> Any:
+def sum_into_slices(tree: Any, size: int) -> Any:
     """Return a device's slices of the sum of all devices' trees, inside shard_map."""
     return jax.tree.map(
         partial(jax.lax.psum_scatter, axis_name="data", tiled=True), split(tree, size)

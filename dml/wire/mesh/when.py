@@ -1,8 +1,8 @@
 """A conditional change of some devices' state, in one program of all devices.
 
-`lax.cond` copies all state that a branch may change. A loop of no or one turn changes
-the state in place. A collective inside is correct if all its devices have the same
-condition.
+`lax.cond` copies all state that a branch may change. A loop of zero or one iteration
+changes the state in place. `change` may contain a collective if the condition is equal
+on all devices of the collective.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,12 @@
 """The schedule of BytePS: sender, receiver and piece of every message.
 
-Pure arithmetic. `wire.collectives.byteps` follows the schedule and has its picture.
+Pure arithmetic. `wire.collectives.byteps` sends the messages, and has a picture.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-NO_RANK = -1  # destination or source of no message
+NO_RANK = -1  # destination or source where no message is sent or received
 
 
 def byteps_pieces(
@@ -14,14 +14,15 @@ def byteps_pieces(
 ) -> tuple[int, int]:
     """Return the number of equal pieces of a buffer, and the number of stages.
 
-    Of (n² + kn - 2k)m pieces, a spare host serves 2(n-1)m, one in each stage, and a
-    worker (n-k)m; m is the least number with no piece longer than a segment.
+    To serve a piece is to receive it from all workers, add up, and send the sum. Of
+    (n² + kn - 2k)m pieces, a spare host serves 2(n-1)m, one in each stage, and a worker
+    (n-k)m; m is the least number for which no piece is longer than a segment.
 
     Args:
       workers: Number of workers n.
       spare: Number of spare hosts k.
-      nbytes: Size of the buffer.
-      segment: Greatest size of a piece in bytes.
+      nbytes: Size of the buffer in bytes.
+      segment: Largest size of a piece in bytes.
     """
     unit = workers * workers + spare * workers - 2 * spare
     repeats = max(1, -(-nbytes // (unit * max(1, segment))))
@@ -31,26 +32,26 @@ def byteps_pieces(
 class Slot(NamedTuple):
     """One exchange: a piece is sent to dest while another is received from source."""
 
-    dest: int  # or NO_RANK
-    sent: int  # number of the piece
-    source: int  # or NO_RANK
-    received: int  # number of the piece
+    dest: int  # rank, or NO_RANK
+    sent: int  # index of the sent piece
+    source: int  # rank, or NO_RANK
+    received: int  # index of the received piece
 
 
 class Plan(NamedTuple):
     """The messages of every slot of every stage.
 
     In slot r of a stage, spare host j receives a piece from worker r+j, and sends a
-    piece that it reduced in the previous stage to worker r+j+c. The workers that do not
-    send to a spare host send to the worker c ranks further, which does not receive from
-    one. In the first half of the stages c takes all values while pieces are pushed to
-    workers; in the second half, again while their sums are pulled.
+    piece that it reduced in the previous stage to worker r+j+c. The other workers send
+    to the worker c ranks further, which receives from no spare host in this slot. In
+    the first half of the stages pieces are pushed to workers while c takes all values
+    1 … n-1; in the second half their sums are pulled while c takes all values again.
     """
 
-    workers: int
-    spare: int
-    stages: int
-    parts: tuple[slice, ...]  # the words of each piece
+    workers: int  # number n of workers
+    spare: int  # number k of spare hosts
+    stages: int  # number of stages without the last, which only sends sums
+    parts: tuple[slice, ...]  # slice of the buffer of each piece
 
     @property
     def share(self) -> int:
@@ -63,7 +64,7 @@ class Plan(NamedTuple):
         return self.stages // (2 * (self.workers - 1))
 
     def first_piece(self, server: int) -> int:
-        """Return the first piece of a server; spare hosts serve the last pieces."""
+        """Return the index of the first piece that a rank serves."""
         if server < self.workers:
             return server * self.share
         return self.workers * self.share + (server - self.workers) * self.stages
@@ -73,7 +74,7 @@ class Plan(NamedTuple):
         return 1 + stage // self.repeats % (self.workers - 1)
 
     def message(self, rank: int, stage: int, r: int) -> tuple[int, int]:
-        """Return the destination and the piece that a worker sends in slot r."""
+        """Return the destination and the index of the piece that a worker sends."""
         host = (rank - r) % self.workers
         if host < self.spare:
             return self.workers + host, self.first_piece(self.workers + host) + stage

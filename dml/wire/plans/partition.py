@@ -16,12 +16,12 @@ from dml.wire.reducers.rows import Keys
 
 
 class Partition(NamedTuple):
-    """The rows in the order of their servers.
+    """An order of the rows in which each server has consecutive positions.
 
     Attributes:
       edges: Server s has the positions edges[s] … edges[s + 1] - 1.
-      rows: Row at each position; None if row r is at position r.
-      position: Position of each row; None if row r is at position r.
+      rows: Row at each position; None if row r is at position r for all rows.
+      position: Position of each row; None if row r is at position r for all rows.
     """
 
     edges: np.ndarray
@@ -47,18 +47,24 @@ class Part(NamedTuple):
     """The keys of a request that belong to one server."""
 
     server: int
-    selection: Keys  # their positions in the request
-    local: Keys  # their rows on the server
+    selection: Keys  # positions of the keys in the request
+    local: Keys  # indices of the rows in the memory of the server
 
 
 def partition(
     rows: int, servers: int, frequency: np.ndarray | None = None
 ) -> Partition:
-    """Partition rows over servers by access frequency, or in ranges if it is None."""
+    """Partition rows over servers.
+
+    Args:
+      rows: Number of rows.
+      servers: Number of servers.
+      frequency: Access frequency of each row; None gives each server a range of rows.
+    """
     if not 1 <= servers <= rows:
         raise BadInput(
             f"expected 1 to {rows} servers for {rows} rows, got {servers}; pass "
-            f"--servers=<at most {rows}>"
+            f"--servers=1 to {rows}"
         )
     if frequency is None or servers == 1:
         stops = [part.stop for part in chunks(rows, servers)]
@@ -66,10 +72,10 @@ def partition(
     if frequency.shape != (rows,):
         raise BadInput(
             f"expected the access frequencies of {rows} rows, got an array of shape "
-            f"{frequency.shape}; pass one number per row"
+            f"{frequency.shape}; pass one frequency per row"
         )
-    turns = np.arange(rows) % (2 * servers)
-    dealt = np.where(turns < servers, turns, 2 * servers - 1 - turns)  # 0 1 … 1 0
+    cycle = np.arange(rows) % (2 * servers)
+    dealt = np.where(cycle < servers, cycle, 2 * servers - 1 - cycle)  # 0 1 … 1 0
     owner = np.empty(rows, np.int64)
     owner[np.argsort(-frequency, kind="stable")] = dealt
     order = np.argsort(owner, kind="stable")
@@ -80,7 +86,7 @@ def partition(
 
 
 def split_keys(partition: Partition, keys: Keys) -> Iterator[Part]:
-    """Yield the keys of each server, for all servers in order."""
+    """Yield the part of the keys on each server, for all servers in order."""
     if isinstance(keys, slice):
         yield from split_range(partition, keys)
         return
@@ -98,7 +104,7 @@ def split_keys(partition: Partition, keys: Keys) -> Iterator[Part]:
 
 
 def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
-    """Yield the keys of each server, for keys that are consecutive rows."""
+    """Yield the part of each server, for keys that are consecutive rows."""
     start, stop = keys.start, keys.stop
     if partition.rows is not None and (start, stop) != (0, len(partition.rows)):
         yield from split_keys(partition, np.arange(start, stop))
@@ -116,7 +122,7 @@ def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
 def imbalance(partition: Partition, weight: np.ndarray | None = None) -> float:
     """Return the largest load of a server divided by the mean load.
 
-    A load is a number of rows, or a sum of their weights.
+    The load is the number of rows of a server, or the sum of their weights.
     """
     load = np.diff(partition.edges)
     if weight is not None:

@@ -6,8 +6,9 @@
     stage 0   0 1 . . 0 0 2 1 1 3 2 2 . 3 3       1f1b: backwards as early as possible,
     stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 . .       so fewer microbatches are in flight
 
-A tick is the time of a forward; digits are microbatches. M microbatches on one stage
-take M(1 + pieces) ticks. With K stages, (K - 1)/(M + K - 1) of all ticks are idle: the
+A tick is the time of a forward. Digits are microbatches, dots are idle ticks. A
+backward takes `pieces` ticks, here 2, so one stage takes M(1 + pieces) ticks for M
+microbatches. With K stages, a fraction (K - 1)/(M + K - 1) of all ticks is idle: the
 bubble.
 """
 
@@ -25,13 +26,13 @@ FORWARD = 0
 class Schedule(NamedTuple):
     """The work of every stage in every tick: arrays ticks x stages, -1 for idle."""
 
-    stages: int
-    microbatches: int
-    rounds: int  # parts of the model on each stage; part p is on stage p % stages
+    stages: int  # number of stages K
+    microbatches: int  # number of microbatches M
+    rounds: int  # number of parts on each stage; part p is on stage p % stages
     pieces: int  # ticks of a backward
     piece: np.ndarray  # 0: a forward; 1 ... pieces: the pieces of a backward in order
-    microbatch: np.ndarray
-    round: np.ndarray  # number of the part on its stage
+    microbatch: np.ndarray  # index of the microbatch
+    round: np.ndarray  # index of the part on its stage
 
     @property
     def parts(self) -> int:
@@ -50,10 +51,10 @@ class Schedule(NamedTuple):
 
 def gpipe(stages: int, microbatches: int, pieces: int = 2) -> Schedule:
     """GPipe (Huang 2019): all forwards, then all backwards, last microbatch first."""
-    stage, number = np.arange(stages), np.arange(microbatches)[:, None]
-    forward = stage + number
-    begun = microbatches + stages - 1
-    backward = begun + pieces * (stages - 1 - stage + microbatches - 1 - number)
+    stage, microbatch = np.arange(stages), np.arange(microbatches)[:, None]
+    forward = stage + microbatch
+    first = microbatches + stages - 1  # tick of the first backward
+    backward = first + pieces * (stages - 1 - stage + microbatches - 1 - microbatch)
     return from_ticks(forward, backward, pieces)
 
 
@@ -61,25 +62,26 @@ def one_forward_one_backward(
     stages: int, microbatches: int, pieces: int = 2
 ) -> Schedule:
     """PipeDream-flush (Narayanan 2021): stage k begins with K - k forwards."""
-    stage, number = np.arange(stages), np.arange(microbatches)[:, None]
-    ahead = stages - stage  # microbatches in flight at a stage
+    stage, microbatch = np.arange(stages), np.arange(microbatches)[:, None]
+    in_flight = stages - stage  # microbatches in flight at a stage
     period = 1 + pieces
-    backward = stages + pieces * (stages - 1 - stage) + period * number
-    before = stages + pieces * (stages - stage) + period * (number - ahead)
-    forward = np.where(number < ahead, stage + number, before)
+    backward = stages + pieces * (stages - 1 - stage) + period * microbatch
+    # in the steady phase a forward follows a backward
+    steady = stages + pieces * (stages - stage) + period * (microbatch - in_flight)
+    forward = np.where(microbatch < in_flight, stage + microbatch, steady)
     return from_ticks(forward, backward, pieces)
 
 
 def interleaved(
     stages: int, microbatches: int, rounds: int = 2, pieces: int = 2
 ) -> Schedule:
-    """Interleaved 1f1b (Narayanan 2021): v parts on each stage, a bubble divided by v.
+    """Interleaved 1f1b (Narayanan 2021): v parts on each stage divide the bubble by v.
 
     v is `rounds`. Microbatches pass through all parts in groups of K, so that a group
     returns to stage 0 when its last microbatch has left: the bubble is
     (K - 1)/(vM + K - 1). An incomplete last group leaves ticks idle. Megatron begins
     stage k with 2(K - k - 1) + (v - 1)K + 1 forwards. In this module messages arrive
-    within a tick, so vK - k forwards suffice, and a single round equals 1f1b.
+    within a tick, so vK - k forwards suffice, and the schedule of one round is 1f1b.
 
     Args:
       stages: Number of stages K.
@@ -89,22 +91,24 @@ def interleaved(
     """
     groups = -(-microbatches // stages)
     work = groups * stages * rounds  # forwards of a stage
-    number, part = np.indices((microbatches, stages * rounds))
-    stage, turn = part % stages, part // stages
-    first = number // stages * stages * rounds + number % stages  # position in round 0
-    place = first + stages * turn  # position among the forwards of a stage
-    back = first + stages * (rounds - 1 - turn)  # position among its backwards
-    ahead, period = rounds * stages - stage, 1 + pieces
+    microbatch, part = np.indices((microbatches, stages * rounds))
+    stage, round_index = part % stages, part // stages
+    # positions among the forwards, and among the backwards, of a stage
+    first = microbatch // stages * stages * rounds + microbatch % stages  # in round 0
+    position = first + stages * round_index
+    back_position = first + stages * (rounds - 1 - round_index)
+    in_flight, period = rounds * stages - stage, 1 + pieces
 
-    def steady(place: np.ndarray) -> np.ndarray:
+    def steady(position: np.ndarray) -> np.ndarray:
         """Return the ticks of backwards in the steady phase, as in 1f1b."""
-        return rounds * stages + pieces * (stages - 1 - stage) + period * place
+        return rounds * stages + pieces * (stages - 1 - stage) + period * position
 
     # after the last forward, a stage has only backwards
-    ending = work + period * (stages - 1) - pieces * (stage - back)
-    backward = np.minimum(steady(back), ending)
+    ending = work + period * (stages - 1) - pieces * (stage - back_position)
+    backward = np.minimum(steady(back_position), ending)
     # a forward follows the backward that frees its slot
-    forward = np.where(place < ahead, stage + place, steady(place - ahead) + pieces)
+    follows = steady(position - in_flight) + pieces
+    forward = np.where(position < in_flight, stage + position, follows)
     return from_ticks(forward, backward, pieces, rounds)
 
 
@@ -146,7 +150,7 @@ def make(
 def check_schedule(
     name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
 ) -> None:
-    """Raise BadInput if no schedule has this name and these sizes; see `make`."""
+    """Raise BadInput unless a schedule has this name and these sizes; see `make`."""
     if name not in SCHEDULES:
         raise BadInput(
             f"expected a schedule, got {name!r}; pass one of {', '.join(SCHEDULES)}"
@@ -155,11 +159,11 @@ def check_schedule(
     for size_name, size in (sizes | {"rounds": rounds, "pieces": pieces}).items():
         if size < 1:
             raise BadInput(
-                f"expected 1 or more {size_name}, got {size}; pass 1 or more"
+                f"expected 1 or more {size_name}, got {size}; pass a larger number"
             )
     if rounds > 1 and SCHEDULES[name] is not interleaved:
         raise BadInput(
-            f"expected one round of {name}, got {rounds=}; pass 1 or use interleaved"
+            f"expected rounds=1 for {name}, got {rounds=}; pass 1 or use interleaved"
         )
 
 
@@ -176,12 +180,15 @@ def from_ticks(
     """
     microbatches, stages = forward.shape[0], forward.shape[1] // rounds
     shape = int(backward.max()) + pieces, stages
-    piece, microbatch, turn = (np.full(shape, IDLE, np.int32) for _ in range(3))
-    number, part = np.indices(forward.shape)
-    for kind in range(1 + pieces):
-        tick = forward if kind == FORWARD else backward + kind - 1
-        at = tick, part % stages
-        piece[at], microbatch[at], turn[at] = kind, number, part // stages
-    # an incomplete last group of interleaved may leave a tick without work
-    tables = (table[(piece != IDLE).any(axis=1)] for table in (piece, microbatch, turn))
+    piece, microbatch, round_index = (np.full(shape, IDLE, np.int32) for _ in range(3))
+    microbatch_of, part = np.indices(forward.shape)
+    for number in range(1 + pieces):
+        tick = forward if number == FORWARD else backward + number - 1
+        cell = tick, part % stages
+        piece[cell] = number
+        microbatch[cell] = microbatch_of
+        round_index[cell] = part // stages
+    # an incomplete last group of interleaved may leave a tick without work on any stage
+    busy = (piece != IDLE).any(axis=1)
+    tables = (table[busy] for table in (piece, microbatch, round_index))
     return Schedule(stages, microbatches, rounds, pieces, *tables)

@@ -1,9 +1,12 @@
 """Rotation (Gemulla 2011): the cells and blocks of each rank, by round.
 
+An example has a row of each of two tables, such as the vectors of a word and of a
+context (GloVe). Tables are divided into blocks; a cell is a pair of blocks.
+
     two tables, 4 blocks, 2 ranks         contexts
     round 0: the cells 0                 0  1  2  3        Cells of a round share no
     round 1: the cells 1      words  0   0  1  2  3  r0    row. A rank keeps its words;
-    …                                1   3  0  1  2  r0    contexts pass round the ring
+    …                                1   3  0  1  2  r0    contexts pass around the ring
                                      2   2  3  0  1  r1    from rank r to r-1, and are
                                      3   1  2  3  0  r1    back after all rounds.
 
@@ -14,7 +17,7 @@ from typing import NamedTuple
 
 from dml.wire.plans.topology import chunks
 
-Cell = tuple[int, int]  # a block of words, a block of contexts
+Cell = tuple[int, int]  # index of a block of words, and of a block of contexts
 Task = tuple[Cell, ...]  # cells that one rank works on, one after another
 Round = tuple[Task, ...]  # tasks that share no block
 
@@ -30,9 +33,9 @@ class Turn(NamedTuple):
 def rounds(blocks: int, tables: int = 2) -> tuple[Round, ...]:
     """Return the rounds of one epoch, with every cell once.
 
-    With two tables, round s has the cells (b, b + s). With one table, words and
-    contexts are the same blocks: round 0 has the cells (b, b), and the following rounds
-    are a tournament in which a pair of blocks has the cells (b, c) and (c, b).
+    With two tables, round s has the cells (b, b + s mod blocks). With one table, words
+    and contexts are the same blocks: round 0 has the cells (b, b), and the following
+    rounds are a tournament in which a pair of blocks has the cells (b, c) and (c, b).
     """
     if tables == 2:
         return tuple(
@@ -42,27 +45,33 @@ def rounds(blocks: int, tables: int = 2) -> tuple[Round, ...]:
     diagonal: Round = tuple(((b, b),) for b in range(blocks))
     if blocks == 1:
         return (diagonal,)
-    turns = range(blocks - 1 + blocks % 2)
-    return (diagonal, *(pairings(blocks, turn) for turn in turns))
+    count = blocks - 1 + blocks % 2  # rounds of the tournament
+    return (diagonal, *(pairings(blocks, index) for index in range(count)))
 
 
-def pairings(blocks: int, turn: int) -> Round:
-    """Pair the blocks by the circle method; of an odd number, one block is unpaired."""
-    circle = blocks - 1 + blocks % 2  # odd; the last of an even number is not in it
+def pairings(blocks: int, index: int) -> Round:
+    """Return a round of a tournament of blocks, by the circle method.
+
+    If the number of blocks is odd, one block is unpaired.
+    """
+    circle = blocks - 1 + blocks % 2  # odd; without the last block if `blocks` is even
     pairs = [
-        sorted(((turn + k) % circle, (turn - k) % circle))
+        sorted(((index + k) % circle, (index - k) % circle))
         for k in range(1, (circle + 1) // 2)
     ]
     if circle < blocks:
-        pairs.append([turn % circle, circle])
+        pairs.append([index % circle, circle])
     return tuple(((b, c), (c, b)) for b, c in sorted(pairs))
 
 
 def blocks_of(task: Task, blocks: int, tables: int = 2) -> tuple[int, ...]:
-    """Return the blocks of a task: words from 0, then contexts of a second table."""
-    contexts = blocks if tables == 2 else 0
-    both = [block for b, c in task for block in (b, contexts + c)]
-    return tuple(dict.fromkeys(both))
+    """Return the distinct blocks of a task.
+
+    Blocks of words have numbers from 0, blocks of a second table from `blocks` on.
+    """
+    first_context = blocks if tables == 2 else 0
+    numbers = [block for b, c in task for block in (b, first_context + c)]
+    return tuple(dict.fromkeys(numbers))
 
 
 def home_ranks(blocks: int, tables: int, size: int) -> list[int]:
@@ -76,7 +85,7 @@ def home_ranks(blocks: int, tables: int, size: int) -> list[int]:
 
 
 def turns(blocks: int, tables: int, size: int) -> tuple[list[list[Turn]], list[list]]:
-    """Return the turns of each rank, and its receives after the last turn.
+    """Return the turns of each rank, and the receives of each rank after its last turn.
 
     The tasks of a round are divided evenly over the ranks, in order: with two tables,
     the first task of rank r frees the contexts that rank r-1 needs for its last task.
@@ -84,7 +93,7 @@ def turns(blocks: int, tables: int, size: int) -> tuple[list[list[Turn]], list[l
     ranks.
     """
     schedule = rounds(blocks, tables)
-    place = home_ranks(blocks, tables, size)  # the rank of each block
+    owner = home_ranks(blocks, tables, size)  # by block: its current rank
     last: dict[int, list] = {}  # by block: the sends of the turn that used it last
     ranks: list[list[Turn]] = [[] for _ in range(size)]
     sends: list[list[list]] = [[] for _ in range(size)]
@@ -93,22 +102,22 @@ def turns(blocks: int, tables: int, size: int) -> tuple[list[list[Turn]], list[l
             for task in tasks[part]:
                 receives = []
                 for block in blocks_of(task, blocks, tables):
-                    if place[block] != rank:
-                        receives.append((block, place[block]))
+                    if owner[block] != rank:
+                        receives.append((block, owner[block]))
                         last[block].append((block, rank))
-                    place[block] = rank
+                    owner[block] = rank
                 sends[rank].append([])
                 last |= dict.fromkeys(blocks_of(task, blocks, tables), sends[rank][-1])
                 ranks[rank].append(Turn(task, tuple(receives), ()))
-    back: list[list] = [[] for _ in range(size)]
+    returns: list[list] = [[] for _ in range(size)]
     for block, home in enumerate(home_ranks(blocks, tables, size)):
-        if place[block] != home:
+        if owner[block] != home:
             last[block].append((block, home))
-            back[home].append((block, place[block]))
+            returns[home].append((block, owner[block]))
     return [
         [
             turn._replace(sends=tuple(turn_sends))
             for turn, turn_sends in zip(rank_turns, rank_sends, strict=True)
         ]
         for rank_turns, rank_sends in zip(ranks, sends, strict=True)
-    ], back
+    ], returns

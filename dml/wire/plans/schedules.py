@@ -2,12 +2,12 @@
 
 Each function yields the rounds of the all-reduce of the same name in
 `wire.collectives`, message for message. `sim.evaluate` computes virtual seconds from
-them, `words` counts the words that they send. Common arguments:
+them; `words_sent` counts the words (buffer elements) that they send. Common arguments:
 
 size: Number of ranks.
-length: Length of the buffer in words.
-itemsize: Bytes of a word.
-segment: Bytes of a segment; one is reduced while the next is received.
+length: Number of buffer elements.
+itemsize: Bytes of an element.
+segment: Bytes of a segment; one segment is reduced while the next is received.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from dml.wire.plans.topology import SEGMENT, fold
 def star(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield the reduction at rank 0, peer after peer, and the sends of the sum."""
+    """Yield the reduction at rank 0, one peer per round, and the sends of the sum."""
     root, nbytes = np.zeros(1, np.int64), full(1, length * itemsize)
     for peer in range(1, size):
         yield Round(full(1, peer), root, nbytes, True, step(itemsize, segment))
@@ -32,7 +32,7 @@ def star(
 def tree(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield the reduction up a binomial tree, nearest children first, then down."""
+    """Yield a reduction up a binomial tree, nearest children first, and a broadcast."""
     reaches = [1 << k for k in range((size - 1).bit_length())]
     for reach in reaches:
         child = np.arange(reach, size, 2 * reach)
@@ -46,10 +46,10 @@ def tree(
 def butterfly(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield exchanges of all words with the partners 1, 2, 4, … places away."""
+    """Yield exchanges of all elements between places that differ by 1, 2, 4, …"""
     places, ranks, folding, unfolding = folded(size, length * itemsize)
     segment = step(itemsize, segment)
-    yield from (each._replace(segment=segment) for each in folding)
+    yield from (fold_round._replace(segment=segment) for fold_round in folding)
     nbytes = full(len(places), length * itemsize)
     reach = 1
     while reach < len(places):
@@ -61,10 +61,10 @@ def butterfly(
 def halving_doubling(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield exchanges of 1/2, 1/4, … of the words, then the reverse, which copies."""
+    """Yield exchanges of 1/2, 1/4, … of the buffer, then the reverse, which copies."""
     places, ranks, folding, unfolding = folded(size, length * itemsize)
     segment = step(itemsize, segment)
-    yield from (each._replace(segment=segment) for each in folding)
+    yield from (fold_round._replace(segment=segment) for fold_round in folding)
     low, high = np.zeros(1, np.int64), full(1, length)
     kept = []  # for each reach: bytes that a place keeps, by the last bits of the place
     reach = 1
@@ -86,9 +86,10 @@ def halving_doubling(
 def ring(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield a reduce-scatter of p chunks round a ring, and an all-gather.
+    """Yield a reduce-scatter of p chunks around a ring, and an all-gather.
 
-    If all chunks have equal lengths, all rounds are equal: one Round with `times`.
+    If all chunks have equal lengths, the p-1 rounds of each half are one Round with
+    times = p-1.
     """
     if size == 1:
         return
@@ -114,15 +115,15 @@ def hierarchical(
 ) -> Iterator[Round]:
     """Yield a reduce-scatter in groups, an all-reduce across them, and an all-gather.
 
-    Messages are those of ranks on different hosts; ranks of one host share memory.
+    Every rank is on its own host: groups on one host reduce in shared memory instead.
 
     Args:
       size: Number of ranks.
-      length: Length of the buffer in words.
-      itemsize: Bytes of a word.
+      length: Number of buffer elements.
+      itemsize: Bytes of an element.
       segment: Bytes of a segment.
-      members: The ranks of each group, as from `topology.groups`.
-      outside: The schedule of the all-reduce between the l-th ranks of all groups.
+      members: Ranks of each group, as from `topology.groups`; () is one group.
+      outside: Schedule of the all-reduce between the l-th ranks of all groups.
     """
     members = members or [range(size)]
     owners = min(map(len, members))
@@ -130,7 +131,7 @@ def hierarchical(
     yield from ring_rounds(members, owned, step(itemsize, segment))
     ranks_GxO = np.array([list(group[:owners]) for group in members])
     for nbytes in np.unique(owned).tolist():
-        owners_GxL = ranks_GxO[:, owned == nbytes]  # with chunks of one size
+        owners_GxL = ranks_GxO[:, owned == nbytes]  # owners of chunks of one size
         copies = owners_GxL.shape[1]
         for group_round in outside(len(members), nbytes // itemsize, itemsize, segment):
             yield group_round._replace(
@@ -144,12 +145,12 @@ def hierarchical(
 def ring_rounds(
     members: Sequence[Sequence[int]], owned: np.ndarray, segment: int | None
 ) -> Iterator[Round]:
-    """Yield the rounds of a ring reduce-scatter, or all-gather, in all groups at once.
+    """Yield the rounds of a ring reduce-scatter or all-gather, in all groups at once.
 
     Rank l of a group ends with chunk l; ranks without a chunk send empty messages.
 
     Args:
-      members: The ranks of each group.
+      members: Ranks of each group.
       owned: Bytes of each chunk.
       segment: Bytes of a segment of a reduce-scatter; None for an all-gather.
     """
@@ -171,7 +172,10 @@ def ring_rounds(
 def folded(
     size: int, nbytes: int
 ) -> tuple[np.ndarray, np.ndarray, list[Round], list[Round]]:
-    """Return the places 0 … power-1, their ranks, and the rounds to fold and unfold."""
+    """Return the places 0 … power-1, their ranks, and the rounds to fold and unfold.
+
+    See `topology.Fold`.
+    """
     power, extra = fold(size)
     places = np.arange(power)
     ranks = np.where(places < extra, 2 * places, places + extra)
@@ -188,7 +192,7 @@ def folded(
 
 
 def chunk_bytes(length: int, parts: int, itemsize: int) -> np.ndarray:
-    """Return the bytes of every chunk, as cut by `topology.chunks`."""
+    """Return the bytes of every chunk of `topology.chunks`."""
     short, longer = divmod(length, parts)
     return (short + (np.arange(parts) < longer)) * itemsize
 
@@ -203,9 +207,9 @@ def full(count: int, value: int) -> np.ndarray:
     return np.full(count, value, np.int64)
 
 
-def words(rounds: Iterable[Round], itemsize: int = 4) -> int:
-    """Return the number of words that all ranks send in total."""
-    return sum(each.times * int(each.nbytes.sum()) // itemsize for each in rounds)
+def words_sent(rounds: Iterable[Round], itemsize: int = 4) -> int:
+    """Return the number of words (buffer elements) that all ranks send in total."""
+    return sum(entry.times * int(entry.nbytes.sum()) // itemsize for entry in rounds)
 
 
 SCHEDULES: dict[str, Callable[..., Iterator[Round]]] = {

@@ -1,4 +1,4 @@
-"""Instructions of a pipeline: a Schedule with slots of memory for tensors in flight.
+"""Instructions of a pipeline: a Schedule, with memory slots for tensors in flight.
 
 tick       0 1 2 3 4 5 6        A message is sent at the end of a tick and occupies a
 tensor a   ███████              slot from the next tick on. Tensors that are in flight
@@ -17,10 +17,10 @@ from dml.wire.plans.pipelines import FORWARD, NEVER, Schedule
 
 
 class Instructions(NamedTuple):
-    """The work of all ticks and its slots: arrays ticks x stages, -1 for none.
+    """The work of all ticks, and its slots: arrays ticks x stages, -1 for none.
 
-    In each tick a stage first computes, and reads and writes slots. Then messages are
-    sent and written to slots of the receivers.
+    In each tick a stage first computes, reading and writing its own slots. Then
+    messages are sent, and written to slots of the receivers.
     """
 
     piece: np.ndarray  # as in the Schedule
@@ -29,12 +29,12 @@ class Instructions(NamedTuple):
     saved: np.ndarray  # slot that a forward writes and its backward pieces read
     activations: np.ndarray  # slot of received activations that a forward reads
     recv_activations: np.ndarray  # slot into which activations are received
-    gradients: np.ndarray  # slot of a received gradient that a first piece reads
+    gradients: np.ndarray  # slot of a received gradient, read by the first piece
     recv_gradients: np.ndarray  # slot into which a gradient is received
 
 
 def slot_count(table: np.ndarray) -> int:
-    """Return the largest number of slots of a stage."""
+    """Return the number of slots in a table of slots, the largest over all stages."""
     return int(table.max(initial=NEVER)) + 1
 
 
@@ -50,9 +50,10 @@ def instructions(schedule: Schedule) -> Instructions:
     def tables(
         parts: np.ndarray, begin: np.ndarray, end: np.ndarray, *used: np.ndarray
     ) -> list[np.ndarray]:
-        """Return a table for each array of ticks in which parts use their slots.
+        """Assign slots that are occupied in the ticks [begin, end).
 
-        A slot is occupied in [begin, end). All arrays are microbatches x parts.
+        Return a table for each array of ticks in `used`, with the slot that a part uses
+        in that tick. All arguments but the parts are arrays microbatches x parts.
         """
         stages, slot = parts % schedule.stages, np.empty(begin.shape, np.int32)
         for stage in range(schedule.stages):
@@ -67,7 +68,7 @@ def instructions(schedule: Schedule) -> Instructions:
     def messages(
         receivers: np.ndarray, sent: np.ndarray, read: np.ndarray
     ) -> list[np.ndarray]:
-        """Return the tables of the slots that are read and of those received into."""
+        """Return the table of slots to read, and of slots to receive into."""
         return tables(receivers, sent + 1, read + 1, read, sent)
 
     return Instructions(
@@ -83,16 +84,17 @@ def instructions(schedule: Schedule) -> Instructions:
 def assign_slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Return a slot for each interval [begin, end); the number of slots is minimal.
 
-    Slots are used in turn: if intervals end in the order in which they begin, interval
-    m has slot m % n of n slots.
+    Slots are used cyclically: if intervals end in the order in which they begin,
+    interval m has slot m % n of n slots.
     """
     ended = np.searchsorted(np.sort(end), np.sort(begin), "right")
     count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))
-    free, occupied = deque(range(count)), list[tuple[int, int]]()
+    free = deque(range(count))
+    occupied = list[tuple[int, int]]()  # a heap of (end, slot)
     slot = np.empty(len(begin), np.int32)
-    for number in np.lexsort((end, begin)).tolist():
-        while occupied and occupied[0][0] <= begin[number]:
+    for interval in np.lexsort((end, begin)).tolist():
+        while occupied and occupied[0][0] <= begin[interval]:
             free.append(heapq.heappop(occupied)[1])
-        slot[number] = free.popleft()
-        heapq.heappush(occupied, (int(end[number]), int(slot[number])))
+        slot[interval] = free.popleft()
+        heapq.heappush(occupied, (int(end[interval]), int(slot[interval])))
     return slot

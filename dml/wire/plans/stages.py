@@ -1,8 +1,8 @@
 """Partitions of layers into consecutive parts of balanced time.
 
-seconds   1 1 1 4 2 2 1        A pipeline is as fast as its slowest part, so the
-3 parts  |1 1 1|4|2 2 1|       largest sum is minimal: 5. Parts of equal numbers
-                               of layers would take 6 (4 + 2).
+seconds   1 1 1 4 2 2 1        A pipeline is as fast as its slowest part. The largest
+3 parts  |1 1 1|4|2 2 1|       sum, 5 seconds, is minimal. Parts with equal numbers
+                               of layers would take 6 seconds (4 + 2).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dml.wire.plans.topology import chunks
 
 
 def balanced_parts(seconds: Sequence[float], count: int) -> list[range]:
-    """Return the partition into `count` parts with the least time of the slowest part.
+    """Return the partition into `count` parts whose slowest part takes least time.
 
     Exact, by dynamic programming in O(count · layers²) vectorized operations: best[i]
     is the minimal largest sum of the first i layers. A part has at least one layer.
@@ -26,7 +26,7 @@ def balanced_parts(seconds: Sequence[float], count: int) -> list[range]:
             f"{count} parts; pass fewer stages or rounds, or more layers"
         )
     sums = np.concatenate([[0.0], np.cumsum(seconds)])
-    best = np.where(np.arange(layers + 1) > 0, np.inf, 0.0)  # with no parts
+    best = np.where(np.arange(layers + 1) > 0, np.inf, 0.0)  # for 0 parts
     cuts = []
     for _ in range(count):
         # row i, column j: the last part has the layers j ... i - 1
@@ -48,6 +48,6 @@ def equal_parts(layers: int, count: int) -> list[range]:
 
 
 def imbalance(seconds: Sequence[float], cuts: Sequence[range]) -> float:
-    """Return the time of the slowest part divided by the mean; 1 is balanced."""
+    """Return the time of the slowest part divided by the mean time of the parts."""
     times = [sum(seconds[cut.start : cut.stop]) for cut in cuts]
     return max(times) * len(times) / sum(times)

@@ -1,4 +1,7 @@
-"""Partners of each round, and chunks and segments of a buffer: pure arithmetic."""
+"""Partners of each round, and chunks and segments of a buffer: pure arithmetic.
+
+A buffer is divided into chunks, one per rank, and messages into segments of equal size.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -6,29 +9,29 @@ from itertools import pairwise
 from typing import NamedTuple
 
 SEGMENT = 1 << 18  # bytes of a segment, reduced while the next one is received
-SMALL = 1 << 15  # bytes up to which every rank adds up all buffers in shared memory
+SMALL = 1 << 15  # bytes up to which every rank reduces the full buffer of `shared`
 STAGE = 1 << 19  # bytes of a plain buffer that are copied to shared memory at once
 
 
 @lru_cache(maxsize=256)
 def chunks(length: int, parts: int) -> tuple[slice, ...]:
-    """Divide `length` into parts; the first length % parts of them are one longer."""
+    """Divide `length` into parts; the first length % parts are longer by 1."""
     short, longer = divmod(length, parts)
     edges = [part * short + min(part, longer) for part in range(parts + 1)]
     return tuple(slice(*pair) for pair in pairwise(edges))
 
 
 def segments(length: int, step: int) -> Iterator[slice]:
-    """Divide `length` into steps, the last one shorter.
+    """Divide `length` into segments of length `step`; the last may be shorter.
 
-    A length of 0 gives one empty segment, because an empty chunk is still a message.
+    A length of 0 gives one empty segment, because an empty chunk is also sent.
     """
     for start in range(0, length or 1, step):
         yield slice(start, min(start + step, length))
 
 
 def rounds(size: int) -> int:
-    """Return ⌈lg size⌉, the rounds of a tree."""
+    """Return ⌈lg size⌉, the number of rounds of a tree."""
     return (size - 1).bit_length()
 
 
@@ -47,17 +50,17 @@ def parent(rank: int) -> int:
 
 
 class Fold(NamedTuple):
-    """The reduction of p ranks to a power of two: the first 2·extra ranks are pairs.
+    """The folding of p ranks to a power of two; the first 2·extra ranks are pairs.
 
     The odd rank of a pair sends its buffer to the even rank before it, and waits for
-    the result.
+    the result. The other ranks have the places 0 … power-1 in the reduction.
     """
 
-    power: int  # number of ranks that take part in the reduction
+    power: int  # largest power of two up to p, the number of places
     extra: int  # number of pairs
 
     def place(self, rank: int) -> int:
-        """Return the place of a rank, 0 … power-1; -1 for a rank that waits."""
+        """Return the place of a rank; -1 for a rank that waits."""
         if rank >= 2 * self.extra:
             return rank - self.extra
         return -1 if rank % 2 else rank // 2
@@ -68,21 +71,27 @@ class Fold(NamedTuple):
 
 
 def fold(size: int) -> Fold:
-    """Return the fold of `size` ranks to the largest power of two."""
+    """Return the folding of `size` ranks."""
     power = 1 << (size.bit_length() - 1)
     return Fold(power, size - power)
 
 
 class Half(NamedTuple):
-    """A round of recursive halving: keep one part, send the other to the partner."""
+    """A round of recursive halving: send one half to the partner, keep the other."""
 
     partner: int  # place of the partner
-    keep: slice
-    send: slice
+    keep: slice  # half that is kept and reduced
+    send: slice  # half that is sent
 
 
 def halving(place: int, power: int, length: int) -> list[Half]:
-    """Return the rounds of recursive halving; reversed, they are an all-gather."""
+    """Return the rounds of recursive halving; in reverse they are an all-gather.
+
+    Args:
+      place: Place of the rank; see `Fold`.
+      power: Number of places.
+      length: Number of buffer elements.
+    """
     low, high, step = 0, length, 1
     rounds = []
     while step < power:
@@ -96,7 +105,12 @@ def halving(place: int, power: int, length: int) -> list[Half]:
 
 
 def groups(hosts: Sequence[int], width: int = 0) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks of each group: `width` neighbours, or by host if width is 0."""
+    """Return the ranks of each group.
+
+    Args:
+      hosts: Host of each rank.
+      width: Number of consecutive ranks in a group; 0 makes each host a group.
+    """
     size = len(hosts)
     if width:
         starts = range(0, size, width)

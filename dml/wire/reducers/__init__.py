@@ -1,3 +1,3 @@
-"""Reducers: reductions of all ranks' gradients to their mean."""
+"""Reducers: reductions of the gradients of all ranks to their mean."""
 
 from dml.wire.reducers.exact import exact as exact

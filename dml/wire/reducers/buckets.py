@@ -1,9 +1,9 @@
 """Gradient buckets: a full bucket is reduced while the backward pass continues.
 
     names     b3 b2 │ b1 b0 │ embed loss        in the order of the backward pass
-    buckets   └─ 0 ─┘ └─ 1 ─┘ └─── 2 ───┘       parts of one piece of registered memory
+    buckets   └─ 0 ─┘ └─ 1 ─┘ └─── 2 ───┘       parts of one registered buffer
 
-All ranks have the same buckets.
+All ranks have the same buckets. `loss` stands for scalars in the last bucket.
 """
 
 import math
@@ -37,8 +37,8 @@ def buckets(
     Args:
       comm: The ranks that reduce.
       params: Parameters by name.
-      order: The names, in the order of the backward pass.
-      nbytes: A bucket is complete when it has this size or more.
+      order: Names of the parameters, in the order of the backward pass.
+      nbytes: Size in bytes from which a bucket is complete.
       scalars: Number of scalars at the end of the last bucket.
     """
     key = tuple(map(id, params.values())), tuple(order), nbytes, scalars
@@ -52,12 +52,14 @@ def buckets(
 def divide(
     params: Mapping[str, Params], order: Sequence[str], nbytes: float, scalars: int
 ) -> tuple[list[tuple[tuple[str, ...], slice, Layout]], int, np.dtype]:
-    """Return (names, part of the memory, layout) of each bucket.
+    """Divide parameters into buckets, which start at cache lines; see `buckets`.
 
-    Also return the length and the dtype of the memory. Buckets start at cache lines.
+    Returns:
+      (names, part of the memory, layout) of each bucket; the length of the memory in
+      elements, and its dtype.
     """
     groups: list[list[str]] = [[]]
-    filled = 0  # bytes of the last group
+    filled = 0  # bytes of gradients in the last group
     for name in order:
         if groups[-1] and filled >= nbytes:
             groups.append([])
@@ -65,10 +67,11 @@ def divide(
         groups[-1].append(name)
         filled += _nbytes(layout(params[name]))
     layouts = [layout({name: params[name] for name in group}) for group in groups]
-    dtype = np.result_type(*(kind for each in layouts for kind in each.dtypes))
-    lengths = [each.length for each in layouts]
+    dtypes = [dtype for group_layout in layouts for dtype in group_layout.dtypes]
+    dtype = np.result_type(*dtypes)
+    lengths = [group_layout.length for group_layout in layouts]
     lengths[-1] += scalars
-    line = ALIGN // dtype.itemsize
+    line = ALIGN // dtype.itemsize  # elements of a cache line
     starts = np.cumsum([0, *(-(-length // line) * line for length in lengths)]).tolist()
     parts = [
         (tuple(names), slice(start, start + length), group_layout)
@@ -80,13 +83,13 @@ def divide(
 
 
 def fill(bucket: Bucket, grads: Mapping[str, Grads] | None, weight: float) -> int:
-    """Write this rank's term of the global mean to the bucket; return its bytes.
+    """Write this rank's term of the mean to the bucket; return the number of bytes.
 
     Args:
       bucket: The bucket.
       grads: Gradients by name; None writes zeros.
-      weight: This rank's share of the examples. On one rank it is exactly 1.0, which
-        changes no bit, so one rank computes the serial result.
+      weight: This rank's share of the examples. A single rank has exactly 1.0, so its
+        result is bit-identical to serial training.
     """
     length = bucket.layout.length
     if grads is None:
@@ -97,10 +100,10 @@ def fill(bucket: Bucket, grads: Mapping[str, Grads] | None, weight: float) -> in
 
 
 def gradient_views(bucket: Bucket) -> tuple[dict[str, Grads], int]:
-    """Return views of a bucket's gradients, and the bytes that a device must copy.
+    """Return views of a bucket's gradients, and the bytes that JAX must copy.
 
-    A device reads arrays that start at a cache line in place: do not write to the
-    bucket until it has finished.
+    JAX on a CPU reads arrays that start at a cache line without a copy: do not write to
+    the bucket until the computation has finished.
     """
     import jax
 

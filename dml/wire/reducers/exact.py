@@ -10,12 +10,12 @@ from dml.wire.reducers.rows import sum_rows
 
 
 def exact(allreduce: AllReduce) -> Reducer:
-    """Return the reducer that sums by an all-reduce; it has no state.
+    """Return the stateless reducer that sums by an all-reduce.
 
-    A parameter server adds the terms in worker order instead, as the star does.
+    On a parameter server no all-reduce runs: the terms are added in worker order.
 
     Args:
-      allreduce: Any of `dml.wire.collectives.ALLREDUCE`.
+      allreduce: A value of `dml.wire.collectives.ALLREDUCE`.
     """
 
     def init(layout: Layout) -> None:

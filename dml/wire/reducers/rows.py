@@ -6,7 +6,7 @@ import numpy as np
 
 from dml.types import Rows
 
-Keys = np.ndarray | slice  # indices of rows of a table, each once
+Keys = np.ndarray | slice  # distinct indices of rows of a table
 
 
 def length(keys: Keys) -> int:
@@ -20,26 +20,28 @@ def indices(keys: Keys) -> np.ndarray:
 
 
 def sum_rows(terms: Sequence[Rows]) -> Rows:
-    """Return the sum of sparse gradients, added in this order row by row.
+    """Return the sum of sparse gradients, added row by row in the order of `terms`.
 
     A single gradient is returned without a copy.
     """
     keys, grads = terms[0]
     if len(terms) == 1:
         return terms[0]
+    # equal ranges of rows: a dense sum
     if all(isinstance(other, slice) and other == keys for other, _ in terms):
         total = grads.copy()
         for _, grads in terms[1:]:
             total += grads
         return Rows(keys, total)
-    lists = [indices(term_keys) for term_keys, _ in terms]
-    present = np.zeros(1 + max(int(touched.max(initial=0)) for touched in lists), bool)
-    for touched in lists:
-        present[touched] = True
+    rows_of_terms = [indices(term_keys) for term_keys, _ in terms]
+    last = max(int(term_rows.max(initial=0)) for term_rows in rows_of_terms)
+    present = np.zeros(last + 1, bool)
+    for term_rows in rows_of_terms:
+        present[term_rows] = True
     rows = np.flatnonzero(present).astype(np.int32)
     position = np.empty(len(present), np.int32)
     position[rows] = np.arange(len(rows), dtype=np.int32)
     total = np.zeros((len(rows), grads.shape[1]), np.float32)
-    for touched, (_, grads) in zip(lists, terms, strict=True):
-        total[position[touched]] += grads
+    for term_rows, (_, grads) in zip(rows_of_terms, terms, strict=True):
+        total[position[term_rows]] += grads
     return Rows(rows, total)

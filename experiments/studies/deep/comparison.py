@@ -14,7 +14,7 @@ from dml.train import Curve, curve
 from dml.types import BadInput, CountedComm, Problem
 from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
-from dml.wire.mesh.axes import WHOLE
+from dml.wire.mesh.axes import REPLICATED
 from studies.server.runs import simulate_single_process
 
 
@@ -23,7 +23,7 @@ class Division(NamedTuple):
 
     problem: Problem
     axes: Mesh
-    specs: Any = WHOLE
+    specs: Any = REPLICATED
 
 
 def ranks(

@@ -17,7 +17,7 @@ from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.metrics.timer import Timer
 from dml.runs.writers import Columns, Writer, cell, ignore, line
-from dml.sim.delays import delay_distribution, drawing
+from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, row_partition, server
@@ -104,7 +104,7 @@ def train_on_servers(
     if plan.law:
         comm = Delayed(
             comm,
-            drawing(delay_distribution(plan.law), plan.seed, comm.rank),
+            step_seconds(delay_distribution(plan.law), plan.seed, comm.rank),
             plan.scale,
         )
     key, call = tuple(map(id, problem)), partial(as_table, problem)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dml.figures.style import curves
 from dml.runs.writers import Columns, Row
-from dml.wire.mesh.traffic import WIRE, Collective, sent
+from dml.wire.mesh.traffic import WIRE, Collective, ring_bytes
 from studies.tensor.cases import ALL_REDUCE, Formula
 
 PASSES = ("forward", "backward")
@@ -42,7 +42,7 @@ def rows(
         of_pass = [
             collective
             for collective in compiled
-            if direction == PASSES["transpose" in collective.of]
+            if direction == PASSES["transpose" in collective.op_name]
         ]
         compiled_kinds = [
             collective.kind for collective in of_pass if collective.nbytes == nbytes
@@ -77,7 +77,7 @@ def row(
         "pass": direction,
         "tensor": size,
         "count": sum(collective.times for collective in group),
-        "bytes": sum(collective.times * sent(collective) for collective in group),
+        "bytes": sum(collective.times * ring_bytes(collective) for collective in group),
     }
 
 

@@ -7,7 +7,7 @@ from dml import sim
 from dml.runs.writers import Row
 from dml.sim.networks.fabric import Prices
 from dml.types import Round
-from dml.wire.plans.schedules import SCHEDULES, words
+from dml.wire.plans.schedules import SCHEDULES, words_sent
 from dml.wire.plans.topology import SEGMENT, groups
 
 ITEMSIZE = 4
@@ -106,7 +106,7 @@ def race_row(
         rounds = list(schedule(name, net, size, nbytes // ITEMSIZE, group))
         times[name], is_exact = seconds(rounds, net, size)
         exact &= is_exact
-        sent[name] = words(rounds, ITEMSIZE)
+        sent[name] = words_sent(rounds, ITEMSIZE)
     first, second = (sorted(times, key=times.__getitem__) * 2)[:2]
     return {
         "network": text,

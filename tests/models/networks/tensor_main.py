@@ -122,7 +122,7 @@ def streams(sequence):
     assert {one.size for one in found} == {2}
     whole = 4 * ROWS * SHAPE.length * SHAPE.width
     some = [one for one in found if one.nbytes == whole]
-    return Counter((one.kind, "transpose" in one.of) for one in some)
+    return Counter((one.kind, "transpose" in one.op_name) for one in some)
 
 
 def check_a_block_has_two_all_reduces_forward_and_two_backward_in_slices_halves():

@@ -88,7 +88,7 @@ def test_a_bad_file_is_refused_in_one_line_with_its_number(written, text, line, 
         read(written(text))
     message = str(error.value)
     assert f"line {line}: expected " in message and what in message
-    assert "\n" not in message and re.search("; write a line a b", message)
+    assert "\n" not in message and re.search("; write a line such as 0 1", message)
 
 
 def test_routers_without_ranks_may_lie_apart(written):

@@ -5,7 +5,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.delays import delay_distribution, drawing
+from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.served import adagrad, problem, squares, unpacked
 from dml.strategies.glove.tiling import by_word
@@ -28,7 +28,8 @@ def ran(size, name="bsp", servers=1, colocated=False, worker_options=PLAIN, **k)
 
     def late(comm):
         return Delayed(
-            comm, drawing(delay_distribution("shifted_exponential:1,1"), 3, comm.rank)
+            comm,
+            step_seconds(delay_distribution("shifted_exponential:1,1"), 3, comm.rank),
         )
 
     setup = Setup(who, rule, worker_options=worker_options)

@@ -6,8 +6,7 @@ import pytest
 from dml import sim
 from dml.strategies.glove.tiling import tiled
 from dml.update.rows import width
-from dml.wire.plans.schedules import SCHEDULES
-from dml.wire.plans.schedules import words as words_of
+from dml.wire.plans.schedules import SCHEDULES, words_sent
 from tests.strategies.glove import lattice
 from tests.strategies.glove.lattice import BLOCKS, DIM, HOSTS, WORDS, corpus, order
 
@@ -23,7 +22,7 @@ def sent(size, how, network=None, **k):
 
 def allreduced(name, size, length):
     """Return the words of an all-reduce, of all ranks."""
-    return words_of(SCHEDULES[name](size, length))
+    return words_sent(SCHEDULES[name](size, length))
 
 
 @each_size

@@ -6,7 +6,7 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.delays import delay_distribution, drawing
+from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
@@ -72,7 +72,9 @@ def batches(clocks):
 
 def delayed(comm, delays, seed=3):
     """Return a communicator whose computations take random seconds."""
-    return Delayed(Metered(comm), drawing(delay_distribution(delays), seed, comm.rank))
+    return Delayed(
+        Metered(comm), step_seconds(delay_distribution(delays), seed, comm.rank)
+    )
 
 
 def serve(comm, task, indices, make, who, rule, **options):

@@ -23,7 +23,7 @@ from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, Reducer, Rows, identity
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.collectives.all_gather_parts import all_gather_parts, lengths
+from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout
 from dml.wire.reducers.exact import exact
@@ -40,7 +40,7 @@ def estimate(terms_RxD):
 
 
 def reduce(comm, buffer, lies):
-    each = lengths(comm, len(buffer))
+    each = gather_lengths(comm, len(buffer))
     terms_RxD = all_gather_parts(comm, buffer.copy(), each).reshape(comm.size, -1)
     buffer[: lies.length] = estimate(terms_RxD[:, : lies.length])
     buffer[lies.length :] = terms_RxD[:, lies.length :].sum(axis=0)

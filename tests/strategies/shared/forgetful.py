@@ -2,9 +2,9 @@
 
 from numba import njit
 
-from dml.wire.memory.hogwild import STEPS, enter, leave, turn
+from dml.wire.memory.hogwild import STEPS, before_changes, enter, leave
 
-__all__ = ["STEPS", "add", "enter", "leave", "turn"]
+__all__ = ["STEPS", "add", "enter", "leave", "before_changes"]
 
 
 @njit(nogil=True, cache=True)

@@ -5,7 +5,7 @@ import pytest
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.collectives import ALLREDUCE, checked, tree_allreduce
+from dml.wire.collectives import ALLREDUCE, tree_allreduce, with_check
 from dml.wire.collectives.benchmark import benchmark
 from dml.wire.collectives.check import compare_replicas
 from dml.wire.comm import Metered
@@ -17,7 +17,7 @@ def refusals(size, call):
 
     def program(comm):
         try:
-            call(comm, checked(ALLREDUCE["ring"]))
+            call(comm, with_check(ALLREDUCE["ring"]))
         except BadInput as error:
             return str(error)
         return ""
@@ -76,7 +76,7 @@ def test_a_bad_buffer_on_one_rank_raises_on_every_rank(kind, bad):
 
 def test_a_refused_call_leaves_every_buffer_and_communicator_as_they_were():
     def program(comm):
-        allreduce = checked(ALLREDUCE["ring"])
+        allreduce = with_check(ALLREDUCE["ring"])
         buffer = np.full(4 + (comm.rank == 2), comm.rank, np.float32)
         with pytest.raises(BadInput):
             allreduce(comm, buffer)
@@ -90,7 +90,7 @@ def test_a_refused_call_leaves_every_buffer_and_communicator_as_they_were():
 def test_options_of_an_allreduce_pass_through_the_check():
     def program(comm):
         buffer = np.full((3, 3), comm.rank, np.int32)
-        checked(ALLREDUCE["hierarchical"])(
+        with_check(ALLREDUCE["hierarchical"])(
             comm, buffer, np.maximum, group=2, outside=ALLREDUCE["tree"]
         )
         return set(buffer.flat)
@@ -120,7 +120,7 @@ def test_registered_memory_that_differs_is_named_or_reduced_right(name, where):
             buffer = plain if where == "plain memory" else memory[30_000:50_000]
         buffer[:] = comm.rank + 1
         try:
-            checked(ALLREDUCE[name])(comm, buffer)
+            with_check(ALLREDUCE[name])(comm, buffer)
         except BadInput as error:
             return str(error)
         assert set(buffer.tolist()) == {6.0}
@@ -187,9 +187,9 @@ def test_correct_sums_pass(name, dtype, length, p):
 @pytest.mark.parametrize(
     "allreduce, message",
     [
-        (zeros, "expected the sum of all ranks' words, but word 0 differs"),
-        (last_word_twice, "expected the sum of all ranks' words, but word 6 differs"),
-        (rank_0_only, "expected equal bits on all ranks"),
+        (zeros, "expected the sum over all ranks, but element 0 differs"),
+        (last_word_twice, "expected the sum over all ranks, but element 6 differs"),
+        (rank_0_only, "expected bit-identical results on all ranks"),
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])

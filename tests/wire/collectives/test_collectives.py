@@ -7,8 +7,11 @@ from dml import sim
 from dml.conformance import DTYPES, OPS, Case, inputs, lengths
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, all_gather, broadcast, reduce_scatter
-from dml.wire.collectives.all_gather_parts import all_gather_parts, dense_is_cheaper
-from dml.wire.collectives.all_gather_parts import lengths as gathered_lengths
+from dml.wire.collectives.all_gather_parts import (
+    all_gather_parts,
+    dense_is_cheaper,
+    gather_lengths,
+)
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate, layout
 from dml.wire.costs import allreduce as cost
@@ -132,7 +135,7 @@ def test_everyone_has_every_part_in_rank_order_by_the_words_of_a_ring(size):
 
         def program(comm, each=each):
             mine = part(comm.rank, each[comm.rank])
-            known = gathered_lengths(comm, len(mine))
+            known = gather_lengths(comm, len(mine))
             assert np.array_equal(known, each)
             metered = Metered(comm)
             found = all_gather_parts(metered, mine, known)

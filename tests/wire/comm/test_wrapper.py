@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.sim.comm import VirtualComm
-from dml.sim.delays import delay_distribution, drawing, seconds
+from dml.sim.delays import delay_distribution, seconds, step_seconds
 from dml.types import Comm, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced
@@ -107,7 +107,7 @@ def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():
 
 def test_work_takes_its_share_of_a_rank_s_own_draws_and_no_time_without_delays():
     def program(comm):
-        delayed = Delayed(Metered(comm), drawing(LATE, 7, comm.rank), 3.0)
+        delayed = Delayed(Metered(comm), step_seconds(LATE, 7, comm.rank), 3.0)
         outer = Traced(delayed.Dup())  # the copy goes on with the same draws
         times = [comm.Wtime()]
         for one, share in ((delayed, 1.0), (outer, 1.0), (outer, 0), (delayed, 0.5)):

@@ -4,7 +4,14 @@ import pytest
 
 from dml.wire.costs.allreduce import Job, Rates
 from dml.wire.costs.allreduce import seconds as ring_seconds
-from dml.wire.costs.mesh import Machine, Seconds, Work, all_reduce, seconds, stage_flops
+from dml.wire.costs.mesh import (
+    Machine,
+    Seconds,
+    Work,
+    all_reduce_seconds,
+    seconds,
+    stage_flops,
+)
 from dml.wire.plans.mesh import Plan
 
 WORK = Work(layers=8, width=64, length=32, vocabulary=100, block=12 * 64**2)
@@ -16,7 +23,7 @@ def test_an_all_reduce_costs_what_a_ring_does():
     for size in (1, 2, 4, 8):
         job = Job(size, 1 << 16, itemsize=2, segment=1 << 30)
         ring = ring_seconds("ring", job, MACHINE.inside)
-        assert all_reduce(size, 1 << 17, MACHINE.inside) == pytest.approx(ring)
+        assert all_reduce_seconds(size, 1 << 17, MACHINE.inside) == pytest.approx(ring)
 
 
 def test_one_device_only_computes_six_flops_a_parameter_and_attention():
@@ -44,7 +51,7 @@ def test_the_bubble_is_its_formulas_share():
 
 def test_tensor_sends_four_all_reduces_a_block_and_two_more_with_remat():
     plan = Plan(tensor=4, microbatch=2, microbatches=3)
-    each = all_reduce(4, 2 * 32 * 64 * 2, MACHINE.inside)
+    each = all_reduce_seconds(4, 2 * 32 * 64 * 2, MACHINE.inside)
     assert seconds(WORK, plan, MACHINE).tensor == pytest.approx(3 * 8 * 4 * each)
     again = plan._replace(remat=True)
     assert seconds(WORK, again, MACHINE).tensor == pytest.approx(3 * 8 * 6 * each)

@@ -160,8 +160,10 @@ def test_all_numbers_are_those_of_brute_force(count, width, density, seed):
     np.fill_diagonal(pairs, False)
     average = pairs.sum(1).mean()
     assert found.conflicts == pytest.approx(average)
-    assert found.usual == pytest.approx(count / average if average else math.inf)
-    assert found.worst == safe_delay(found.omega, found.delta, found.rho)
+    assert found.average_delay == pytest.approx(
+        count / average if average else math.inf
+    )
+    assert found.worst_case_delay == safe_delay(found.omega, found.delta, found.rho)
 
 
 @pytest.mark.parametrize("seed", (1, 2, 3))

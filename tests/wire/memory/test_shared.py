@@ -149,7 +149,7 @@ def test_nobody_leaves_a_meeting_before_the_last_has_come(last):
 def test_all_rows_of_an_edge_are_locked_and_no_others():
     edges = Edges(np.array([0, 2, 5]), np.array([0, 1, 2, 4, 5], np.uint32))
     locks = state(np.zeros(7), 1, False, False, np.zeros).sync
-    locked.turn(locks, edges, 1, 0, True)
+    locked.before_changes(locks, edges, 1, 0, True)
     assert np.flatnonzero(locks.locks).tolist() == [2, 4, 5]
     locked.leave(locks, edges, 1, 0, True)
     assert not locks.locks.any()

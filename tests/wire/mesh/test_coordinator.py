@@ -103,12 +103,10 @@ def test_a_host_whose_own_name_leads_to_nobody_else_is_named(monkeypatch, leads_
         return [(0, 0, 0, "", (leads_to, 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(
-        BadInput, match="no such one on rank 0's host; write it in /etc"
-    ):
-        sim.run(meeting.known_by_name, 2)
+    with pytest.raises(BadInput, match="none on the host of rank 0; write the host"):
+        sim.run(meeting.check_host_names, 2)
     leads_to = "10.0.0.1"
-    sim.run(meeting.known_by_name, 2)
+    sim.run(meeting.check_host_names, 2)
 
 
 @pytest.mark.parametrize("rest", [0, -1])
@@ -134,7 +132,7 @@ def test_axes_that_do_not_fit_the_devices_are_named(axes, got):
 
 
 def test_virtual_ranks_have_no_devices_and_one_rank_needs_no_start():
-    with pytest.raises(BadInput, match="expected real ranks .* got 2 virtual ones"):
+    with pytest.raises(BadInput, match="expected real ranks .* got 2 virtual ranks"):
         sim.run(start, 2)
     sim.run(start, 1)
     assert not jax.distributed.is_initialized()

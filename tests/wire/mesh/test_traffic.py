@@ -1,6 +1,6 @@
 import pytest
 
-from dml.wire.mesh.traffic import Collective, collectives, sent
+from dml.wire.mesh.traffic import Collective, collectives, ring_bytes
 
 # What XLA's CPU compiler says of a loop of 5 turns that holds one of 3, of a loop that
 # ends when a number is large, and of a branch; without what is between.
@@ -55,7 +55,7 @@ def test_collectives_are_counted_with_the_turns_of_their_loops():
         ("reduce-scatter", 2 * 48, 2, 1),
         ("all-to-all", 16, 2, 1),
     ]
-    assert collectives(COMPILED)[0].of == "jit(f)/ppermute"
+    assert collectives(COMPILED)[0].op_name == "jit(f)/ppermute"
 
 
 # As XLA writes what starts on a GPU and ends later: operands stand beside results.
@@ -81,9 +81,9 @@ def test_what_starts_and_ends_later_is_counted_once(types, kind, groups, nbytes)
 
 def test_a_ring_sends_what_the_books_say():
     one = Collective("all-reduce", 100, 4, 1, "")
-    assert sent(one) == 2 * 100 * 3 / 4
+    assert ring_bytes(one) == 2 * 100 * 3 / 4
     two = [one._replace(kind=kind) for kind in ("reduce-scatter", "all-gather")]
-    assert sum(map(sent, two)) == sent(one)
-    assert sent(one._replace(kind="collective-permute")) == 100
+    assert sum(map(ring_bytes, two)) == ring_bytes(one)
+    assert ring_bytes(one._replace(kind="collective-permute")) == 100
     for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
-        assert sent(one._replace(kind=kind, size=1)) == 0
+        assert ring_bytes(one._replace(kind=kind, size=1)) == 0

@@ -145,7 +145,7 @@ def test_pipedreams_staleness_is_the_stages_after(k, m, pieces):
         (("1f1b", 2, 0), "expected 1 or more microbatches, got 0"),
         (("interleaved", 2, 4, 0), "expected 1 or more rounds, got 0"),
         (("interleaved", 2, 4, 2, 0), "expected 1 or more pieces, got 0"),
-        (("pipedream", 2, 4, 2), "expected one round of pipedream, got rounds=2"),
+        (("pipedream", 2, 4, 2), "expected rounds=1 for pipedream, got rounds=2"),
         (("2f2b", 2, 4), "expected a schedule, got '2f2b'; pass one of gpipe, 1f1b"),
     ],
 )

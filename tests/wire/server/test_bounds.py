@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from dml import sim
 from dml.sim import maxplus
-from dml.sim.delays import delay_distribution, drawing, seconds, straggler
+from dml.sim.delays import delay_distribution, seconds, step_seconds, straggler
 from dml.wire.comm import Metered
 from dml.wire.server.barriers import asynchronous, k_of_p, ssp, synchronous
 from dml.wire.server.consistency import Choice, consistency
@@ -148,7 +148,7 @@ def starts(program, text, size, seed=0, sent=None):
     """Return when each step of each worker begins on virtual ranks."""
 
     def live(comm):
-        work = straggler(comm, drawing(delay_distribution(text), 5, comm.rank))
+        work = straggler(comm, step_seconds(delay_distribution(text), 5, comm.rank))
         metered = Metered(comm)
         return program(metered, work, STEPS), metered.messages_sent
 
