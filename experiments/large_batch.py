@@ -29,7 +29,7 @@ from studies.large_batch.training import (
     Result,
     noise_scales,
     plan,
-    trained,
+    train,
 )
 
 from dml.runs import folder as runs
@@ -95,7 +95,7 @@ def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Res
         for name in WARMUPS if factor > 1 else [BASELINE]:
             rates, keep = learning_rates(plan, factor, name, FLAGS), name == BASELINE
             trainings = [
-                trained(plan, factor, FLAGS.seed + n, rates, keep=keep and n == 0)
+                train(plan, factor, FLAGS.seed + n, rates, keep=keep and n == 0)
                 for n in range(FLAGS.seeds)
             ]
             row = report.row(plan, factor, name, rates, FLAGS.target, trainings)

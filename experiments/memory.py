@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with writing.first(
         path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
     ) as writer:
-        kept = writing.tabulated(writer, memory_report.TABLES, plan)
+        kept = writing.write_tables(writer, memory_report.TABLES, plan)
         summary = memory_report.totals(plan, kept)
         pick = cheapest(by)
         others = [plans[0] for plans in by.values() if plans[0] != pick]
@@ -89,8 +89,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def search() -> Search:
     """Return the model and the devices of the flags."""
-    known = MODELS[FLAGS.model]
-    known = known._replace(batch=FLAGS.batch or known.batch)
+    workload = MODELS[FLAGS.model]
+    workload = workload._replace(batch=FLAGS.batch or workload.batch)
     latency = FLAGS.microseconds / 1e6
     machine = Machine(
         FLAGS.tflops * 1e12 * FLAGS.efficiency,
@@ -98,12 +98,12 @@ def search() -> Search:
         Rates(latency, 1 / FLAGS.network_gb_per_second / GB, 0.0),
         FLAGS.host,
     )
-    return Search(known, FLAGS.device_gb * GB, machine, FLAGS.schedule)
+    return Search(workload, FLAGS.device_gb * GB, machine, FLAGS.schedule)
 
 
 def show(plan: memory_report.Arguments, summary: Row) -> None:
     """Print the cheapest plan in a line, and the model that was compiled instead."""
-    pick = cheapest(dict(plan.by))
+    pick = cheapest(dict(plan.plans_by_devices))
     small, _ = memory_report.compilable(plan)
     if plan.compiled and small != plan.model:
         print(f"\n{plan.model} compiles for minutes; {small} was compiled instead")

@@ -48,7 +48,9 @@ FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 def main(argv: Sequence[str]) -> list[Row]:
     """Measure with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    sizes = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
+    sizes = (
+        flags.element_counts(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
+    )
     many = FLAGS.servers.split(",")
     many = [flags.positive(s, "servers") if s != "0" else 0 for s in many]
     path = runs.path(FLAGS.out, "server_bandwidth")

@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         cases.check(wanted, size)
     path = runs.path(FLAGS.out, "tensor")
     with (
-        compiling.fitting("a smaller --batch, --width or --vocabulary"),
+        compiling.explain_memory_errors("a smaller --batch, --width or --vocabulary"),
         writing.first(
             path,
             FLAGS,
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             claims=(two_and_two,),
         ) as writer,
     ):
-        compiling.cached()
+        compiling.enable_cache()
         known = cases.selected_cases(wanted, FLAGS.seed)
         found, summary = [], {}
         for size in sizes:

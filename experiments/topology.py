@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     )
     shown = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
     with writing.first(path, FLAGS, None, shown, claims=CLAIMS) as writer:
-        kept = writing.tabulated(writer, topology_report.TABLES, plan)
+        kept = writing.write_tables(writer, topology_report.TABLES, plan)
         summary = topology_report.totals(kept)
         topology_report.draw(path / "topology", kept["race"], names)
         writer.summary(summary)

@@ -90,7 +90,7 @@ def compared(comm: CountedComm, path: Path) -> dict[str, Any]:
         summary = report.summary(found, layers, 2 * length)
         if layers > 2 and jax.process_count() == 1:
             few = Batch(*(part[: FLAGS.batch] for part in training))
-            summary |= report.race_two_layers(FLAGS.words, FLAGS.width, few)
+            summary |= report.time_two_layers(FLAGS.words, FLAGS.width, few)
             say(comm.rank, [report.verdict(summary)])
         writer.summary(summary)
         if comm.rank == 0:

@@ -83,7 +83,7 @@ def measured(plan: Plan) -> Iterator[Row]:
         from dml.models.networks.transformer import Shape
         from studies.pipeline.measured import Workload, speeds
 
-        compiling.cached()
+        compiling.enable_cache()
         problem = Workload(Shape(*plan.shape), plan.microbatch, seed=0)
         yield from speeds(problem, plan.measured, TURNS)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.allreduce_times import crossovers
@@ -106,16 +106,16 @@ def two_level_gain(net: Any, known: Row) -> Row:
         for one in topology_rows.schedule("ring", net, size, length, 0):
             yield one._replace(source=order[one.source], dest=order[one.dest])
 
-    flat, levels = (known[f"{name}_seconds"] for name in LEVELS)
+    flatten_rows, levels = (known[f"{name}_seconds"] for name in LEVELS)
     dealt, _ = topology_rows.seconds(list(ring()), net, size)
     return {
         "p": size,
         "hosts": net.number,
         "bytes": nbytes,
-        "ring_seconds": flat,
+        "ring_seconds": flatten_rows,
         "dealt_seconds": dealt,
         "hierarchical_seconds": levels,
-        "gain": flat / levels,
+        "gain": flatten_rows / levels,
         "dealt_gain": dealt / levels,
     }
 
@@ -133,9 +133,11 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
 def totals(kept: Kept) -> dict[str, Any]:
     """Return the summary: winners, seconds, ratios and gains."""
     ratios = ("few_ratio", "many_ratio", "cost_a_rank")
-    summary = flat(kept["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
-    summary |= flat(kept["ports"], "{key}_{network}_{p}", *ratios)
-    summary |= flat(kept["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
+    summary = flatten_rows(
+        kept["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds"
+    )
+    summary |= flatten_rows(kept["ports"], "{key}_{network}_{p}", *ratios)
+    summary |= flatten_rows(kept["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
     for row in kept["byteps"]:
         summary[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
     return summary

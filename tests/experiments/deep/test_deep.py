@@ -172,7 +172,7 @@ def test_each_rank_resumes_with_its_memory_or_all_without(tmp_path, ranks, capsy
         memory = [np.full(4, comm.rank, np.float32), np.float32(comm.rank)]
         step = Step(7, 0.0, lambda: params, 1, {}, 0, state=state)
         step = step._replace(memory=lambda: memory)
-        deep.saved(comm, tmp_path / "checkpoints", {}, step)
+        deep.save_checkpoint(comm, tmp_path / "checkpoints", {}, step)
 
     values = SimpleNamespace(resume=tmp_path)
     sim.run(save, 2)
