@@ -8,7 +8,8 @@ another. Equal hashes mean bit-identical trained vectors.
 
 Cost: 15 minutes with --epochs=3, most of it for 8 processes of mesh on 2 cores.
 Result: serial, rotation on any number of ranks and hogwild on one rank are
-bit-identical; so are operation and synchronous on one rank. All reach the loss of the C program.
+bit-identical; so are operation and synchronous on one rank. All reach the loss of the
+C program.
 """
 
 from collections.abc import Sequence

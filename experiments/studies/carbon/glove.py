@@ -86,7 +86,8 @@ def cost(run: Run | None) -> Row:
     if missing:
         raise BadInput(
             f"expected {', '.join(ENERGY_COLUMNS)} in {run.path / 'summary.json'}, "
-            f"got no {', '.join(missing)}; run an experiments/glove.py that records energy"
+            f"got no {', '.join(missing)}; run an experiments/glove.py that "
+            "records energy"
         )
     spent = {column: run.summary[name] for name, column in ENERGY_COLUMNS.items()}
     return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}

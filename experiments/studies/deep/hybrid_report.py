@@ -95,8 +95,8 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
         curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
         figures.curves(path, curves, x="step", y="loss")
         sys.stdout.write(
-            f"{summary['meshes']} meshes: {summary['verdict']} as on one device; largest "
-            f"difference {summary['apart']:.1e}\n"
+            f"{summary['meshes']} meshes: {summary['verdict']} as on one device; "
+            f"largest difference {summary['apart']:.1e}\n"
         )
 
     return collected(finish)
