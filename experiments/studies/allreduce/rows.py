@@ -47,7 +47,7 @@ def measure(
         for name in table:
             messages = estimates.allreduce_messages(comm, name, buffer, *topology)
             estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", messages, name)
-    others = libraries.installed(comm, buffer) if flags.libraries else {}
+    others = libraries.installed(comm, buffer) if flags.peers else {}
     options = {"seed": flags.seed, "peers": others, "checked": checked}
     rows = benchmark(comm, table, buffer, flags.repeats, **options)
     for row in rows:

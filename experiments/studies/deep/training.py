@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from dml.evaluation.evaluate_held_out import evaluate
+from dml.evaluation.scores import evaluate
 from lab import compiling, flags, timelines, writing
 
 from dml.data.minibatches import draws, take

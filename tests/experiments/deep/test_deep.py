@@ -30,7 +30,7 @@ SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=
 def plain(tmp_path, monkeypatch):
     """Keep data apart; draw nothing, keep no program: both are tested elsewhere."""
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(compiling, "cached", lambda: None)
+    monkeypatch.setattr(compiling, "enable_cache", lambda: None)
     monkeypatch.setattr(deep, "learning", undrawn)
     monkeypatch.setattr(pictures, "draw", lambda *_: None)
     monkeypatch.setattr(blanks, "draw", lambda *_: None)
