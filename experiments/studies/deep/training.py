@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from dml.evaluation.scores import evaluate
 from lab import compiling, flags, timelines, writing
 
 from dml.data.minibatches import draws, take
+from dml.evaluation.scores import evaluate
 from dml.figures.learning import learning
 from dml.models.model_problem import model_problem
 from dml.runs import folder as run_folders
