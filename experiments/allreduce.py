@@ -1,4 +1,4 @@
-"""All-reduce algorithms: seconds measured and predicted, and those of MPI.
+"""All-reduce algorithms: measured and predicted seconds, and the seconds of MPI.
 
 mpirun -n 8 python experiments/allreduce.py
 mpirun -n 2 python experiments/allreduce.py --sizes=4KB --buffers=plain --peers
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from lab import flags, writing
-from studies.allreduce.rows import measured, totals, usable
+from studies.allreduce.rows import measure, select_algorithms, summary_entries
 from studies.topology.claims import optimal
 
 from dml import extend
@@ -42,7 +42,7 @@ FLAGS.text(
     "registered,plain",
     "Kinds of memory: registered in shared windows, or plain.",
 )
-FLAGS.choice("dtype", "float32", flags.DTYPES, "Type of a word.")
+FLAGS.choice("dtype", "float32", flags.DTYPES, "Type of a buffer element.")
 FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 FLAGS.number(
     "overlap", 0, "Overlapping computation in multiples of the all-reduce's seconds.", 0
@@ -54,16 +54,16 @@ def main(argv: Sequence[str]) -> list[Row]:
     """Time the algorithms; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     dtype = np.dtype(FLAGS.dtype)
-    lengths = flags.lengths(FLAGS.sizes, dtype)
+    lengths = flags.element_counts(FLAGS.sizes, dtype)
     kinds = flags.names(FLAGS.buffers, ["registered", "plain"], "buffers")
     names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms", extend.ALLREDUCES)
     path = runs.path(FLAGS.out, "allreduce")
 
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
-        # Four buffers per rank: the result, its initial words, and two baselines.
-        flags.holds(4 * max(lengths) * dtype.itemsize, comm.size)
-        table = once(comm, "table", None, lambda: usable(comm, names, FLAGS))
+        # Four buffers per rank: the result, its initial elements, and two baselines.
+        flags.check_memory(4 * max(lengths) * dtype.itemsize, comm.size)
+        table = once(comm, "table", None, lambda: select_algorithms(comm, names, FLAGS))
         # On virtual ranks both kinds of memory give equal rows, unless events differ.
         checked: dict | None = None if FLAGS.events else {}
         console = writers.table(allreduce_times.COLUMNS)
@@ -74,9 +74,9 @@ def main(argv: Sequence[str]) -> list[Row]:
             path, FLAGS, comm, console, chart, claims=(optimal,)
         ) as writer:
             for buffer in buffers(comm):
-                for row in measured(comm, table, buffer, FLAGS, checked):
+                for row in measure(comm, table, buffer, FLAGS, checked):
                     writer.row(row)
-                    summary |= totals(row)
+                    summary |= summary_entries(row)
             writer.summary(summary)
         return summary
 

@@ -8,7 +8,7 @@ A batch of size B needs at best 1/B of the steps, up to a size B₀ that the div
 the gradients bounds (Yin 2018). For each batch size the learning rate (a power of 2
 times --lr) is searched that reaches the objective fastest; the target is within a share
 --within of the least objective. Repeated data contains each example --copies times. The
-steps have the same bits for every number of workers; the seconds of a step are
+results are bit-identical for every number of workers; the seconds of a step are
 measured.
 
 Cost: 26 s of one core.
@@ -53,7 +53,7 @@ FLAGS.integer("nonzeros", 20, "Number of nonzero features of an example.", 1)
 FLAGS.integer("copies", 64, "Number of copies of each example in repeated data.", 1)
 FLAGS.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
 FLAGS.number(
-    "within", 0.05, "Distance ε of the target, as a share of the least objective.", 1e-6
+    "within", 0.05, "Target ε above the least objective, as a share of it.", 1e-6
 )
 FLAGS.number("lr", 0.125, "First learning rate of the search.", 1e-9)
 FLAGS.integer("epochs", 60, "Number of epochs after which a rate is abandoned.", 1)
@@ -79,9 +79,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
     def program(comm: Comm) -> None:
         for name in names:
-            for each in compared(Metered(comm), name, batches, workers):
-                rows.append(each)
-                writer.row(each)
+            for row_of_batch in compared(Metered(comm), name, batches, workers):
+                rows.append(row_of_batch)
+                writer.row(row_of_batch)
 
     table = writers.table(columns(workers))
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:

@@ -51,24 +51,24 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path = runs.path(FLAGS.out, "carbon")
     tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
     with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
-        kept = writing.tabulated(writer, carbon_rows.TABLES, None)
+        kept = writing.write_tables(writer, carbon_rows.TABLES, None)
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))
         if names:
-            options = started.given(FLAGS, leave_out=OWN)
+            options = started.flag_arguments(FLAGS, leave_out=OWN)
             run = partial(carbon_glove.run_glove, path, FLAGS.ranks, options)
             target = FLAGS.target or None
-            metered = partial(carbon_glove.rows, names, FLAGS.ranks, FLAGS.epochs)
-            glove = {"glove": lambda plan, kept: metered(target, run)}
-            rows = writing.tabulated(writer, glove, None)["glove"]
-            summary |= measured(rows)
+            glove_rows = partial(carbon_glove.rows, names, FLAGS.ranks, FLAGS.epochs)
+            glove = {"glove": lambda arguments, kept: glove_rows(target, run)}
+            rows = writing.write_tables(writer, glove, None)["glove"]
+            summary |= summarise_glove(rows)
             carbon_report.draw(path / "carbon", rows)
         writer.summary(summary)
     return summary
 
 
 def strategies() -> list[str]:
-    """Return the strategies to measure; raise where one needs more ranks."""
+    """Return the strategies to measure; raise BadInput if one needs more ranks."""
     from studies.glove import strategies as glove_strategies
 
     names = flags.names(FLAGS.strategies, glove_strategies.STRATEGIES, "strategies")
@@ -82,7 +82,7 @@ def strategies() -> list[str]:
     return names
 
 
-def measured(rows: Sequence[Row]) -> dict[str, Any]:
+def summarise_glove(rows: Sequence[Row]) -> dict[str, Any]:
     """Print the strategy with the least energy; return the summary of all rows."""
     keys = ("kwh", "seconds", "epochs", "co2_kg", "cost_usd")
     summary = {f"glove_{r['strategy']}_{key}": r[key] for r in rows for key in keys}

@@ -1,6 +1,6 @@
-"""Matrix completion from ratings by HOGWILD! and its rivals, on the cores of one host.
+"""Matrix completion from ratings by HOGWILD! and other updates, on one host.
 
-mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of 1 worker
+mpirun -n 4 python experiments/completion.py --updates=cyclades   equal to serial
 mpirun -n 4 python experiments/completion.py --updates=rotation   Gemulla 2011
 mpirun -n 2 python experiments/completion.py --updates=operation  columns of factors
 python experiments/completion.py --threads=2                      MovieLens, 100 k

@@ -1,4 +1,4 @@
-"""Multi-way graph cuts by HOGWILD! and its rivals, on the cores of one host.
+"""Multi-way graph cuts by HOGWILD! and other updates, on the cores of one host.
 
 mpirun -n 4 python experiments/cuts.py                   slices of a brain, in 3 classes
 python experiments/cuts.py --threads=2 --data=photograph    compared with the exact cut

@@ -1,4 +1,4 @@
-"""A network with dropout, whose updates are sparse, by HOGWILD! and its rivals.
+"""A network with dropout, whose updates are sparse, by HOGWILD! and other updates.
 
 python experiments/dropout.py --threads=2
 mpirun -n 2 python experiments/dropout.py --updates=locked --keep=0.2

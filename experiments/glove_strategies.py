@@ -4,11 +4,12 @@ python experiments/glove_strategies.py --corpus=newsgroups
 python experiments/glove_strategies.py --reference=GloVe/build    with the C program
 
 Each row is a run of `mpirun -n <ranks> python experiments/glove.py ...`, one after
-another. Equal hashes mean equal bits of the trained vectors.
+another. Equal hashes mean bit-identical trained vectors.
 
 Cost: 15 minutes with --epochs=3, most of it for 8 processes of mesh on 2 cores.
-Result: serial, rotation on any number of ranks and hogwild on one rank have equal bits;
-so have operation and synchronous on one rank. All reach the loss of the C program.
+Result: serial, rotation on any number of ranks and hogwild on one rank are
+bit-identical; so are operation and synchronous on one rank. All reach the loss of the
+C program.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ OWN = ("out", "ranks", "ways", "reference", "strategy", "help")
 
 
 COLUMNS: writers.Columns = {
-    "way": (12, "{strategy}"),
+    "strategy": (12, "{strategy}"),
     "ranks": (5, "{ranks:d}"),
     "loss": (8, "{loss:.5f}"),
     "analogies": (9, "{analogy_accuracy:.4f}"),
@@ -45,7 +46,7 @@ COLUMNS: writers.Columns = {
     "SimLex": (6, "{simlex999:.3f}"),
     "M records/s": (11, writers.scaled("records_per_second", 1e-6, ".1f")),
     "seconds": (8, "{seconds:,.1f}"),
-    "words sent": (16, "{words_sent:,d}"),
+    "elements sent": (16, "{words_sent:,d}"),
     "sha256": (8, "{vectors_sha256:.8}"),
 }
 
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = runs.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
     names = flags.names(FLAGS.ways, strategies.STRATEGIES, "ways")
-    options = started.given(FLAGS, leave_out=OWN, always=("dim",))
+    options = started.flag_arguments(FLAGS, leave_out=OWN, add=("dim",))
     cells = [
         partial(ours, path, name, size, options)
         for name in names

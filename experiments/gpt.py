@@ -26,7 +26,7 @@ from studies.deep import text as deep_text
 from dml.data.text.tokens import Tokens
 from dml.data.text.windows import causal
 from dml.evaluation import samples
-from dml.figures import token_loss as surprise
+from dml.figures import token_loss
 from dml.types import Batch, Model, Params
 
 FLAGS = deep_text.define("gpt", "BPE", 64, batch=8, steps=3000, decay=0.1)
@@ -47,8 +47,8 @@ def show(
     )
     sys.stdout.write("\n".join(samples.lines(continuation)) + "\n")
     targets = held_out.targets[0]
-    bits = surprise.bits(np.asarray(scores(held_out.inputs[:1])[0]), targets)
-    surprise.draw(path / "surprise", surprise.words(known.tokenizer, targets), bits)
+    bits = token_loss.bits(np.asarray(scores(held_out.inputs[:1])[0]), targets)
+    token_loss.draw(path / "surprise", token_loss.words(known.tokenizer, targets), bits)
     return {}
 
 

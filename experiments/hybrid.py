@@ -108,8 +108,8 @@ def train(comm: CountedComm) -> dict[str, Any]:
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    with compiling.fitting():
-        compiling.cached()
+    with compiling.explain_memory_errors():
+        compiling.enable_cache()
         return flags.ranks(train, FLAGS, devices=True)
 
 

@@ -29,7 +29,7 @@ from studies.large_batch.training import (
     Result,
     noise_scales,
     plan,
-    trained,
+    train,
 )
 
 from dml.runs import folder, writers
@@ -96,7 +96,7 @@ def compare(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Resu
             rates = learning_rates(plan, factor, name, FLAGS)
             first_keeps = name == BASELINE  # snapshots for the noise scale
             trainings = [
-                trained(plan, factor, FLAGS.seed + n, rates, keep=first_keeps and not n)
+                train(plan, factor, FLAGS.seed + n, rates, keep=first_keeps and not n)
                 for n in range(FLAGS.seeds)
             ]
             row = report.row(plan, factor, name, rates, FLAGS.target, trainings)

@@ -81,7 +81,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         if comm.platform.virtual and comm.rank == 0:
             gradient = np.zeros(1 + FEATURES * CLASSES + CLASSES, np.float32)
             groups = FLAGS.group, FLAGS.outside
-            calls = estimates.allreduce(comm, FLAGS.allreduce, gradient, *groups)
+            calls = estimates.allreduce_messages(
+                comm, FLAGS.allreduce, gradient, *groups
+            )
             what = f"{FLAGS.steps} all-reduces by {FLAGS.allreduce}"
             estimates.warn(comm, what, FLAGS.steps * calls, FLAGS.allreduce)
         batches = minibatches(count, FLAGS.batch, FLAGS.seed)

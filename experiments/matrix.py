@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []
     with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
-        for row in report.lettered(cells(comm, problems, methods, FLAGS.updates)):
+        for row in report.add_letters(cells(comm, problems, methods, FLAGS.updates)):
             rows.append(row)
             writer.row(row)
         summary = report.summary(rows)

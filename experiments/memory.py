@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with writing.first(
         path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
     ) as writer:
-        tables = writing.tabulated(writer, memory_report.TABLES, arguments)
+        tables = writing.write_tables(writer, memory_report.TABLES, arguments)
         summary = memory_report.totals(arguments, tables)
         best = cheapest(candidates)
         others = [plans[0] for plans in candidates.values() if plans[0] != best]
@@ -104,7 +104,7 @@ def search() -> Search:
 
 def print_cheapest(arguments: memory_report.Arguments, summary: Row) -> None:
     """Print the cheapest plan, and the smaller model that was compiled, if any."""
-    best, model = cheapest(dict(arguments.by)), arguments.model
+    best, model = cheapest(dict(arguments.plans_by_devices)), arguments.model
     small, _ = memory_report.compilable(arguments)
     if arguments.compiled and small != model:
         print(f"\n{model} compiles for minutes; {small} was compiled instead")

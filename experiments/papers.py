@@ -61,16 +61,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     names = flags.names(FLAGS.run, PAPERS, "run")
     path, docs = folder.path(FLAGS.out, "papers"), Path(FLAGS.docs)
     size = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
-    papers_page.ready(docs)
-    papers_page.known(docs, PAPERS)  # raises now if a record is broken
+    papers_page.check_folders(docs)
+    papers_page.read_records(docs, PAPERS)  # raises now if a record is broken
     records = []
     with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for name in names:
             records.append(papers_runs.record(PAPERS[name], size, path / name))
             figure = papers_page.picture(docs, records[-1])
             papers_runs.figure(PAPERS[name], path / name, figure, MAX_FIGURE_BYTES)
-            papers_page.kept(docs, records[-1])
-            papers_page.written(docs, PAPERS)
+            papers_page.write_record(docs, records[-1])
+            papers_page.write_page(docs, PAPERS)
             for finding in records[-1]["findings"]:
                 writer.row({"paper": name} | finding)
         summary = summarize(records)

@@ -47,7 +47,9 @@ FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 def main(argv: Sequence[str]) -> list[Row]:
     """Measure with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    lengths = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
+    lengths = (
+        flags.element_counts(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
+    )
     server_counts = [
         flags.positive(text, "servers") if text != "0" else 0
         for text in FLAGS.servers.split(",")

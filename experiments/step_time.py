@@ -73,8 +73,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     if FLAGS.devices:
         jax.config.update("jax_num_cpu_devices", FLAGS.devices)
     comm = Metered(world(FLAGS.watchdog))
-    with compiling.fitting():
-        compiling.cached()
+    with compiling.explain_memory_errors():
+        compiling.enable_cache()
         if "mesh" in chosen:
             devices.start(comm)
         return [compare(comm, task, chosen, others)]

@@ -59,7 +59,9 @@ def main(argv: Sequence[str]) -> list[Row]:
     flags.parse(FLAGS, argv)
     workers = flags.integers(FLAGS, "workers", empty=True)
     distributions = {text: delay_distribution(text) for text in FLAGS.law.split(";")}
-    flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
+    flags.check_memory(
+        20_000, max(workers, default=1)
+    )  # bytes of a running virtual rank
     path = folder.path(FLAGS.out, "stragglers")
 
     def program(comm: Comm) -> Row:

@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         cases.check(selection, size)
     path = folder.path(FLAGS.out, "tensor")
     with (
-        compiling.fitting("a smaller --batch, --width or --vocabulary"),
+        compiling.explain_memory_errors("a smaller --batch, --width or --vocabulary"),
         writing.first(
             path,
             FLAGS,
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             claims=(two_and_two,),
         ) as writer,
     ):
-        compiling.cached()
+        compiling.enable_cache()
         layers = cases.selected_cases(selection, FLAGS.seed)
         rows, summary = [], {}
         for size in sizes:

@@ -89,7 +89,7 @@ def compare(comm: CountedComm, path: Path) -> dict[str, Any]:
         summary = report.summary(curves, layers, 2 * length)
         if layers > 2 and jax.process_count() == 1:
             few = Batch(*(part[: FLAGS.batch] for part in training))
-            summary |= report.race_two_layers(FLAGS.words, FLAGS.width, few)
+            summary |= report.time_two_layers(FLAGS.words, FLAGS.width, few)
             write_lines(comm.rank, [report.verdict(summary)])
         writer.summary(summary)
         if comm.rank == 0:

@@ -16,15 +16,20 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 
 HOLDS, FAILS, UNTESTED = "holds", "fails", "not testable here"
-MISSING = "-"  # the measured text of a run without the numbers of a claim
+MISSING = "-"  # `measured` of a run that lacks the numbers of a claim
 
 Values = TypeVar("Values", list, dict)
-# The errors of a maximum, a mean or an index of an empty sequence.
-EMPTY = (IndexError, ValueError, TypeError, ArithmeticError)
+# Errors of the maximum, the mean or an index of an empty sequence.
+EMPTY_ERRORS = (IndexError, ValueError, TypeError, ArithmeticError)
 
 
 class Verdict(NamedTuple):
-    """The value of a rule: HOLDS, FAILS or UNTESTED; the numbers; the reason."""
+    """The value of a rule.
+
+    result: HOLDS, FAILS or UNTESTED.
+    measured: text of the measured numbers.
+    reason: text of the reason.
+    """
 
     result: str
     measured: str
@@ -52,7 +57,7 @@ def claim(text: str, published: str) -> Callable[[Callable[..., Verdict]], Claim
     return lambda rule: Claim(text, published, rule)
 
 
-def never(text: str, published: str, reason: str) -> Claim:
+def untestable_claim(text: str, published: str, reason: str) -> Claim:
     """Return a claim that no experiment can test."""
 
     def never_tested() -> Verdict:
@@ -73,7 +78,10 @@ def untested(reason: str, measured: str = MISSING) -> Verdict:
 
 
 def nonempty(values: Values, name: str) -> Values:
-    """Return a list or dict; raise KeyError if it is empty, where any rule holds."""
+    """Return a list or dict that is not empty; raise KeyError otherwise.
+
+    `all` of no values is true, so a rule must not be applied to an empty input.
+    """
     if not values:
         raise KeyError(name)
     return values
@@ -104,12 +112,12 @@ def judge(claim: Claim, *runs: Run) -> Verdict:
         return claim.rule(*runs)
     except KeyError as missing:
         return untested(f"the run has no {missing}")
-    except EMPTY as error:
+    except EMPTY_ERRORS as error:
         return untested(f"the run has too few numbers: {error}")
 
 
 def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
-    """Print the verdict of each claim that a run has numbers of.
+    """Print the verdict of each claim for which a run has numbers.
 
     Returns:
       The entries of the summary: `verdict`, all claims by verdict in one line, and

@@ -12,17 +12,17 @@ import jax
 from dml.data.archives import cache
 from dml.types import BadInput
 
-SMALLER = "a smaller --batch, a larger --accumulate, --remat, or --zero=3"
+SMALLER_FLAGS = "a smaller --batch, a larger --accumulate, --remat, or --zero=3"
 
 
-def cached() -> Path:
+def enable_cache() -> Path:
     """Enable JAX's persistent compilation cache; return its folder.
 
     Ranks may share the folder: a half-written program counts as missing. Of several
     processes on one mesh of CPUs only the first uses the cache, since JAX gives each
     process its own key and only the first one writes.
     """
-    folder = cache() / "compiled" / machine()
+    folder = cache() / "compiled" / processor_hash()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -41,10 +41,11 @@ def cached() -> Path:
     return folder
 
 
-def machine() -> str:
-    """Return a hash of this processor's features, which compiled programs depend on.
+def processor_hash() -> str:
+    """Return a hash of this processor's features; compiled programs depend on them.
 
-    JAX's own key has versions and kinds of devices only; hosts may share a home folder.
+    The cache key of JAX lacks these features, and different hosts may share a home
+    folder.
     """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -57,16 +58,16 @@ def machine() -> str:
 
 
 @contextmanager
-def fitting(smaller: str = SMALLER) -> Iterator[None]:
-    """Raise BadInput that names smaller settings where memory is exhausted."""
+def explain_memory_errors(smaller_flags: str = SMALLER_FLAGS) -> Iterator[None]:
+    """Raise BadInput, with flags that need less memory, if memory is exhausted."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(
-            error
-        ):
+        exhausted = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+        if not exhausted:
             raise
         message = " ".join(str(error).split()) or "none left"
         raise BadInput(
-            f"expected enough memory for the run, got {message[:200]}; pass {smaller}"
+            f"expected enough memory for the run, got {message[:200]}; pass "
+            f"{smaller_flags}"
         ) from error

@@ -15,21 +15,21 @@ from dml.wire.plans.topology import groups
 
 # Seconds of one core per message between virtual ranks, by algorithm, measured on an
 # AMD EPYC (family 26, Zen 5) virtual machine (docs/measured/virtual.md).
-SECONDS = {
+MESSAGE_SECONDS = {
     "ring": 2.6e-6,  # 1,024 ranks
     "hierarchical": 3.8e-6,  # 1,024 ranks on hosts of 4
-    "shared": 1.2e-6,  # a read of another rank's memory; 512 ranks
+    "shared": 1.2e-6,  # per read of another rank's memory; 512 ranks
     "butterfly": 8.5e-6,  # 16,384 ranks
     "halving_doubling": 9.5e-6,  # 16,384 ranks
-    "tree": 2.0e-5,  # 16,384 ranks, with the start of a rank for two messages
+    "tree": 2.0e-5,  # 16,384 ranks; includes the start of a rank per two messages
     "star": 1.7e-5,  # 16,384 ranks, as tree
     "any": 1.7e-5,  # received from any source; 10,001 ranks
-    "server": 7.5e-5,  # with the computation of worker and server; 4,096 ranks
+    "server": 7.5e-5,  # includes the computation of worker and server; 4,096 ranks
 }
-LONG = 20.0  # seconds; shorter runs print no estimate
+MIN_SECONDS = 20.0  # seconds; shorter runs print no estimate
 
 
-def warn(comm: Comm, what: str, messages: int, kind: str) -> None:
+def warn(comm: Comm, part: str, messages: int, algorithm: str) -> None:
     """Print the number of messages and the seconds of a long part of a virtual run.
 
     Args:
@@ -38,13 +38,13 @@ def warn(comm: Comm, what: str, messages: int, kind: str) -> None:
       messages: Number of messages.
       kind: Key of SECONDS; other kinds count as "any".
     """
-    seconds = messages * SECONDS.get(kind, SECONDS["any"])
-    if not comm.platform.virtual or comm.rank or seconds < LONG:
+    seconds = messages * MESSAGE_SECONDS.get(algorithm, MESSAGE_SECONDS["any"])
+    if not comm.platform.virtual or comm.rank or seconds < MIN_SECONDS:
         return
     hours = f"{seconds / 3600:,.0f} hours"
     duration = f"{seconds:,.0f} s" if seconds < 7200 else hours
     sys.stdout.write(
-        f"{what} on {comm.size:,} virtual ranks: about {messages:,} messages, "
+        f"{part} on {comm.size:,} virtual ranks: about {messages:,} messages, "
         f"{duration} of one core\n"
     )
     sys.stdout.flush()
@@ -55,8 +55,8 @@ def predicted_seconds(
 ) -> float:
     """Predict the seconds of an all-reduce on this machine.
 
-    An own all-reduce has no formula: it runs on virtual ranks with the rates of this
-    machine. The arguments are those of `dml.wire.collectives.predicted_seconds`.
+    A user-defined all-reduce has no formula: it runs on virtual ranks with the rates of
+    this machine. The arguments are those of `dml.wire.collectives.predicted_seconds`.
     """
     if name in ALLREDUCE:
         return collectives.predicted_seconds(comm, name, buffer, group, outside)
@@ -67,16 +67,18 @@ def predicted_seconds(
 
     def program(ranks: Comm) -> float:
         memory = np.zeros(len(buffer), buffer.dtype)
-        words = allocate(ranks, len(buffer), buffer.dtype) if is_registered else memory
+        elements = (
+            allocate(ranks, len(buffer), buffer.dtype) if is_registered else memory
+        )
         start = ranks.Wtime()
-        call(ranks, words)
+        call(ranks, elements)
         return ranks.Wtime() - start
 
     key = name, len(buffer), buffer.dtype, is_registered
     return once(comm, "simulated", key, lambda: max(sim.run(program, size, network)))
 
 
-def allreduce(
+def allreduce_messages(
     comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
 ) -> int:
     """Return the number of messages of an all-reduce, without segmentation.
@@ -91,15 +93,15 @@ def allreduce(
     if name == "shared":
         return size * (size - 1)
     if name != "hierarchical":
-        return count(name, size)
+        return schedule_messages(name, size)
     sizes = [len(ranks) for ranks in groups(comm.platform.hosts(), group)]
     inside = sum(2 * size * (size - 1) for size in sizes)
-    return inside + min(sizes) * count(outside, len(sizes))
+    return inside + min(sizes) * schedule_messages(outside, len(sizes))
 
 
-def count(name: str, size: int) -> int:
+def schedule_messages(name: str, size: int) -> int:
     """Return the number of messages of a schedule over chunks of equal length."""
     if name not in SCHEDULES:
-        return 0  # unknown: an own all-reduce
+        return 0  # the schedule of a user-defined all-reduce is unknown
     rounds = SCHEDULES[name](size, size)
-    return sum(len(each.source) * each.times for each in rounds)
+    return sum(len(round_.source) * round_.times for round_ in rounds)

@@ -25,21 +25,21 @@ from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
 
 
-def show(kind: type, error: BaseException, trace: Any) -> None:
+def print_exception(kind: type, error: BaseException, trace: Any) -> None:
     """Print an uncaught exception, but not Ctrl-C during imports on every rank."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = show
+sys.excepthook = print_exception
 
 
 class Stopped(Exception):
     """A run that was stopped and has saved its state; the message is how to resume."""
 
 
-STOPPED = 130  # exit code, as of a shell after Ctrl-C
-MOST_DRAWN = 2500  # ranks of a timeline, at most
+STOPPED = 130  # exit code of a shell after Ctrl-C
+MAX_TIMELINE_RANKS = 2500  # largest number of ranks that are traced
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
 
@@ -67,7 +67,7 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
     if extra:
         raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
     for name, value in chosen(values).items():
-        if value != value:
+        if value != value:  # NaN
             raise BadInput(f"expected a number in --{name}, got {value}; correct it")
     if values.help:
         sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
@@ -103,14 +103,14 @@ def ranks(
         The results of all ranks of this process.
     """
     from dml.wire.comm import Metered, Traced
-    from lab.recording import ordered
+    from lab.recording import record_or_replay
 
     def counted(comm: Comm) -> Any:
         traced = "timeline" in values and values.timeline and not devices
-        traced = traced and comm.size <= MOST_DRAWN
+        traced = traced and comm.size <= MAX_TIMELINE_RANKS
         return program(Metered(Traced(comm) if traced else comm))
 
-    call = ordered(counted, program, values)
+    call = record_or_replay(counted, program, values)
     if not values.simulate:
         from dml.wire.comm.mpi import world
         from dml.wire.comm.sleeping import sleep_if_oversubscribed
@@ -224,15 +224,15 @@ def integers(values: FlagValues, flag: str, empty: bool = False) -> list[int]:
     return [] if empty and not text else [positive(n, flag) for n in text.split(",")]
 
 
-def numbers(values: FlagValues, flag: str, most: float = math.inf) -> list[float]:
+def numbers(values: FlagValues, flag: str, maximum: float = math.inf) -> list[float]:
     """Return the numbers of a comma-separated flag, each from 0 to `most`."""
     text = values[flag].value
     try:
         numbers = [float(number) for number in text.split(",")]
     except ValueError:
         numbers = [math.nan]
-    if not all(0 <= number <= most and number < math.inf for number in numbers):
-        bounds = "upwards" if most == math.inf else f"to {most:g}"
+    if not all(0 <= number <= maximum and number < math.inf for number in numbers):
+        bounds = "upwards" if maximum == math.inf else f"to {maximum:g}"
         raise BadInput(
             f"expected numbers from 0 {bounds} in --{flag}, got {text!r}; correct it"
         )
@@ -251,8 +251,8 @@ def nbytes(value: str) -> int:
     return int(match[1]) << units[match[2]]
 
 
-def lengths(sizes: str, dtype: np.dtype) -> list[int]:
-    """Return comma-separated sizes in words."""
+def element_counts(sizes: str, dtype: np.dtype) -> list[int]:
+    """Return the numbers of elements of comma-separated sizes in bytes."""
     sizes_in_bytes = [nbytes(size) for size in sizes.split(",")]
     for size in sizes_in_bytes:
         if size % dtype.itemsize:
@@ -263,8 +263,13 @@ def lengths(sizes: str, dtype: np.dtype) -> list[int]:
     return [size // dtype.itemsize for size in sizes_in_bytes]
 
 
-def holds(nbytes: int, size: int) -> None:
-    """Raise BadInput if `size` ranks of `nbytes` each exceed the memory."""
+def check_memory(nbytes: int, size: int) -> None:
+    """Raise BadInput if `size` ranks need more memory than the host has.
+
+    Args:
+      nbytes: Bytes per rank.
+      size: Number of ranks.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes * size > memory:
         raise BadInput(

@@ -1,7 +1,7 @@
 """--record and --replay: run a program with a recorded order of messages.
 
 A run may be replayed on other networks and at other speeds, and on virtual ranks if it
-was recorded on real ones, or the reverse. All flags except FREE must be equal.
+was recorded on real ranks, or the reverse. All flags except FREE must be equal.
 """
 
 import os
@@ -22,7 +22,9 @@ FREE = (*WRITTEN, "record", "replay", "timeline", "watchdog", "check", "straggle
 FREE += ("profile", *VIRTUAL)
 
 
-def ordered(program: Program, named: Program, values: FlagValues) -> Program:
+def record_or_replay(
+    program: Program, module_function: Program, values: FlagValues
+) -> Program:
     """Return the program with --record or --replay applied.
 
     Args:
@@ -42,7 +44,7 @@ def ordered(program: Program, named: Program, values: FlagValues) -> Program:
             f"expected no deaths of ranks with --record or --replay, got --events="
             f"{values.events}; delete them, since a record has no time of death"
         )
-    config = {"experiment": experiment(named)} | {
+    config = {"experiment": experiment(module_function)} | {
         f"--{k}": v for k, v in chosen(values).items() if k not in FREE
     }
     if values.replay:

@@ -14,12 +14,12 @@ flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # number of seeds that all random generators accept
 MAX_SIZE = 10**6  # default upper bound of whole numbers, which often are sizes
-MAX_COUNT = 10**9  # upper bound of counts of which nothing is allocated
+MAX_COUNT = 10**9  # upper bound of counts that determine no allocation
 MAX_NUMBER = 1e38  # default upper bound of numbers; float32 has no larger ones
 MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
-TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
-WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # flags of every experiment
+TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # terms of energy, cost
+WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # flags that every experiment has
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 # by name: the method of FlagValues that defines the flag, and its further arguments
 SHARED: dict[str, tuple[Any, ...]] = {
@@ -104,7 +104,7 @@ SHARED: dict[str, tuple[Any, ...]] = {
 
 
 class Extensible(flags.ArgumentParser):
-    """Parser of a name of a table, of an entry point, or FILE.py:NAME."""
+    """Parser of a name in a table, the name of an entry point, or FILE.py:NAME."""
 
     def __init__(self, table: Mapping[str, Any], group: str):
         self.table, self.group = table, group
@@ -166,7 +166,7 @@ class FlagValues(flags.FlagValues):
     def extensible(
         self, name: str, default: str, table: Mapping[str, Any], group: str, help: str
     ) -> None:
-        """Define a flag for a name of a table, of an entry point, or FILE.py:NAME."""
+        """Define a flag for a name in a table, an entry point, or FILE.py:NAME."""
         parser = Extensible(table, group)
         flags.DEFINE(parser, name, default, help, self, flags.ArgumentSerializer())
 
@@ -191,14 +191,15 @@ class FlagValues(flags.FlagValues):
 
 
 def check_flagfile(file: str) -> None:
-    """Raise BadInput if the file is no short text."""
+    """Raise BadInput unless the file is a text of at most MAX_FLAGFILE bytes."""
     path = Path(file)
     try:
-        whole = path.is_file() and path.stat().st_size <= MAX_FLAGFILE
-        path.read_text() if whole else None
+        readable = path.is_file() and path.stat().st_size <= MAX_FLAGFILE
+        if readable:
+            path.read_text()
     except (OSError, UnicodeDecodeError):
-        whole = False
-    if not whole:
+        readable = False
+    if not readable:
         raise BadInput(
             f"expected a text file with a flag per line in --flagfile, got {file!r}; "
             "correct the path"

@@ -11,18 +11,20 @@ from dml.runs import results
 from dml.types import BadInput
 from lab import flags
 
-OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
+MPI_VARIABLES = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
 
 
 def python(ranks: int = 0) -> list[str]:
-    """Return the command of Python, on a number of ranks unless it is 0."""
+    """Return the command that starts Python, by mpirun unless `ranks` is 0."""
     return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
 
 
 def mpirun() -> str:
     """Return this environment's mpirun, or else one on PATH."""
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    path = shutil.which("mpirun", path=places)
+    search_path = (
+        f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
+    path = shutil.which("mpirun", path=search_path)
     if not path:
         raise BadInput(
             "expected mpirun next to Python or on PATH, got none; use launch/local.sh, "
@@ -34,17 +36,23 @@ def mpirun() -> str:
 
 def environment() -> dict[str, str]:
     """Return the environment without the variables of an outer mpirun."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    return {k: v for k, v in os.environ.items() if not k.startswith(MPI_VARIABLES)}
 
 
-def given(
-    values: flags.FlagValues, leave_out: Collection[str], always: Collection[str] = ()
+def flag_arguments(
+    values: flags.FlagValues, leave_out: Collection[str], add: Collection[str] = ()
 ) -> list[str]:
-    """Return the flags of the command line, for another command."""
+    """Return flags of this command line as arguments of another command.
+
+    Args:
+      values: Flags.
+      leave_out: Names of flags to leave out.
+      add: Names of flags to add even if the command line lacks them.
+    """
     return [
         f"--{name}={value}"
         for name, value in flags.chosen(values).items()
-        if (values[name].present and name not in leave_out) or name in always
+        if (values[name].present and name not in leave_out) or name in add
     ]
 
 
@@ -61,9 +69,9 @@ def run(
       out: Run folder.
     """
     path = str(Path(__file__).parents[1] / script)
-    line = [*python(ranks), path, *options, f"--out={out}"]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True)
-    if done.returncode:
-        last = " ".join(done.stderr.split()[-60:])
-        raise BadInput(f"{name} ended with {done.returncode}: {last}")
+    command = [*python(ranks), path, *options, f"--out={out}"]
+    process = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    if process.returncode:
+        last = " ".join(process.stderr.split()[-60:])
+        raise BadInput(f"{name} ended with {process.returncode}: {last}")
     return results.read(out)

@@ -14,8 +14,8 @@ from dml.metrics import profile, timeline
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Step, Timeline
 
-FIRST = 1  # number of first steps, which compile and are not drawn
-INTERVALS = 40_000  # intervals of all ranks, at most: some MB of JSON
+COMPILING_STEPS = 1  # number of first steps, which compile and are not traced
+MAX_INTERVALS = 40_000  # largest number of intervals of all ranks: some MB of JSON
 MARKS = 8  # events in both traces, by which the clocks are aligned
 
 
@@ -36,26 +36,28 @@ def traced(
     if profiled and not count:
         raise BadInput(
             "expected steps to trace with --profile, got --timeline=0; pass "
-            "--timeline=<how many>"
+            "--timeline=<number of steps>"
         )
-    limit = INTERVALS // comm.size
-    noted = hasattr(comm, "seen")
-    if not noted and not profiled:
+    limit = MAX_INTERVALS // comm.size
+    is_traced = hasattr(comm, "seen")
+    if not is_traced and not profiled:
         yield from steps
         return
-    tracer = Tracer(comm, limit if noted else 0, path / "profile" if profiled else None)
-    if noted:
+    tracer = Tracer(
+        comm, limit if is_traced else 0, path / "profile" if profiled else None
+    )
+    if is_traced:
         comm.align()
     try:
-        for number, step in enumerate(steps, 1):
-            if number == FIRST + count:
+        for step_number, step in enumerate(steps, 1):
+            if step_number == COMPILING_STEPS + count:
                 tracer.end()
             yield step
-            if number == FIRST:
+            if step_number == COMPILING_STEPS:
                 tracer.begin()
     finally:
         tracer.end()
-    recorded = comm.timeline() if noted else nothing(comm)
+    recorded = comm.timeline() if is_traced else empty_timeline(comm)
     if not recorded:
         return
     recorded, marks = profile.split_marks(recorded)
@@ -63,7 +65,7 @@ def traced(
         timeline.write(path / "timeline", recorded)
         timeline_figure.draw(path / "timeline", recorded)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
-    if profiled and (recorded.intervals or not noted):
+    if profiled and (recorded.intervals or not is_traced):
         merge(comm, path, recorded, marks)
 
 
@@ -72,7 +74,7 @@ class Tracer:
 
     Args:
       comm: Communicator; traced unless the limit is 0.
-      limit: Number of intervals of this rank.
+      limit: Largest number of intervals of this rank.
       folder: Folder of JAX's trace; None for no profile. Virtual ranks share one
         process, which rank 0 profiles.
     """
@@ -117,8 +119,8 @@ def options(profiler: Any) -> dict[str, Any]:
     return {"profiler_options": chosen}
 
 
-def nothing(comm: Any) -> Timeline | None:
-    """Return the empty timeline of ranks without a trace; collective."""
+def empty_timeline(comm: Any) -> Timeline | None:
+    """Return an empty timeline on rank 0, None on other ranks; collective."""
     comm.Barrier()
     return None if comm.rank else Timeline([], [])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dml.runs import energy, exports, results, writers
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
 from lab import flags
@@ -44,7 +44,7 @@ def first(
     Args:
       path: Run folder.
       values: Flags, written to config.json.
-      comm: Communicator; None in a single process.
+      comm: Communicator; None for a command that runs in one process.
       *others: Further writers, such as a console table or a figure.
       append: Whether the rows of a resumed run are kept.
       claims: Claims to judge by the rules of `lab.claims`; they are the conclusion.
@@ -52,21 +52,18 @@ def first(
     """
     rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
     if not comm and ranks > 1:
-        raise BadInput(
-            f"expected one process, got {ranks} ranks, each of which would do all the "
-            "work; start without mpirun"
-        )
+        raise BadInput(f"expected one process, got {ranks} ranks; start without mpirun")
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
-    folder = runs.folder(path, flags.chosen(values), append, ranks)
-    chosen = [
+    folder = run_folders.folder(path, flags.chosen(values), append, ranks)
+    chosen_exports = [
         make(path, append) for name, make in EXPORTS.items() if values[name].value
     ]
     summaries: list[Row] = []
     with (
-        energy.meter(comm, terms(values)) as meter,
-        writers.first(rank, folder, *others, *chosen) as writer,
+        energy.meter(comm, energy_terms(values)) as meter,
+        writers.first(rank, folder, *others, *chosen_exports) as writer,
     ):
         yield Writer(writer.row, summaries.append)
         spent = meter.spent()
@@ -81,24 +78,30 @@ def first(
             sys.stdout.flush()
 
 
-def tabulated(
-    writer: Writer, tables: Mapping[str, Table], plan: Any
+def write_tables(
+    writer: Writer, tables: Mapping[str, Table], arguments: Any
 ) -> dict[str, list[Row]]:
     """Write the rows of each table; return them by the name of the table.
 
-    A table is a function of the plan and of the rows of the tables before it.
+    A table is a function of the arguments and of the rows of the tables before it.
     """
     written: dict[str, list[Row]] = {}
     for name, make in tables.items():
         written[name] = []
-        for row in make(plan, written):
+        for row in make(arguments, written):
             writer.row({"table": name} | row)
             written[name].append(row)
     return written
 
 
-def flat(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:
-    """Return values of rows for a summary, by names such as "{key}_{workers}"."""
+def flatten_rows(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:
+    """Return values of rows for a summary.
+
+    Args:
+      rows: Rows.
+      name: Template of a name in the summary, such as "{key}_{workers}".
+      *keys: Keys of the values.
+    """
     return {name.format(key=key, **row): row[key] for row in rows for key in keys}
 
 
@@ -109,6 +112,6 @@ def processes() -> int:
     return world().size
 
 
-def terms(values: flags.FlagValues) -> energy.Terms:
+def energy_terms(values: flags.FlagValues) -> energy.Terms:
     """Return the terms of energy and cost by the flags."""
     return energy.Terms(*(values[name].value for name in energy.Terms._fields))

@@ -55,7 +55,7 @@ CASES = [
     ("large_batch --seeds=13", "seeds"),
     ("large_batch --data=nowhere", "nowhere"),
     ("linear --allreduce=rign", "value should be one of <.*ring"),
-    ("linear --profile", "got --timeline=0; pass --timeline=<how many>"),
+    ("linear --profile", "got --timeline=0; pass --timeline=<number of steps>"),
     ("linear --optimizer=sdg", "value should be one of <sgd"),
     ("linear --batch=2000", "expected a batch of 1 to 1437 examples, got batch=2000"),
     ("linear --steps=0", "--steps=0: 0 is not an integer in the range"),

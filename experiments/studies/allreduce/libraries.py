@@ -1,7 +1,7 @@
 """All-reduces of other libraries for comparison: torch with gloo, and jax psum.
 
-Each reduces a library-native array as long as the buffer. Libraries that are not
-installed are left out.
+Each all-reduce sums an array of its library with as many elements as the buffer.
+Libraries that are not installed are left out.
 """
 
 import importlib.util
@@ -16,7 +16,9 @@ from dml.types import BadInput, CountedComm
 def installed(comm: CountedComm, buffer: np.ndarray) -> dict[str, Callable[[], Any]]:
     """Return the all-reduces of the installed libraries, by name."""
     if comm.platform.virtual:
-        raise BadInput("expected real ranks with --peers, got --simulate; drop one")
+        raise BadInput(
+            "expected real ranks with --peers, got --simulate; delete one of them"
+        )
     makers = {"torch": torch_gloo, "jax": jax_psum}
     return {
         f"{name} {maker.__name__.split('_')[1]}": maker(comm, buffer)
@@ -55,13 +57,13 @@ def jax_psum(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
     spec = PartitionSpec("ranks")
     add = jax.jit(
         jax.shard_map(
-            lambda words: jax.lax.psum(words, "ranks"),
+            lambda elements: jax.lax.psum(elements, "ranks"),
             mesh=mesh,
             in_specs=spec,
             out_specs=PartitionSpec(),
         )
     )
-    words = jax.make_array_from_process_local_data(
+    elements = jax.make_array_from_process_local_data(
         NamedSharding(mesh, spec), np.zeros((1, len(buffer)), buffer.dtype)
     )
-    return lambda: add(words).block_until_ready()
+    return lambda: add(elements).block_until_ready()

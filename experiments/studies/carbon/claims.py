@@ -4,7 +4,7 @@ from lab.claims import Verdict, claim, verdict
 
 from dml.runs.results import Run
 
-SHOWN = 0.01  # relative tolerance: printed watts and hours are rounded
+TOLERANCE = 0.01  # relative tolerance: printed watts and hours are rounded
 
 
 @claim("kWh, CO2e and dollars are a formula", "its table")
@@ -12,7 +12,9 @@ def recomputed(run: Run) -> Verdict:
     """No cell is off by more than 1 %, from hours, exact ones where they are known."""
     worst = run.summary["strubell_worst_error"]
     measured = f"off by {worst:.2%} at most"
-    return verdict(worst <= SHOWN, measured, f"{run.summary['strubell_cells']} cells")
+    return verdict(
+        worst <= TOLERANCE, measured, f"{run.summary['strubell_cells']} cells"
+    )
 
 
 @claim("to the digit that is printed", "its table")

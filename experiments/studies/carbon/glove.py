@@ -1,7 +1,7 @@
 """Energy and cost of GloVe up to a target loss, by training strategy.
 
 Each strategy runs glove.py as a subprocess several times; the last run gives the row.
-The first is excluded, since its energy includes preprocessing and compilation.
+The first run is excluded, since its energy includes preprocessing and compilation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +14,15 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import BadInput
 
-METERED = {  # key of a summary: column
+ENERGY_COLUMNS = {  # key of a summary: column
     "energy_kwh": "kwh",
     "co2_kg": "co2_kg",
     "cost_usd": "cost_usd",
     "energy_source": "source",
 }
-MAX_EPOCH_FACTOR = 4  # most epochs of a run, relative to those of the first run
+MAX_EPOCH_FACTOR = (
+    4  # largest number of epochs of a run, as a multiple of the first run's
+)
 Runner = Callable[[str, int], Run]  # strategy, epochs -> run
 
 
@@ -58,13 +60,13 @@ def run_to_target(run: Callable[[int], Run], first: Run, target: float) -> Run |
     so a run may miss the target; then the next run has one more epoch.
     """
     epochs = len(first.rows)
-    most = MAX_EPOCH_FACTOR * epochs
+    maximum = MAX_EPOCH_FACTOR * epochs
     while not (count := epochs_to_target(first, target)):
-        if epochs == most:
+        if epochs == maximum:
             return None
-        epochs = min(2 * epochs, most)
+        epochs = min(2 * epochs, maximum)
         first = run(epochs)
-    later = (run(epochs) for epochs in range(count, most + 1))
+    later = (run(epochs) for epochs in range(count, maximum + 1))
     return next(
         (candidate for candidate in later if epochs_to_target(candidate, target)), None
     )
@@ -79,14 +81,15 @@ def epochs_to_target(run: Run, target: float) -> int:
 def cost(run: Run | None) -> Row:
     """Return the columns of epochs, seconds and energy; None where run is None."""
     if run is None:
-        return dict.fromkeys(("epochs", "seconds", *METERED.values()))
-    missing = [name for name in METERED if name not in run.summary]
+        return dict.fromkeys(("epochs", "seconds", *ENERGY_COLUMNS.values()))
+    missing = [name for name in ENERGY_COLUMNS if name not in run.summary]
     if missing:
         raise BadInput(
-            f"expected {', '.join(METERED)} in {run.path / 'summary.json'}, got no "
-            f"{', '.join(missing)}; run an experiments/glove.py that records energy"
+            f"expected {', '.join(ENERGY_COLUMNS)} in {run.path / 'summary.json'}, "
+            f"got no {', '.join(missing)}; run an experiments/glove.py that "
+            "records energy"
         )
-    spent = {column: run.summary[name] for name, column in METERED.items()}
+    spent = {column: run.summary[name] for name, column in ENERGY_COLUMNS.items()}
     return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}
 
 

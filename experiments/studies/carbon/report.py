@@ -10,7 +10,7 @@ from studies.carbon.rows import days_agree
 from studies.carbon.tables import POUNDS, PUE, SEARCH
 
 
-def verdict(row: Row) -> str:
+def unequal_cells_text(row: Row) -> str:
     return f"not {row['unequal']}" if row["unequal"] else "equal"
 
 
@@ -18,7 +18,7 @@ TITLES = {
     "strubell": f"Strubell 2019: kWh = {PUE} x W x h / 1000, {POUNDS} lbs CO2e each, "
     "dollars of Google Cloud in 2019",
     "patterson": "Patterson 2021: kWh = h x devices x W x PUE / 1000, tonnes of CO2e "
-    "by the grid there",
+    "by the local grid",
     "glove": "Energy of GloVe to loss {target:.5f}, by strategy",
 }
 COLUMNS: dict[str, Columns] = {
@@ -32,7 +32,7 @@ COLUMNS: dict[str, Columns] = {
         "  ours": (7, "{pounds:,.0f}"),
         " dollars": (17, "{published_dollars_low:,.0f}-{published_dollars_high:,.0f}"),
         "   ours": (17, "{dollars_low:,.0f}-{dollars_high:,.0f}"),
-        " ": (0, verdict),
+        " ": (0, unequal_cells_text),
     },
     "patterson": {
         "model": (11, "{model}"),
@@ -57,24 +57,25 @@ COLUMNS: dict[str, Columns] = {
         " Wh": (8, scaled("kwh", 1e3, ".4f")),
         " g CO2e": (8, scaled("co2_kg", 1e3, ".4f")),
         " cents": (8, scaled("cost_usd", 100, ".5f")),
-        " by": (0, lambda row: row["source"] or "not reached"),
+        " source": (0, lambda row: row["source"] or "not reached"),
     },
 }
 
 
-def published(summary: Row, second: Sequence[Row]) -> str:
+def published(summary: Row, patterson_rows: Sequence[Row]) -> str:
     """Return the printed summary of the recomputed tables."""
-    agreeing = [row["model"] for row in second if days_agree(row)]
+    agreeing = [row["model"] for row in patterson_rows if days_agree(row)]
     return (
         f"\nStrubell: {summary['strubell_exact']} of {summary['strubell_cells']} cells "
         f"as printed, {summary['strubell_exact_printed']} of them from printed hours: "
         "BERT's 79 are 79.2 (3.3 days),\n  NAS on TPU took 32,633 (979 M steps of 10 h "
-        f"for 300,000), not 32,623.\nPatterson: all within "
-        f"{summary['patterson_worst_error']:.1%}, from days as printed; the MWh imply "
-        f"(by days) what rounds to the days of {len(agreeing)} of {len(second)}.\n"
-        f"  The same runs in Strubell's data centre and on its grid: last two columns. "
-        f"The search that he puts\n  at {summary['search_tonnes']:.0f} t was reported "
-        f"as {SEARCH} t by who ran it: PUE, grid, TPUs, and a smaller model searched."
+        f"for 300,000), not 32,623.\nPatterson: all cells within "
+        f"{summary['patterson_worst_error']:.1%}, from printed days; the MWh "
+        f"imply days (by days) that round to the printed days for {len(agreeing)} of "
+        f"{len(patterson_rows)}.\n"
+        f"  Last two columns: the same runs with Strubell's data centre and grid. The "
+        f"NAS that Strubell puts\n  at {summary['search_tonnes']:.0f} t is "
+        f"{SEARCH} t by Patterson: PUE, grid, TPUs, and a smaller model searched."
     )
 
 

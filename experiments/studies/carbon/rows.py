@@ -13,13 +13,13 @@ CELLS = ("kwh", "pounds", "dollars_low", "dollars_high")
 def strubell() -> Iterator[Row]:
     """Yield each training with its printed hours, and with exact hours where known."""
     for training in STRUBELL:
-        yield recomputed(training, training.hours, "printed")
+        yield recompute(training, training.hours, "printed")
         if training.exact is not None:
-            yield recomputed(training, training.exact, "exact")
+            yield recompute(training, training.exact, "exact")
 
 
-def recomputed(training: Training, hours: float, source: str) -> Row:
-    """Return the printed cells of a training, and those computed from its hours."""
+def recompute(training: Training, hours: float, source: str) -> Row:
+    """Return the printed cells of a training, and the cells computed from hours."""
     price = PRICES[training.device]
     low, high = (rent(training.devices, hours, rate) for rate in price[:2])
     computed: dict[str, float | None] = {"kwh": None, "pounds": None}
@@ -33,7 +33,7 @@ def recomputed(training: Training, hours: float, source: str) -> Row:
     unequal = [
         name.replace("_", " ")
         for name, value in computed.items()
-        # round half to even, as one printed cell is
+        # rounds half to even, which one printed cell requires
         if value is not None and round(value) != published[name]
     ]
     return {
@@ -49,19 +49,21 @@ def recomputed(training: Training, hours: float, source: str) -> Row:
 
 
 def agreement(rows: Iterable[Row]) -> tuple[int, int, float]:
-    """Return the number of cells, of equal cells, and the largest deviation."""
+    """Return the numbers of cells and of equal cells, and the largest deviation."""
     cells = [
         (row[name], row[f"published_{name}"])
         for row in rows
         for name in CELLS
         if row[name] is not None
     ]
-    off = [abs(round(computed) / published - 1) for computed, published in cells]
-    return len(off), off.count(0.0), max(off)
+    deviations_ = [
+        abs(round(computed) / published - 1) for computed, published in cells
+    ]
+    return len(deviations_), deviations_.count(0.0), max(deviations_)
 
 
 def patterson() -> Iterator[Row]:
-    """Yield each training recomputed, with its own and with Strubell's data centre."""
+    """Yield each training, recomputed for its data centre and for Strubell's."""
     for training in PATTERSON:
         watts, hours = training.devices * training.watts, 24 * training.days
         actual = footprint(watts, hours, training.pue, training.intensity)
@@ -91,26 +93,28 @@ def deviations(rows: Sequence[Row]) -> list[float]:
 
 
 TABLES: dict[str, Callable[..., Iterable[Row]]] = {
-    "strubell": lambda plan, kept: strubell(),
-    "patterson": lambda plan, kept: patterson(),
+    "strubell": lambda arguments, written: strubell(),
+    "patterson": lambda arguments, written: patterson(),
 }
 
 
-def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
+def totals(
+    strubell_rows: Sequence[Row], patterson_rows: Sequence[Row]
+) -> dict[str, Any]:
     """Return the summary of both tables; exact hours replace printed ones."""
-    printed = [row for row in first if row["hours_are"] == "printed"]
-    exact = {(row["model"], row["hardware"]): row for row in first}.values()
-    cells, right, worst = agreement(exact)
+    printed = [row for row in strubell_rows if row["hours_are"] == "printed"]
+    exact = {(row["model"], row["hardware"]): row for row in strubell_rows}.values()
+    cells, equal, worst = agreement(exact)
     _, as_printed, worst_printed = agreement(printed)
     searched = next(row for row in printed if row["kwh"] and row["model"] == "NAS")
     return {
         "strubell_cells": cells,
-        "strubell_exact": right,
+        "strubell_exact": equal,
         "strubell_worst_error": worst,
         "strubell_exact_printed": as_printed,
         "strubell_worst_error_printed": worst_printed,
-        "patterson_cells": 2 * len(second),
-        "patterson_worst_error": max(deviations(second)),
-        "patterson_follows": sum(map(days_agree, second)),
+        "patterson_cells": 2 * len(patterson_rows),
+        "patterson_worst_error": max(deviations(patterson_rows)),
+        "patterson_follows": sum(map(days_agree, patterson_rows)),
         "search_tonnes": searched["pounds"] * POUND / 1e3,
     }

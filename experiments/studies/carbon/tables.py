@@ -44,7 +44,7 @@ class Centre(NamedTuple):
     device: str
     devices: int
     days: float
-    watts: float  # of a device with its share of the host, averaged over the run
+    watts: float  # average power of a device and its share of the host
     pue: float
     intensity: float  # net kg of CO2e per kWh, without purchased carbon-free energy
     mwh: float

@@ -40,7 +40,7 @@ def ranks(
         Results of the ranks of this process.
     """
     simulate_single_process(values, size)
-    compiling.cached()
+    compiling.enable_cache()
 
     def program(comm: CountedComm) -> Any:
         devices.start(comm)

@@ -17,8 +17,8 @@ from studies.deep.strategies import STRATEGIES
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
-WARM = 10  # steps of a run divided by those of its warm-up
-# Flags that a resumed run may change; examples, their order and rates stay.
+WARMUP_DIVISOR = 10  # steps of a run per step of its warm-up
+# Flags that a resumed run may change; they affect no examples, order or rates.
 FREE = {*flags.WRITTEN, *flags.VIRTUAL, *deep_hybrid.OWN, "straggle", "watchdog"}
 FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
 FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
@@ -60,7 +60,7 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.integer(
         "local_after",
         0,
-        "First updates of local, which are averaged one by one.",
+        "Number of first updates of local, each of which is averaged.",
         0,
         MAX_COUNT,
     )
@@ -104,7 +104,11 @@ def define(**defaults: Any) -> flags.FlagValues:
         "warmup", "gradual", list(WARMUPS), "Learning rate schedule of the warm-up."
     )
     values.integer(
-        "warmup_steps", -1, f"Steps of the warm-up; -1: 1/{WARM} of all.", -1, MAX_COUNT
+        "warmup_steps",
+        -1,
+        f"Steps of the warm-up; -1: 1/{WARMUP_DIVISOR} of all.",
+        -1,
+        MAX_COUNT,
     )
     values.number("start_lr", 0.0, "Learning rate at the start of the warm-up.", 0)
     values.choice(
@@ -130,7 +134,7 @@ def define(**defaults: Any) -> flags.FlagValues:
 
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:
-    """Return the flags on which the bits of a run depend."""
+    """Return the flags on which the results of a run depend."""
     return {k: v for k, v in flags.chosen(values).items() if k not in FREE}
 
 
@@ -144,7 +148,7 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
     peak = values.lr
     if values.base_batch:
         peak = linear_scaling(peak, values.batch, values.base_batch)
-    warm = steps // WARM if values.warmup_steps < 0 else values.warmup_steps
+    warm = steps // WARMUP_DIVISOR if values.warmup_steps < 0 else values.warmup_steps
     rate = schedule(
         *(values.schedule, peak, steps), warm, values.warmup, values.start_lr
     )

@@ -1,6 +1,6 @@
 """Flags and arguments of the strategy `hybrid`.
 
-flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a table of the division
+The flags determine the axes of a mesh, a Tensor and a Pipeline.
 """
 
 import sys
@@ -74,7 +74,7 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         microbatches=values.microbatches,
         rounds=values.rounds,
         remat=values.remat
-        and setup.tensor is not None,  # the dense model has remat already
+        and setup.tensor is not None,  # a dense model recomputes by itself
         seconds=costs(setup) if sizes["stage"] > 1 else (),
     )
     if setup.comm.rank == 0:
@@ -86,7 +86,7 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         "tensor": cut,
         "clip": values.clip,
         "state": setup.state,
-        "ahead": setup.ahead,
+        "ahead": setup.prefetch,
     }
 
 
@@ -136,10 +136,10 @@ def network(setup: Setup, sizes: dict[str, int]) -> Tensor:
 
 def costs(setup: Setup) -> list[float]:
     """Return the cost of each layer by --balance; equal on all ranks."""
-    each = max(1, setup.values.batch // setup.values.microbatches)
+    examples = max(1, setup.values.batch // setup.values.microbatches)
     problem, cost = setup.problem, COSTS[setup.values.balance]
     assert problem.model
-    like = problem.take(np.arange(each))
+    like = problem.take(np.arange(examples))
     buffer = np.array(cost(problem.model.layers, problem.params, like))
     broadcast(setup.comm, buffer)
     return buffer.tolist()

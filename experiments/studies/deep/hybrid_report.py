@@ -14,7 +14,7 @@ from dml.train import Curve
 from studies.deep.comparison import largest_difference
 
 CLOSE = 1e-4  # tolerance of a loss: float32 sums in other orders
-MEASURES = {  # columns by the measures of a Step, in bytes
+MEASURES = {  # measure of a Step, in bytes: column, in MB
     "bytes_held": "held_mb",
     "bytes_temporary": "temporary_mb",
     "tensor_bytes": "tensor_mb",
@@ -68,7 +68,7 @@ COLUMNS = {
     "stage": (6, optional_number("stage_mb")),
     "data": (6, optional_number("data_mb")),
     "last loss": (9, "{loss:.5f}"),
-    "apart": (8, "{apart:.1e}"),
+    "loss diff": (9, "{apart:.1e}"),
 }
 
 
@@ -95,8 +95,8 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
         curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
         figures.curves(path, curves, x="step", y="loss")
         sys.stdout.write(
-            f"{summary['meshes']} meshes: {summary['verdict']} as one device, apart by "
-            f"at most {summary['apart']:.1e}\n"
+            f"{summary['meshes']} meshes: {summary['verdict']} as on one device; "
+            f"largest difference {summary['apart']:.1e}\n"
         )
 
     return collected(finish)

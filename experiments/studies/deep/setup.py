@@ -12,7 +12,7 @@ from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
 from dml.wire.reducers.exact import exact
 
-AHEAD = 2  # minibatches made in the background
+PREFETCH = 2  # minibatches prepared in the background
 Cutter = Callable[..., Tensor]  # tensor_transformer of one network
 
 
@@ -27,7 +27,7 @@ class Setup(NamedTuple):
     timer: measures the phases.
     state, memory: optimizer state and reducer memory of the checkpoint, if resumed.
     done: updates before the checkpoint.
-    tensor: makes the tensor-parallel model; None where the network has none.
+    tensor: makes the tensor-parallel model; None if the network has none.
     """
 
     values: flags.FlagValues
@@ -42,17 +42,17 @@ class Setup(NamedTuple):
     tensor: Cutter | None = None
 
     @property
-    def ahead(self) -> int:
-        return (
-            0 if self.comm.platform.virtual else AHEAD
-        )  # virtual ranks share a thread
+    def prefetch(self) -> int:
+        """Return the number of minibatches to prefetch."""
+        # virtual ranks share a thread
+        return 0 if self.comm.platform.virtual else PREFETCH
 
     @property
     def options(self) -> dict[str, Any]:
         return {
             "accumulate": self.values.accumulate,
             "state": self.state,
-            "ahead": self.ahead,
+            "ahead": self.prefetch,
         }
 
     @property

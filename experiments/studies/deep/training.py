@@ -1,6 +1,7 @@
 """Training of a deep network by the flags.
 
-flags → Task → Problem → Steps of a strategy → guarded, checked, kept → train
+The flags determine a Task, its Problem, and the Steps of a strategy. Filters then
+guard, renumber, trace, verify and save the Steps.
 """
 
 import math
@@ -19,7 +20,7 @@ from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.figures.learning import learning
 from dml.models.model_problem import model_problem
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.runs import states, writers
 from dml.train import checkpointed, interruptible, last_step, train, verified
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
@@ -75,10 +76,10 @@ def run(
         Summaries of the ranks of this process.
     """
     flags.parse(values, argv)
-    path = runs.path(values.out or values.resume, name)
+    path = run_folders.path(values.out or values.resume, name)
     on_mesh = values.strategy in strategies.ON_DEVICES
-    with interruptible() as stopped, compiling.fitting():
-        compiling.cached()
+    with interruptible() as stopped, compiling.explain_memory_errors():
+        compiling.enable_cache()
 
         def program(comm: CountedComm) -> dict[str, Any]:
             if on_mesh:
@@ -88,7 +89,7 @@ def run(
         return flags.ranks(program, values, devices=on_mesh)
 
 
-def prepared(
+def prepare(
     values: flags.FlagValues, comm: CountedComm, task: Task
 ) -> tuple[Setup, int]:
     """Return the arguments of the strategy, new or resumed, and the total updates."""
@@ -108,7 +109,7 @@ def prepared(
         params,
         examples=task.count,
         take=partial(take, task.training),
-        evaluate=partial(scores, task, comm.rank),
+        evaluate=partial(evaluate_held_out, task, comm.rank),
     )
     order = draws(task.count, values.batch, values.seed, total, done * values.batch)
     setup = Setup(
@@ -145,10 +146,14 @@ def train_rank(
     start, comm = time.perf_counter(), flags.delayed(values, comm)
     strategies.check(values, strategies.workers(values, comm))
     built = task()
-    setup, steps = prepared(values, comm, built)
+    setup, steps = prepare(values, comm, built)
     speed = Speed(built.units)
-    save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
-    shown = [strategies.step_count(values, updates) for updates in (steps, setup.done)]
+    save = partial(
+        save_checkpoint, comm, path / "checkpoints", deep_flags.rules(values)
+    )
+    step_counts = [
+        strategies.step_count(values, updates) for updates in (steps, setup.done)
+    ]
     finished = None  # the last step, if only the summary is missing
     if setup.done == steps:
         finished = last_step(values.resume, setup.problem.params, steps)
@@ -156,7 +161,7 @@ def train_rank(
         path,
         values,
         comm,
-        writers.console(*shown, row_text=partial(progress_line, speed, built)),
+        writers.console(*step_counts, row_text=partial(progress_line, speed, built)),
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
@@ -194,7 +199,7 @@ def train_rank(
     return summary
 
 
-def saved(
+def save_checkpoint(
     comm: CountedComm, folder: Path, rules: Mapping[str, Any], step: Step
 ) -> None:
     """Save params, optimizer state and each rank's reducer memory; collective."""
@@ -216,7 +221,7 @@ def start_or_resume(
     steps: int,
     rules: Mapping[str, Any],
 ) -> tuple[int, Params, Any, Any]:
-    """Return the completed updates, and params, optimizer state and memory then."""
+    """Return the number of completed updates, params, optimizer state and memory."""
     if not values.resume:
         return 0, params, None, None
 
@@ -243,13 +248,13 @@ def start_or_resume(
             f"{comm.size}"
         )
         memory = None
-    # committed to no device, so that a mesh can place them
+    # not committed to a device, so that a mesh can place the arrays
     saved = jax.device_put(saved)
     rank_memory = memory and [leaf[comm.rank] for leaf in memory]
     return done, saved["params"], saved["state"], rank_memory
 
 
-def scores(task: Task, rank: int, params: Params) -> dict[str, Any]:
+def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:
     """Evaluate on held-out data; rank 0 only."""
     if rank:
         return {}

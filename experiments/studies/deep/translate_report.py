@@ -34,7 +34,7 @@ from studies.deep.comparison import (
 )
 
 COLUMNS = {
-    "way": (14, "{way}"),
+    "strategy": (14, "{way}"),
     "layers": (6, "{layers}"),
     "ticks": (5, "{ticks}"),
     "gain": (5, "{gain:.2f}"),
@@ -43,11 +43,11 @@ COLUMNS = {
     "exactly right": (13, "{accuracy:.1%}"),
 }
 ONE_DEVICE, WAVEFRONT = "one device", "wavefront"
-TURNS = 12  # timed calls of each division
+TIMED_CALLS = 12  # timed calls of each division
 
 
 def row(name: str, layers: int, length: int, result: Curve) -> Row:
-    """Return the row of a division; length is the number of words, L."""
+    """Return the row of a division; `length` counts the words read and written."""
     count = tick_count(name, layers, length)
     return {
         "way": name,
@@ -69,37 +69,41 @@ def tick_count(name: str, layers: int, length: int) -> int:
 def wavefront_lines(layers: int, read: int, written: int) -> list[str]:
     """Return the wavefront as lines; r1 is the first word read, w1 is written first."""
     names = [f"r{n + 1}" for n in range(read)] + [f"w{n + 1}" for n in range(written)]
-    wide = max(map(len, names))
+    width_of_name = max(map(len, names))
     lines = []
     for number, times in reversed(list(enumerate(wave(layers, read + written), 1))):
         cells = [names[time] if time >= 0 else "·" for time in times]
-        lines.append(f"layer {number:<2} " + " ".join(c.rjust(wide) for c in cells))
+        lines.append(
+            f"layer {number:<2} " + " ".join(c.rjust(width_of_name) for c in cells)
+        )
     return lines
 
 
 def summary(results: Mapping[str, Curve], layers: int, length: int) -> dict[str, Any]:
-    """Return a flat summary; length is the number of words, L."""
-    serial, swept = results[ONE_DEVICE], results[WAVEFRONT]
+    """Return a flat summary; `length` is the number of words read and written."""
+    serial, wavefront_result = results[ONE_DEVICE], results[WAVEFRONT]
     return {
-        "loss": swept.losses[-1],
-        "accuracy": swept.summary["accuracy"],
-        "largest_difference": largest_difference(serial.losses, swept.losses),
+        "loss": wavefront_result.losses[-1],
+        "accuracy": wavefront_result.summary["accuracy"],
+        "largest_difference": largest_difference(
+            serial.losses, wavefront_result.losses
+        ),
         "ticks_one_device": tick_count(ONE_DEVICE, layers, length),
         "ticks_wavefront": tick_count(WAVEFRONT, layers, length),
         "seconds_per_step_one_device": median_step_seconds(serial),
-        "seconds_per_step_wavefront": median_step_seconds(swept),
+        "seconds_per_step_wavefront": median_step_seconds(wavefront_result),
     }
 
 
-def race_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
+def time_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
     """Time two layers on two devices, for which most machines have enough cores."""
     model = translator(words, width, layers=2)
     params = model.init(jax.random.key(0))
     problem = model_problem(
-        model, params, examples=len(batch.targets), take=lambda at: batch
+        model, params, examples=len(batch.targets), take=lambda indices: batch
     )
     both = divisions(problem, mesh(AXIS, jax.devices(), 2))
-    one, two = time_in_turns(list(both.values()), batch)
+    one, two = time_alternating(list(both.values()), batch)
     length = sum(part.shape[1] for part in batch)
     return {
         "two_layers_gain_counted": 2 * length / ticks(2, length),
@@ -119,23 +123,25 @@ def verdict(summary: Row) -> str:
 
 def divisions(problem: Problem, line: Mesh) -> dict[str, Division]:
     """Return the problem on one device, and with one layer per device of a mesh."""
-    swept = problem._replace(gradient=wavefront(line))
-    return {ONE_DEVICE: one_device(problem), WAVEFRONT: Division(swept, line, SPECS)}
+    divided = problem._replace(gradient=wavefront(line))
+    return {ONE_DEVICE: one_device(problem), WAVEFRONT: Division(divided, line, SPECS)}
 
 
-def time_in_turns(divisions: Sequence[Division], batch: Batch) -> list[float]:
-    """Return the seconds of each gradient: medians of calls in turns."""
+def time_alternating(divisions: Sequence[Division], batch: Batch) -> list[float]:
+    """Return the median seconds of each division's gradient; calls alternate."""
     calls = []
     for problem, axes, specs in divisions:
         params = placed(jax.device_get(problem.params), axes, specs)
         calls.append((jax.jit(problem.gradient), params, placed(batch, axes)))
-    took: list[list[float]] = [[] for _ in divisions]
-    for _ in range(TURNS + 1):
-        for times, (call, *arguments) in zip(took, calls, strict=True):
+    seconds_by_division: list[list[float]] = [[] for _ in divisions]
+    for _ in range(TIMED_CALLS + 1):
+        for times, (call, *arguments) in zip(seconds_by_division, calls, strict=True):
             start = time.perf_counter()
             jax.block_until_ready(call(*arguments))
             times.append(time.perf_counter() - start)
-    return [float(np.median(times[1:])) for times in took]  # the first call compiles
+    return [
+        float(np.median(times[1:])) for times in seconds_by_division
+    ]  # the first call compiles
 
 
 def examples(

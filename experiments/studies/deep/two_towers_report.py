@@ -14,7 +14,7 @@ from dml.train import Curve
 from dml.types import Params
 from studies.deep.comparison import largest_difference, median_step_seconds
 
-CROSSINGS = ("all-gather", "reduce-scatter")  # other collectives sum losses
+CROSSINGS = ("all-gather", "reduce-scatter")  # other collectives only sum losses
 FIRST = 20  # steps in which rounding differences are still small
 LINE = 6  # filters in a line of the figure
 SHADES = 2.5  # standard deviations between grey and black or white
@@ -56,15 +56,17 @@ def row(
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Return a flat summary; the first two rows are of one network."""
-    one, two, *_ = rows
+    one_device, two_devices, *_ = rows
     totals: dict[str, Any] = {
-        "loss": two["losses"][-1],
-        "largest_difference": largest_difference(one["losses"], two["losses"]),
-        "largest_difference_at_first": largest_difference(
-            one["losses"][:FIRST], two["losses"][:FIRST]
+        "loss": two_devices["losses"][-1],
+        "largest_difference": largest_difference(
+            one_device["losses"], two_devices["losses"]
         ),
-        "seconds_per_step_one_device": one["seconds_per_step"],
-        "seconds_per_step_two_devices": two["seconds_per_step"],
+        "largest_difference_at_first": largest_difference(
+            one_device["losses"][:FIRST], two_devices["losses"][:FIRST]
+        ),
+        "seconds_per_step_one_device": one_device["seconds_per_step"],
+        "seconds_per_step_two_devices": two_devices["seconds_per_step"],
     }
     for row in rows[1:]:
         for name in ("accuracy", "formula_bytes", "compiled_bytes"):
@@ -74,7 +76,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 def filter_changes(start: Params, last: Params) -> np.ndarray:
     """Return the change of the first layer's filters: HxWxIxO."""
-    first, second = (np.asarray(one["layer_1"]["kernel"]) for one in (start, last))
+    first, second = (
+        np.asarray(params["layer_1"]["kernel"]) for params in (start, last)
+    )
     return second - first
 
 

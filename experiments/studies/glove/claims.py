@@ -16,9 +16,9 @@ PUBLISHED_MIN, PUBLISHED_MAX = 0.22, 0.23  # published accuracies
 def same_loss(run: Run) -> Verdict:
     """The highest last loss of all strategies and ranks is within 2 % of the lowest."""
     losses = by_strategy(run, "loss")
-    off = max(losses.values()) / min(losses.values()) - 1
+    spread = max(losses.values()) / min(losses.values()) - 1
     measured = f"{min(losses.values()):.5f} to {max(losses.values()):.5f}"
-    return verdict(off <= SAME, measured, f"{off:.2%} apart, {len(losses)} runs")
+    return verdict(spread <= SAME, measured, f"{spread:.2%} apart, {len(losses)} runs")
 
 
 @claim("all strategies reach the same accuracy", "22 to 23 % for all")
@@ -51,10 +51,10 @@ def reference(run: Run) -> Verdict:
     )
 
 
-def by_strategy(run: Run, number: str) -> dict[str, Any]:
-    """Return a number of each row by strategy and ranks."""
+def by_strategy(run: Run, key: str) -> dict[str, Any]:
+    """Return the value of a key of each row, by strategy and number of ranks."""
     rows = nonempty(run.rows, "strategy")
-    return {f"{row['strategy']} {row['ranks']}": row[number] for row in rows}
+    return {f"{row['strategy']} {row['ranks']}": row[key] for row in rows}
 
 
 CLAIMS = (same_loss, same_accuracy, reference)

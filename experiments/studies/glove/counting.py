@@ -25,7 +25,7 @@ from dml.types import BadInput, CountedComm
 from dml.wire.collectives import broadcast
 from dml.wire.comm import first_of_all
 
-PIECE = 1 << 18  # bytes of text that a rank processes at once
+PIECE_BYTES = 1 << 18  # bytes of text that a rank processes at once
 VERSION = 1  # version of the counts; other versions in the cache are ignored
 
 
@@ -47,7 +47,9 @@ def define(values: flags.FlagValues) -> None:
         "symmetric", True, "Context on both sides of a word; else on its left only."
     )
     values.text(
-        "memory", "4GB", "Memory for counting, over all ranks; the rest is on disk."
+        "memory",
+        "4GB",
+        "Memory for counting, over all ranks; further counts are on disk.",
     )
     values.text(
         "counts", None, "Folder with vocab.txt and cooccurrence.bin to start from."
@@ -75,18 +77,18 @@ def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
         flags.nbytes(values.memory),
     )
     folder = cache() / "cooccurrence" / key(comm, paths, values)
-    exists, part = cached_folder(comm, folder)
+    exists, temporary = cached_folder(comm, folder)
     if not exists:
         words = partial(tokens, pattern=values.pattern, lower=values.lower)
-        part.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(parents=True, exist_ok=True)
         try:
-            counted = count(comm, pieces(paths, PIECE), words, part, rules)
+            counted = count(comm, pieces(paths, PIECE_BYTES), words, temporary, rules)
             if comm.rank == 0:
-                runs.dump(part / "counts.json", counted._asdict())
-                publish(part, folder)
+                runs.dump(temporary / "counts.json", counted._asdict())
+                publish(temporary, folder)
             comm.Barrier()
         finally:
-            shutil.rmtree(part, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     return open_counts(folder)
 
 
@@ -121,12 +123,12 @@ def cached_folder(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
     return bool(state[0]), folder.with_name(f"{folder.name}.{state[1]}")
 
 
-def publish(part: Path, folder: Path) -> None:
+def publish(temporary: Path, folder: Path) -> None:
     """Rename the temporary folder, unless another run has published equal counts."""
     if not (folder / "counts.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
-        part.rename(folder)
+        temporary.rename(folder)
 
 
 def open_counts(folder: Path) -> Counts:

@@ -15,9 +15,9 @@ from studies.server import flags as server_flags
 
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
-BATCHED = ("operation", "synchronous", "mesh")
-SERVED = 131_072  # records of a minibatch if all workers wait: few messages
-STALE = 32_768  # records with stale gradients: larger minibatches overshoot in biases
+BATCH_STRATEGIES = ("operation", "synchronous", "mesh")
+SERVER_BATCH = 131_072  # records of a minibatch of servers without staleness
+STALE_BATCH = 32_768  # with stale gradients: biases overshoot in larger minibatches
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
@@ -26,11 +26,15 @@ def columns(values: flags.FlagValues, size: int) -> int:
 
 
 def kernels(values: flags.FlagValues) -> str:
-    """Return the kernels that a run needs: records, batches or servers."""
+    """Return the name of the kernels that a run needs: records, batches or servers."""
     if values.strategy == "server":
         return "servers"
-    alone = values.strategy == "serial" and values.batch > 0
-    return "batches" if alone or values.strategy in BATCHED else "records"
+    serial_batches = values.strategy == "serial" and values.batch > 0
+    return (
+        "batches"
+        if serial_batches or values.strategy in BATCH_STRATEGIES
+        else "records"
+    )
 
 
 def order(values: flags.FlagValues) -> Order:
@@ -49,7 +53,7 @@ def order(values: flags.FlagValues) -> Order:
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     """Add the flags of the model and of its strategies."""
     values.choice("strategy", "rotation", list(strategies), "Strategy.")
-    values.integer("dim", 50, "Numbers of a vector.", 1)
+    values.integer("dim", 50, "Dimension of a vector.", 1)
     values.integer(
         "tables", 2, "Number of tables: 2 for words and contexts, or 1 for both.", 1, 2
     )
@@ -67,7 +71,7 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
         "batch",
         0,
         f"Records of a minibatch; 0: {BATCH}; serial 1; server "
-        f"{SERVED}, or {STALE} with stale gradients.",
+        f"{SERVER_BATCH}, or {STALE_BATCH} with stale gradients.",
         0,
         MAX_COUNT,
     )

@@ -17,9 +17,14 @@ from dml.wire.collectives import tree_allreduce
 
 
 def word_vectors(state: Embeddings, count: int) -> np.ndarray:
-    """Return the sum of a word's two vectors, or its only vector."""
-    both = state.vectors_TxD.reshape(-1, count, state.vectors_TxD.shape[1])
-    return both.sum(axis=0)
+    """Return the sum of a word's vectors in all tables, N x D.
+
+    Args:
+      state: Trained embeddings of one or two tables.
+      count: Number of words N.
+    """
+    tables_KxNxD = state.vectors_TxD.reshape(-1, count, state.vectors_TxD.shape[1])
+    return tables_KxNxD.sum(axis=0)
 
 
 def conclude(
@@ -52,13 +57,16 @@ def total(comm: Comm, count: int) -> int:
     return int(counts[0])
 
 
-def speeds(summary: Mapping[str, Any], records: int, free: bool) -> dict[str, Any]:
-    """Return seconds per epoch and records per second; None for the rate if free."""
+def speeds(summary: Mapping[str, Any], records: int, timeless: bool) -> dict[str, Any]:
+    """Return seconds per epoch, and records per second.
+
+    The rate is None if `timeless`: computation takes no virtual time.
+    """
     examples = summary["examples"]  # 0 if only the summary was missing
     rate = examples / max(summary["seconds"], 1e-9)
     return {
         "records": records,
-        "records_per_second": None if free else rate,
+        "records_per_second": None if timeless else rate,
         "epoch_seconds": summary["seconds"] * records / max(examples, 1),
     }
 
@@ -93,7 +101,7 @@ def results(summary: Mapping[str, Any]) -> str:
         "  semantic {analogy_semantic:.1%}  syntactic {analogy_syntactic:.1%}"
         "  WordSim-353 {wordsim353:.3f}  SimLex-999 {simlex999:.3f}",
         f"loss {{loss:.5f}}  {{records:,}} records  {speed}"
-        "  {words_sent:,} words sent  vectors {vectors_sha256:.8}",
+        "  {words_sent:,} elements sent  vectors {vectors_sha256:.8}",
         "counting {cooccurrence_seconds:.1f} s  training {seconds:.1f} s"
         "  in all {total_seconds:.1f} s",
     )

@@ -59,7 +59,7 @@ def by_records(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
 def by_batches(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
     """Train by gradients of minibatches."""
     train = strategy(name, setup.problem, setup.comm.size)
-    own |= setup.common | {"every": every(setup)}
+    own |= setup.common | {"every": minibatches_per_epoch(setup)}
     update = partial(AdaGrad, rate=setup.flags.lr)
     return train(setup.problem, batches(setup), update, **own)
 
@@ -70,15 +70,14 @@ def batches(setup: Setup) -> Iterator[np.ndarray]:
         yield from minibatches(setup.problem.examples, setup.batch)
 
 
-def every(setup: Setup) -> int:
-    """Return the minibatches of an epoch."""
+def minibatches_per_epoch(setup: Setup) -> int:
+    """Return the number of minibatches of an epoch."""
     return -(-setup.problem.examples // setup.batch)
 
 
 def serial(setup: Setup) -> Iterator[Step]:
-    if (
-        setup.flags.batch or setup.comm.size > 1
-    ):  # the table of strategies refuses several ranks
+    # by_batches raises BadInput for several ranks
+    if setup.flags.batch or setup.comm.size > 1:
         return by_batches(setup, "serial")
     return by_records(setup, "hogwild")
 
@@ -104,9 +103,9 @@ def operation(setup: Setup) -> Iterator[Step]:
 
 def synchronous(setup: Setup) -> Iterator[Step]:
     name = setup.flags.allreduce
-    known = name if name in ALLREDUCE else "auto"  # an own one has no formula
+    costed = name if name in ALLREDUCE else "auto"  # others have no cost formula
     dense = {
-        "auto": partial(dense_is_cheaper, setup.comm, known),
+        "auto": partial(dense_is_cheaper, setup.comm, costed),
         "sparse": lambda buffer, nbytes: False,
         "dense": lambda buffer, nbytes: True,
     }[setup.flags.rows]
@@ -140,7 +139,7 @@ def server(setup: Setup) -> Iterator[Step]:
         values.lr,
         **setup.common,
         setup=servers,
-        every=every(setup),
+        every=minibatches_per_epoch(setup),
         summary=setup.summary,
     )
 
@@ -170,10 +169,12 @@ def batch(values: flags.FlagValues, size: int) -> int:
         return values.batch or glove_flags.BATCH
     workers = server_flags.roles(values, size).workers
     stale = server_flags.rule(values, workers).aggregation_count
-    return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
+    return values.batch or (
+        glove_flags.STALE_BATCH if stale else glove_flags.SERVER_BATCH
+    )
 
 
-# Flags that a resumed run may change; ranks and medium do not change rotation's bits.
+# Flags that a resumed run may change. Results of rotation do not depend on the medium.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
 FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
 
@@ -187,7 +188,7 @@ def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
 def begin(
     values: flags.FlagValues, words: int, rules: Mapping[str, Any]
 ) -> tuple[int, Embeddings]:
-    """Return the epochs done and the state after them."""
+    """Return the number of completed epochs and the state after them."""
     if not values.resume:
         return 0, glove(words, values.dim, values.tables).init(values.seed)
     epoch, state = checkpoints.load(Path(values.resume, "checkpoint"), rules)

@@ -16,28 +16,31 @@ from dml.runs.results import Run
 
 BASELINE = "baseline"
 SCALED = (BASELINE, "gradual")  # rows with scaled rate and gradual warm-up
-CHANCE = 0.05  # significance level
-SEEDS = 5  # fewest seeds that can reach it: p of 1/32
-POINT = 0.01  # largest loss of accuracy that counts as none
-LASTS = 4  # workers up to which accuracy has to hold
-NEAR, FLAT = 0.75, 0.5  # exponents near to and far from steps ~ k^-1
+SIGNIFICANCE = 0.05  # significance level of the permutation test
+MIN_SEEDS = 5  # fewest seeds whose p can be at most SIGNIFICANCE: p of 1/32
+ACCURACY_TOLERANCE = 0.01  # decrease of accuracy that counts as none
+MIN_WORKERS = 4  # least number of workers up to which accuracy has to hold
+STEEP_POWER, FLAT_POWER = 0.75, 0.5  # exponents of steps ~ k^-power
 
 
-def p_value(errors: np.ndarray, than: np.ndarray) -> float:
-    """Return the share of permutations whose mean difference is as large."""
-    apart = np.asarray(errors) - np.asarray(than)
+def p_value(errors: np.ndarray, reference: np.ndarray) -> float:
+    """Return the share of permutations whose mean difference is at least as large."""
+    apart = np.asarray(errors) - np.asarray(reference)
     signs = np.array(list(product((1, -1), repeat=len(apart))))
     return float((signs @ apart >= apart.sum() - 1e-9).mean())
 
 
-def worse(errors: np.ndarray, than: np.ndarray) -> bool:
-    """Return whether errors are larger by the exact test."""
-    return p_value(errors, than) <= CHANCE
+def worse(errors: np.ndarray, reference: np.ndarray) -> bool:
+    """Return whether errors are larger than the reference's by the exact test."""
+    return p_value(errors, reference) <= SIGNIFICANCE
 
 
-def accuracy_lost(errors: np.ndarray, than: np.ndarray) -> bool:
+def accuracy_lost(errors: np.ndarray, reference: np.ndarray) -> bool:
     """Return whether errors are worse, or larger by over a point on average."""
-    return worse(errors, than) or float(np.mean(errors) - np.mean(than)) > POINT
+    return (
+        worse(errors, reference)
+        or float(np.mean(errors) - np.mean(reference)) > ACCURACY_TOLERANCE
+    )
 
 
 def by_warmup(run: Run) -> dict[str, np.ndarray]:
@@ -51,8 +54,8 @@ def all_worse(
     errors: Mapping[str, np.ndarray], pairs: list[tuple[str, str]]
 ) -> Verdict:
     """Judge whether the first of each pair of warm-ups has larger errors."""
-    if min(len(errors[name]) for pair in pairs for name in pair) < SEEDS:
-        return untested(f"fewer than {SEEDS} seeds prove nothing")
+    if min(len(errors[name]) for pair in pairs for name in pair) < MIN_SEEDS:
+        return untested(f"fewer than {MIN_SEEDS} seeds prove nothing")
     texts, holds = [], []
     for serial, other in pairs:
         apart, p = (
@@ -61,7 +64,7 @@ def all_worse(
         )
         holds.append(worse(errors[serial], errors[other]))
         texts.append(f"{serial} - {other} {apart.mean():+.2%} (p = {p:.3f})")
-    return verdict(all(holds), ", ".join(texts), f"asked p of {CHANCE:g} at most")
+    return verdict(all(holds), ", ".join(texts), f"asked p of {SIGNIFICANCE:g} at most")
 
 
 @claim(
@@ -80,7 +83,9 @@ def holds_then_falls(run: Run) -> Verdict:
     good = [not accuracy_lost(errors[factor], errors[serial]) for factor in factors]
     good_count = good.index(False) if False in good else len(good)
     last = [serial, *factors][good_count]
-    holds = last >= LASTS and good_count < len(good) and not any(good[good_count:])
+    holds = (
+        last >= MIN_WORKERS and good_count < len(good) and not any(good[good_count:])
+    )
     measured = ", ".join(f"x{k} {1 - errors[k].mean():.1%}" for k in (serial, *factors))
     return verdict(holds, measured, f"as good up to x{last}")
 
@@ -118,25 +123,29 @@ def steps(run: Run) -> Verdict:
 
     By the fastest warm-up for each k; the largest k may miss the target instead.
     """
-    known: dict[int, float] = {}
+    steps_by_workers: dict[int, float] = {}
     for row in run.rows:
         if row["steps_to_target"] is not None:
-            known.setdefault(row["workers"], math.inf)
-            known[row["workers"]] = min(known[row["workers"]], row["steps_to_target"])
-    factors = sorted(known)
+            steps_by_workers.setdefault(row["workers"], math.inf)
+            steps_by_workers[row["workers"]] = min(
+                steps_by_workers[row["workers"]], row["steps_to_target"]
+            )
+    factors = sorted(steps_by_workers)
     if len(factors) < 2:
         return untested("too few rows reach the target")
 
     def power(low: int, high: int) -> float:
-        return math.log(known[high] / known[low]) / math.log(high / low)
+        return math.log(steps_by_workers[high] / steps_by_workers[low]) / math.log(
+            high / low
+        )
 
     first, last = power(*factors[:2]), power(*factors[-2:])
     measured = f"steps fall as k^{first:.2f} at first, k^{last:.2f} to x{factors[-1]}"
     missed = max(row["workers"] for row in run.rows) > factors[-1]
     if missed:
         measured = f"{measured}, then miss the target"
-    holds = first <= -NEAR and (missed or last >= -FLAT)
-    return verdict(holds, measured, f"asked k^-{NEAR} and k^-{FLAT}")
+    holds = first <= -STEEP_POWER and (missed or last >= -FLAT_POWER)
+    return verdict(holds, measured, f"asked k^-{STEEP_POWER} and k^-{FLAT_POWER}")
 
 
 PAPER = (holds_then_falls, as_one, unscaled, gradual)

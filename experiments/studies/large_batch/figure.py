@@ -21,7 +21,7 @@ COLOURS = {
 LABEL = "images in a minibatch"
 SMALL = {"legend.fontsize": 8}
 SPEEDUPS = {
-    "in_steps": "in steps",
+    "in_steps": "by number of steps",
     "predicted": "k processors, predicted",
     "measured": "one core, measured",
 }

@@ -77,7 +77,9 @@ def row(
     """
     batch, updates = workers * plan.base, plan.steps(workers)
     errors = np.array([1 - float(run.accuracies[-1]) for run in runs])
-    known = [at for at in (reached(run, target) for run in runs) if at]
+    known = [
+        snapshots for run in runs if (snapshots := reached(run, target)) is not None
+    ]
     step_seconds = float(np.median([run.seconds for run in runs])) / updates
     epochs = steps = None
     if len(known) == len(runs):
@@ -101,7 +103,7 @@ def row(
 
 
 def reached(run: Result, target: float) -> int | None:
-    """Return the number of snapshots to the target; None if it is not reached."""
+    """Return the number of snapshots up to the target; None if it is not reached."""
     good = np.flatnonzero(run.accuracies >= target)
     return int(good[0]) + 1 if len(good) else None
 
@@ -112,9 +114,9 @@ def finite(number: float) -> float | None:
 
 def mean_and_deviation(values: Sequence[float] | np.ndarray) -> str:
     """Return mean and standard deviation, in %."""
-    several = 100 * np.asarray(values)
-    deviation = several.std(ddof=1) if len(several) > 1 else 0.0
-    return f"{several.mean():.2f} ± {deviation:.2f}"
+    percents = 100 * np.asarray(values)
+    deviation = percents.std(ddof=1) if len(percents) > 1 else 0.0
+    return f"{percents.mean():.2f} ± {deviation:.2f}"
 
 
 def speed_ups(rows: Sequence[Row], parameters: int) -> list[Row]:
@@ -129,13 +131,13 @@ def speed_ups(rows: Sequence[Row], parameters: int) -> list[Row]:
 
     # order matters: the last of equal rows is taken
     slowest_first = sorted(rows, key=steps_to_target, reverse=True)
-    quick = {row["workers"]: row for row in slowest_first}
+    fastest = {row["workers"]: row for row in slowest_first}
     key, timed = "parallel_seconds_to_target", []
-    for workers, row in sorted(quick.items()):
+    for workers, row in sorted(fastest.items()):
         job = cost.Job(workers, parameters)
         wire = cost.seconds(cost.choose(job, FABRIC, ALLREDUCES), job, FABRIC)
         steps = row["steps_to_target"]
-        gradient = quick[1]["step_seconds"]  # of one worker's images
+        gradient = fastest[1]["step_seconds"]  # seconds of one worker's minibatch
         timed.append({**row, key: steps and steps * (gradient + wire)})
     serial = timed[0]
     gains = {
@@ -158,7 +160,7 @@ def critical_batch(epochs: Mapping[int, float | None]) -> float | None:
 
     Fits E = E_min (1 + B / B_crit), a line over the batch size, by relative error.
     """
-    known = {batch: one for batch, one in epochs.items() if one is not None}
+    known = {batch: count for batch, count in epochs.items() if count is not None}
     if len(known) < 2:
         return None
     batches, needed = np.array(list(known)), np.array(list(known.values()))
@@ -238,7 +240,7 @@ def print_tables(
         times,
     )
     limit, *noise = (
-        "none seen" if summary[name] is None else f"{summary[name]:.0f}"
+        "unknown" if summary[name] is None else f"{summary[name]:.0f}"
         for name in ("batch_limit", "noise_scale", "noise_scale_at_end")
     )
     sys.stdout.write(

@@ -125,7 +125,7 @@ def accuracy(model: Model, held_out: Batch) -> Partial:
     return Partial(measured, jax.device_put(held_out))
 
 
-def trained(
+def train(
     plan: Plan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
 ) -> Result:
     """Train with `factor` workers.
@@ -178,21 +178,24 @@ def noise_scales(plan: Plan, snapshots: Sequence[Params], seed: int) -> list[flo
     )
     squares = _squares(plan.model.loss, stacked, indices, plan.training)
     sizes, noise = (plan.base, plan.base * plan.largest), Noise()
-    return [noise.add(*both, *sizes) for both in np.asarray(squares).T.tolist()]
+    return [noise.add(*pair, *sizes) for pair in np.asarray(squares).T.tolist()]
 
 
 @partial(jax.jit, static_argnums=0)
 def _squares(loss: Any, snapshots: Params, indices: Any, data: Batch) -> Any:
-    """Return the mean squared norm of workers' gradients, and that of their mean."""
+    """Return two numbers per snapshot, from the workers' gradients.
 
-    def one(arguments: Any) -> Any:
-        params, at = arguments
-        part = jax.tree.map(lambda leaf: leaf[at], data)
+    The mean of their squared norms, and the squared norm of their mean.
+    """
+
+    def squared_norms(arguments: Any) -> Any:
+        params, indices = arguments
+        part = jax.tree.map(lambda leaf: leaf[indices], data)
         grads = jax.vmap(jax.grad(loss), (None, 0))(params, part)
-        weights = jax.tree.map(lambda no: not no, statistics(grads))
-        kept = jax.tree.map(lambda leaf, is_: leaf * is_, grads, weights)
-        small = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(kept)) / len(at)
+        weights = jax.tree.map(lambda is_statistic: not is_statistic, statistics(grads))
+        kept = jax.tree.map(lambda leaf, is_weight: leaf * is_weight, grads, weights)
+        small = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(kept)) / len(indices)
         large = sum(jnp.sum(leaf.mean(axis=0) ** 2) for leaf in jax.tree.leaves(kept))
         return small, large
 
-    return jax.lax.map(one, (snapshots, indices))
+    return jax.lax.map(squared_norms, (snapshots, indices))

@@ -47,7 +47,7 @@ def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
     """Train one cell on the ranks of comm, or on virtual ranks."""
 
     def program(ranks: Comm) -> Row | None:
-        return trained(Metered(ranks), method, entry, updates)
+        return train(Metered(ranks), method, entry, updates)
 
     if comm.size > 1:
         return program(comm) or {}
@@ -56,9 +56,7 @@ def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
     return result | {"real_seconds": time.perf_counter() - start}
 
 
-def trained(
-    comm: CountedComm, method: Method, entry: Entry, updates: int
-) -> Row | None:
+def train(comm: CountedComm, method: Method, entry: Entry, updates: int) -> Row | None:
     """Train on this rank; return the row on rank 0."""
     begin, losses = comm.Wtime(), []
     for step in steps(method, entry, comm, updates):

@@ -1,8 +1,8 @@
 """The columns of the matrix: a table of strategies with their arguments.
 
 A new strategy is a new row of METHODS; the matrix and its tests then cover it. Methods
-that divide a minibatch among equally many workers, and add in their order, have the
-bits of `serial`, which accumulates as many parts.
+that divide a minibatch among equally many workers, and add in their order, are
+bit-identical to `serial`, which accumulates equally many parts.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from studies.matrix.problems import Entry
 WORKERS = 3
 EPOCHS = 2  # of methods that yield a Step per epoch
 SEED = 1
-ONE, RANKS, DEVICES, THREADS = "one rank", "ranks", "devices", "threads"
+ONE_RANK, RANKS, DEVICES, THREADS = "one rank", "ranks", "devices", "threads"
 Own = dict[str, Any]
 Arguments = tuple[Problem, Iterator[Any], Any]
 
@@ -44,8 +44,8 @@ def by_equal_minibatches(entry: Entry, problem: Problem, updates: int) -> Argume
 
 
 def on_servers(entry: Entry, problem: Problem, updates: int) -> Arguments:
-    *both, update = by_minibatches(entry, problem, updates)
-    return *both, entry.served or update
+    *problem_and_batches, update = by_minibatches(entry, problem, updates)
+    return *problem_and_batches, entry.served or update
 
 
 def by_examples(entry: Entry, problem: Problem, updates: int) -> Arguments:
@@ -79,31 +79,33 @@ class Method(NamedTuple):
     arguments: Callable[[Entry, Problem, int], Arguments] = by_minibatches
 
 
-def nothing(entry: Entry, comm: CountedComm) -> Own:
+def no_options(entry: Entry, comm: CountedComm) -> Own:
     return {}
 
 
-def accumulate(entry: Entry, comm: CountedComm) -> dict[str, Any]:
+def accumulate_options(entry: Entry, comm: CountedComm) -> dict[str, Any]:
     return {"accumulate": WORKERS}
 
 
-def reduced(name: str, entry: Entry, comm: CountedComm, **own: Any) -> dict[str, Any]:
+def allreduce_options(
+    name: str, entry: Entry, comm: CountedComm, **own: Any
+) -> dict[str, Any]:
     return {"reducer": exact(ALLREDUCE[name]), **own}
 
 
-def served(name: str, entry: Entry, comm: CountedComm) -> dict[str, Any]:
+def server_options(name: str, entry: Entry, comm: CountedComm) -> dict[str, Any]:
     workers = comm.size - 1
     rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), workers)
     return {"setup": Setup(Roles(workers, (workers,)), rule)}
 
 
-def data_parallel(entry: Entry, comm: CountedComm) -> dict[str, Any]:
+def mesh_options(entry: Entry, comm: CountedComm) -> dict[str, Any]:
     from dml.wire.mesh import devices
 
     return {"axes": devices.mesh(data=0)}
 
 
-def waiting(name: str, entry: Entry, comm: CountedComm) -> Own:
+def cyclades_options(name: str, entry: Entry, comm: CountedComm) -> Own:
     rows = len(entry.make().params)
     deferred = (
         np.zeros(rows, np.bool_) if name == "cyclades" else np.ones(rows, np.bool_)
@@ -111,19 +113,19 @@ def waiting(name: str, entry: Entry, comm: CountedComm) -> Own:
     return {"deferred": deferred, "batch": 1, "threads": WORKERS}
 
 
-def threads(entry: Entry, comm: CountedComm) -> Own:
+def thread_options(entry: Entry, comm: CountedComm) -> Own:
     return {"threads": WORKERS}
 
 
-def late(entry: Entry, comm: CountedComm) -> Own:
+def delay_options(entry: Entry, comm: CountedComm) -> Own:
     return {"distribution": delay_distribution("constant:3"), "seed": SEED}
 
 
-def columns(entry: Entry, comm: CountedComm) -> Own:
+def operation_options(entry: Entry, comm: CountedComm) -> Own:
     return {"allreduce": ALLREDUCE["ring"], "batch": entry.batch}
 
 
-def hybrid(pipeline: str, entry: Entry, comm: CountedComm) -> Own:
+def hybrid_options(pipeline: str, entry: Entry, comm: CountedComm) -> Own:
     from dml.strategies.hybrid.parts import Pipeline
     from dml.wire.mesh import devices
 
@@ -132,31 +134,33 @@ def hybrid(pipeline: str, entry: Entry, comm: CountedComm) -> Own:
 
 
 METHODS: dict[str, Method] = {
-    "serial": Method("serial", accumulate, ONE, 1),
-    "synchronous star": Method("synchronous", partial(reduced, "star")),
-    "synchronous ring": Method("synchronous", partial(reduced, "ring")),
-    "local": Method("local", partial(reduced, "star", every=2)),
-    "mesh": Method("mesh", data_parallel, DEVICES, 1),
-    "hybrid gpipe": Method("hybrid", partial(hybrid, "gpipe"), DEVICES, 1),
-    "hybrid 1f1b": Method("hybrid", partial(hybrid, "1f1b"), DEVICES, 1),
-    "sharded": Method("sharded", data_parallel, DEVICES, 1),
-    "scan": Method("scan", nothing, ONE, 1, by_equal_minibatches),
+    "serial": Method("serial", accumulate_options, ONE_RANK, 1),
+    "synchronous star": Method("synchronous", partial(allreduce_options, "star")),
+    "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
+    "local": Method("local", partial(allreduce_options, "star", every=2)),
+    "mesh": Method("mesh", mesh_options, DEVICES, 1),
+    "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
+    "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),
+    "sharded": Method("sharded", mesh_options, DEVICES, 1),
+    "scan": Method("scan", no_options, ONE_RANK, 1, by_equal_minibatches),
     **{
         f"server {name}": Method(
-            *("server", partial(served, name), RANKS, WORKERS + 1, on_servers)
+            *("server", partial(server_options, name), RANKS, WORKERS + 1, on_servers)
         )
         for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
     },
-    "hogwild, 1 worker": Method("hogwild", nothing, ONE, 1, by_examples),
-    "delayed": Method("delayed", late, ONE, 1, by_examples),
-    "average": Method("average", threads, THREADS, 1, by_examples),
+    "hogwild, 1 worker": Method("hogwild", no_options, ONE_RANK, 1, by_examples),
+    "delayed": Method("delayed", delay_options, ONE_RANK, 1, by_examples),
+    "average": Method("average", thread_options, THREADS, 1, by_examples),
     **{
-        name: Method("cyclades", partial(waiting, name), THREADS, 1, by_examples)
+        name: Method(
+            "cyclades", partial(cyclades_options, name), THREADS, 1, by_examples
+        )
         for name in ("cyclades", "minibatch")
     },
-    "rotation, 1 rank": Method("rotation", nothing, ONE, 1, by_blocks),
-    "rotation": Method("rotation", nothing, arguments=by_blocks),
-    "operation": Method("operation", columns),
+    "rotation, 1 rank": Method("rotation", no_options, ONE_RANK, 1, by_blocks),
+    "rotation": Method("rotation", no_options, arguments=by_blocks),
+    "operation": Method("operation", operation_options),
 }
 
 

@@ -18,7 +18,7 @@ from dml.models.model_problem import model_problem
 from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import Shape, transformer
-from dml.models.sparse.problem import problem as of_edges
+from dml.models.sparse.problem import problem as edge_problem
 from dml.strategies.shared.workers import orders
 from dml.types import Batch, Model, Params, Problem, SparseModel
 from dml.update.dense import make
@@ -31,11 +31,11 @@ SEED, GLOVE_BATCH = 0, 60
 TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
 
 
-def shuffled(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+def random_minibatches(problem: Problem, batch: int) -> Iterator[np.ndarray]:
     return minibatches(problem.examples, batch, SEED)
 
 
-def visited(problem: Problem) -> Iterator[Order]:
+def example_orders(problem: Problem) -> Iterator[Order]:
     return orders(problem.examples, 1, SEED)
 
 
@@ -59,8 +59,8 @@ class Entry(NamedTuple):
     batch: int
     update: Any
     rate: float = 0.1
-    batches: Callable[[Problem, int], Iterator[np.ndarray]] = shuffled
-    orders: Callable[[Problem], Iterator[Order]] = visited
+    batches: Callable[[Problem, int], Iterator[np.ndarray]] = random_minibatches
+    orders: Callable[[Problem], Iterator[Order]] = example_orders
     served: Any = None
     blocks: bool = False
     own: Mapping[str, Mapping[str, Any]] = {}
@@ -70,7 +70,7 @@ def classifier(model: Model) -> Problem:
     """Return a network that classifies the digits."""
     training, held_out = digits()
 
-    def measured(params: Params) -> dict[str, Any]:
+    def evaluate_held_out(params: Params) -> dict[str, Any]:
         return evaluate(model, held_out, params)
 
     return model_problem(
@@ -78,7 +78,7 @@ def classifier(model: Model) -> Problem:
         model.init(jax.random.key(SEED)),
         examples=len(training.targets),
         take=partial(take, training),
-        evaluate=measured,
+        evaluate=evaluate_held_out,
     )
 
 
@@ -110,7 +110,7 @@ def documents(model: SparseModel) -> Problem:
     from dml.data.sparse.svmlight import generate
 
     data = model.documents(generate(500, 60, 8, SEED), mu=1e-3)
-    return of_edges(model, data, np.zeros(60, np.float32))
+    return edge_problem(model, data, np.zeros(60, np.float32))
 
 
 def logistic_of_rows() -> Problem:
@@ -135,7 +135,7 @@ def completion() -> Problem:
     training, _ = factors.centre(*generated(30, 20, 500, 3, SEED))
     data = completion.entries_from_ratings(training, 0.02, 0.02)
     return completion.with_products(
-        of_edges(completion, data, factors.start(50, 4, SEED))
+        edge_problem(completion, data, factors.start(50, 4, SEED))
     )
 
 
@@ -145,17 +145,17 @@ def labels() -> Problem:
     from dml.models.sparse import cuts
 
     graph = generated((12, 12), 3, SEED, 1.0)
-    return of_edges(cuts, cuts.cuts(graph, SEED), cuts.start(graph))
+    return edge_problem(cuts, cuts.cuts(graph, SEED), cuts.start(graph))
 
 
-def masked() -> Problem:
+def dropout_network() -> Problem:
     """Return a network whose updates are sparse by dropout."""
     from dml.models.sparse import dropout
 
     training, _ = digits()
     sample = Batch(training.inputs[:200], training.targets[:200])
     data = dropout.draw_masks(sample, 16, 0.25, 1, SEED, 0.03)
-    return of_edges(dropout, data, dropout.start(16, 64, CLASSES, SEED))
+    return edge_problem(dropout, data, dropout.start(16, 64, CLASSES, SEED))
 
 
 def glove() -> Problem:
@@ -172,27 +172,27 @@ def glove() -> Problem:
     for name in ("word", "context"):
         records[name] = draws.integers(1, 31, len(records))
     records["value"] = draws.random(len(records)) * 20 + 0.1
-    cells = [cell for one in rounds(3, 2) for task in one for cell in task]
+    cells = [cell for tasks in rounds(3, 2) for task in tasks for cell in task]
     order = Order(cells, 3, 2, 16, SEED, 10.0, 0.75)
     (made,) = sim.run(lambda comm: tiled(comm, records, 30, order), 1)
     return problem(glove(30, 12).init(SEED), *made, GLOVE_BATCH)
 
 
 def glove_rows(values: np.ndarray) -> Any:
-    """Return AdaGrad on rows of GloVe on servers."""
+    """Return AdaGrad for GloVe's rows on servers."""
     from dml.strategies.glove.served import adagrad
 
     return adagrad(12, 0.05)(values)
 
 
-def in_runs(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+def consecutive_minibatches(problem: Problem, batch: int) -> Iterator[np.ndarray]:
     from dml.strategies.glove.problem import minibatches
 
     while True:
         yield from minibatches(problem.examples, batch)
 
 
-def in_tiles(problem: Problem) -> Iterator[Order]:
+def tile_orders(problem: Problem) -> Iterator[Order]:
     from dml.strategies.glove.problem import order
 
     return repeat(order(problem.kernel.data))
@@ -203,7 +203,7 @@ def descent(rate: float) -> Callable[[np.ndarray], Any]:
     return partial(table, "sgd", rate=rate)
 
 
-def projected(rate: float) -> Callable[[np.ndarray], Any]:
+def projected_descent(rate: float) -> Callable[[np.ndarray], Any]:
     """Return SGD on rows of cuts, with projection onto the simplex."""
     from dml.models.sparse import cuts
 
@@ -217,15 +217,15 @@ PROBLEMS: dict[str, Entry] = {
     "documents": Entry(cache(logistic_of_rows), 48, descent(2.0), rate=0.3),
     "svm": Entry(cache(svm), 48, descent(2.0), rate=0.3),
     "completion": Entry(cache(completion), 48, descent(2.0), rate=0.05, blocks=True),
-    "cuts": Entry(cache(labels), 48, projected(2.0), rate=0.1),
-    "dropout": Entry(cache(masked), 24, descent(0.5), rate=0.05),
+    "cuts": Entry(cache(labels), 48, projected_descent(2.0), rate=0.1),
+    "dropout": Entry(cache(dropout_network), 24, descent(0.5), rate=0.05),
     "glove": Entry(
-        glove,  # each rank has its own: a gradient is valid until the next one
+        glove,  # not shared between ranks: a gradient is valid until the next one
         GLOVE_BATCH,
         partial(AdaGrad, rate=0.05),
         rate=0.05,
-        batches=in_runs,
-        orders=in_tiles,
+        batches=consecutive_minibatches,
+        orders=tile_orders,
         served=glove_rows,
         own={"synchronous": {"columns": (slice(0, 12), slice(32, 33))}},
     ),

@@ -23,15 +23,15 @@ def milliseconds(row: Row) -> str:
     return "" if seconds is None else f"{1e3 * seconds:.3f}"
 
 
-def lettered(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows with a letter; equal letters of a problem mean equal bits."""
+def add_letters(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows with a letter; equal letters mean bit-identical parameters."""
     letters: dict[tuple[str, str], str] = {}
     for row in rows:
         if not row["fits"]:
             yield row | {"bits": "-"}
             continue
         key = row["problem"], row["sha256"]
-        used = [one for one in letters if one[0] == row["problem"]]
+        used = [key for key in letters if key[0] == row["problem"]]
         yield row | {"bits": letters.setdefault(key, ascii_uppercase[len(used)])}
 
 
@@ -49,7 +49,7 @@ def summary(rows: list[Row]) -> Row:
 def conclusion(summary: Row) -> str:
     return (
         f"{summary['cells_that_fit']} of {summary['cells']} cells train; "
-        f"{summary['equal_to_another']} of them have the bits of an earlier cell."
+        f"{summary['equal_to_another']} of them are bit-identical to an earlier cell."
     )
 
 
@@ -74,8 +74,8 @@ def reasons(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
         if not row["fits"]:
             empty.setdefault(row["why"].partition(";")[0], []).append(row)
     texts = [
-        [", ".join(dict.fromkeys(row[key] for row in some)) for key in KEYS]
-        for some in empty.values()
+        [", ".join(dict.fromkeys(row[key] for row in group)) for key in KEYS]
+        for group in empty.values()
     ]
     return list(empty), texts
 
@@ -96,11 +96,11 @@ def markdown(head: list[str], names: list[str], texts: list[list[str]]) -> list[
 HEAD = """# Every strategy on every problem
 
 Written by `python experiments/matrix.py`. Each cell trains the same minibatches. In a
-row, equal letters are equal bits of the trained parameters; `-` is a method that needs
-what the problem does not offer.
+row, cells with equal letters have bit-identical trained parameters; `-` marks a problem
+that the method cannot train.
 """
 EMPTY = """Cells without a letter:
 """
-COSTS = """Costs of these updates, of all ranks together: words that are counted as they
-are sent, and virtual milliseconds of messages on the default network. XLA sends what
-`mesh`, `hybrid` and `sharded` exchange; these words are not counted here."""
+COSTS = """Costs of these updates, of all ranks together: words (4-byte buffer
+elements) sent, and virtual milliseconds of messages on the default network. XLA sends
+what `mesh`, `hybrid` and `sharded` exchange; these words are not counted here."""

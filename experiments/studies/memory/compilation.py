@@ -36,16 +36,16 @@ CASES = {  # step and compiler options, by name
 def rows(shape: Shape) -> Iterator[Row]:
     """Compile a training step of a GPT of this shape in every case."""
     for name, (case, options) in CASES.items():
-        begun = time.perf_counter()
-        cut = shape._replace(length=case.length)
-        compiled = lowered(cut, case).compile(compiler_options=options)
-        expected = memory.step_bytes(cut, True, case.batch, case.remat)
+        start = time.perf_counter()
+        resized = shape._replace(length=case.length)
+        compiled = lower(resized, case).compile(compiler_options=options)
+        expected = memory.step_bytes(resized, True, case.batch, case.remat)
         description = {"case": name} | case._asdict()
         measured = description | row(compiled, expected)
-        yield measured | {"compile_seconds": time.perf_counter() - begun}
+        yield measured | {"compile_seconds": time.perf_counter() - start}
 
 
-def lowered(shape: Shape, case: Case) -> Any:
+def lower(shape: Shape, case: Case) -> Any:
     """Lower gradient and Adam update on one device, from shapes only."""
     optimizer = make("adam", 1e-3)
     params = shapes(shape, True)
@@ -59,23 +59,23 @@ def lowered(shape: Shape, case: Case) -> Any:
 def step(model: Model, optimizer: Optimizer) -> Any:
     """Return a training step: params, state, batch -> loss, params, state."""
 
-    def stepped(params: Any, state: Any, batch: Batch) -> Any:
+    def train_step(params: Any, state: Any, batch: Batch) -> Any:
         loss, grads = jax.value_and_grad(model.loss)(params, batch)
         return loss, *apply(optimizer, grads, state, params)
 
-    return stepped
+    return train_step
 
 
 def row(compiled: Any, expected: memory.Expected) -> dict[str, Any]:
     """Return measured and predicted bytes of a compiled program on one device."""
-    taken = compiled.memory_analysis()
+    measured = compiled.memory_analysis()
     return {
-        "arguments": taken.argument_size_in_bytes,
+        "arguments": measured.argument_size_in_bytes,
         "expected_arguments": expected.arguments,
-        "arguments_ratio": expected.arguments / taken.argument_size_in_bytes,
-        "output": taken.output_size_in_bytes,
-        "aliased": taken.alias_size_in_bytes,  # outputs written over arguments
-        "temporary": taken.temp_size_in_bytes,
+        "arguments_ratio": expected.arguments / measured.argument_size_in_bytes,
+        "output": measured.output_size_in_bytes,
+        "aliased": measured.alias_size_in_bytes,  # outputs written over arguments
+        "temporary": measured.temp_size_in_bytes,
         "expected_temporary": expected.temporary,
-        "temporary_ratio": expected.temporary / taken.temp_size_in_bytes,
+        "temporary_ratio": expected.temporary / measured.temp_size_in_bytes,
     }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml.models.memory import (
     IN_FLIGHT,
@@ -31,21 +31,21 @@ from studies.memory.search import (
 )
 from studies.tensor.claims import ROUNDING
 
-SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
+SIZES_GB = (16, 32, 40, 80)  # memory of a P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
 VERDICTS = {0.005: "agrees", ROUNDING: "agrees as rounded"}  # by largest deviation
 DEVICES: Columns = {
     "devices": (7, "{devices:d}"),
     "mesh": (27, "{mesh}"),
-    "how": (21, "{how}"),
+    "options": (21, "{how}"),
     "b x M": (7, "{microbatch} x {microbatches}"),
 }
-HELD: Columns = {
+PARTS_GB: Columns = {
     "params": (7, "{parameters_gb:.3g}"),
     "grads": (7, "{gradients_gb:.3g}"),
     "state": (7, "{state_gb:.3g}"),
     "activ.": (7, "{activations_gb:.3g}"),
-    "GB held": (7, "{gb:.4g}"),
+    "GB used": (7, "{gb:.4g}"),
 }
 COLUMNS: dict[str, Columns] = {
     "lecture": {
@@ -53,32 +53,32 @@ COLUMNS: dict[str, Columns] = {
         "published B": (11, "{published_billions:g}"),
         "counted B": (9, "{billions:.3f}"),
         "published GB": (12, "{published_gigabytes:g}"),
-        "16 x published": (14, "{lecture_gigabytes:g}"),
+        "16 x published": (14, "{sixteen_byte_gigabytes:g}"),
         "16 x counted": (12, "{gigabytes:.2f}"),
-        "off": (6, "{off:+.1%}"),
+        "diff": (6, "{off:+.1%}"),
         " verdict": (0, " {verdict}"),
     },
     "holding": {
         "model": (10, "{model}"),
-        "of GB": (5, "{device_gb:d}"),
+        "device GB": (9, "{device_gb:d}"),
         **DEVICES,
-        "GB held": (7, "{gb:.4g}"),
+        "GB used": (7, "{gb:.4g}"),
         "s per step": (10, "{seconds:.3g}"),
     },
     "proposals": {
         **DEVICES,
-        **HELD,
+        **PARTS_GB,
         "s per step": (10, "{seconds:.3g}"),
         "tokens/s": (10, "{tokens_per_second:,.0f}"),
         "compute": (7, "{compute_share:.1%}"),
-        "binds": (14, "{binds} {binds_share:.1%}"),
+        "largest other": (14, "{binds} {binds_share:.1%}"),
     },
     "stages": {
         "stage": (5, "{stage:d}"),
         "blocks": (6, "{blocks:d}"),
-        "alive": (5, "{alive:d}"),
-        "parameters a device": (19, "{parameters:,}"),
-        **HELD,
+        "in flight": (9, "{alive:d}"),
+        "parameters/device": (17, "{parameters:,}"),
+        **PARTS_GB,
     },
     "compiled": {
         "case": (20, "{case}"),
@@ -95,8 +95,10 @@ COLUMNS: dict[str, Columns] = {
 }
 TITLES = {
     "lecture": "the lecture's table, 16 bytes per parameter: 2 + 2 + 12 of mixed Adam",
-    "holding": "fewest devices that fit a model, and the fastest plan on them",
-    "proposals": "fastest meshes by number of devices; GB on the fullest device",
+    "holding": "fewest devices that fit a model, and the fastest plan on them; "
+    "b x M: microbatch size x number of microbatches",
+    "proposals": "fastest meshes by number of devices; GB on the fullest device; "
+    "largest other: largest share of a step besides computation",
     "stages": "stages of the cheapest plan: microbatches in flight, GB on a device",
 }
 
@@ -105,85 +107,93 @@ class Arguments(NamedTuple):
     """The arguments of all tables.
 
     model: name of the model whose plans are searched.
-    search: model and devices.
-    by: plans that fit, by number of devices.
+    search: model, and the memory and speed of a device.
+    plans_by_devices: plans that fit, by number of devices.
     best: number of meshes to list for each number of devices.
     compiled: whether to compile a step.
     """
 
     model: str
     search: Search
-    by: Mapping[int, Sequence[Candidate]]
+    plans_by_devices: Mapping[int, Sequence[Candidate]]
     best: int
     compiled: bool
 
 
-def lecture(plan: Arguments, *_: Any) -> Iterator[Row]:
+def lecture(arguments: Arguments, *_: Any) -> Iterator[Row]:
     """Compare parameter counts and 16 bytes per parameter with the lecture."""
     for name in LECTURE:
-        known = MODELS[name]
-        assert known.billions and known.gigabytes
-        count = parameters(known.shape, known.causal)
+        workload = MODELS[name]
+        assert workload.billions and workload.gigabytes
+        count = parameters(workload.shape, workload.causal)
         gigabytes = BYTES * count / GB
-        off = gigabytes / known.gigabytes - 1
+        deviation = gigabytes / workload.gigabytes - 1
         yield {
             "model": name,
-            "published_billions": known.billions,
+            "published_billions": workload.billions,
             "billions": count / GB,
-            "published_gigabytes": known.gigabytes,
-            "lecture_gigabytes": BYTES * known.billions,
+            "published_gigabytes": workload.gigabytes,
+            "sixteen_byte_gigabytes": BYTES * workload.billions,
             "gigabytes": gigabytes,
-            "off": off,
+            "off": deviation,
             "verdict": next(
-                (word for most, word in VERDICTS.items() if abs(off) <= most), "differs"
+                (
+                    text
+                    for tolerance, text in VERDICTS.items()
+                    if abs(deviation) <= tolerance
+                ),
+                "differs",
             ),
         }
 
 
-def holding(plan: Arguments, *_: Any) -> Iterator[Row]:
-    """Yield the fewest devices of each size and the fastest plan on them."""
+def holding(arguments: Arguments, *_: Any) -> Iterator[Row]:
+    """Yield the fewest devices by memory size, and the fastest plan on them."""
     for name in LECTURE:
         for size in SIZES_GB:
-            search = plan.search._replace(known=MODELS[name], limit=size * GB)
+            search = arguments.search._replace(workload=MODELS[name], limit=size * GB)
             devices = fewest_devices(search)
             yield {"model": name, "device_gb": size} | plan_columns(
                 candidates(search, devices)[0]
             )
 
 
-def proposals(plan: Arguments, *_: Any) -> Iterator[Row]:
+def proposals(arguments: Arguments, *_: Any) -> Iterator[Row]:
     """Yield the fastest plans for each number of devices, each mesh once."""
-    for plans in plan.by.values():
+    for plans in arguments.plans_by_devices.values():
         fastest: dict[str, Candidate] = {}
         for candidate in plans:
             fastest.setdefault(mesh_text(candidate.plan), candidate)
-        for candidate in list(fastest.values())[: plan.best]:
-            tokens = candidate.plan.batch * plan.search.known.shape.length
+        for candidate in list(fastest.values())[: arguments.best]:
+            tokens = candidate.plan.batch * arguments.search.workload.shape.length
             speed = {"tokens_per_second": tokens / candidate.seconds.total}
-            yield {"model": plan.model} | plan_columns(candidate) | speed
+            yield {"model": arguments.model} | plan_columns(candidate) | speed
 
 
-def stages(plan: Arguments, *_: Any) -> Iterator[Row]:
+def stages(arguments: Arguments, *_: Any) -> Iterator[Row]:
     """Yield the memory of a device of every stage of the cheapest plan."""
-    plan_of_least_cost, known = cheapest(plan.by).plan, plan.search.known
-    for stage in range(plan_of_least_cost.stage):
-        device = device_bytes(known.shape, known.causal, plan_of_least_cost, stage)
+    plan, workload = (
+        cheapest(arguments.plans_by_devices).plan,
+        arguments.search.workload,
+    )
+    for stage in range(plan.stage):
+        device = device_bytes(workload.shape, workload.causal, plan, stage)
         yield {
-            "mesh": mesh_text(plan_of_least_cost),
+            "mesh": mesh_text(plan),
             "stage": stage,
-            "blocks": blocks(known.shape.layers, plan_of_least_cost.stage, stage),
-            "alive": IN_FLIGHT[plan_of_least_cost.schedule](plan_of_least_cost, stage),
+            "blocks": blocks(workload.shape.layers, plan.stage, stage),
+            "alive": IN_FLIGHT[plan.schedule](plan, stage),
             "parameters": stage_parameters(
-                known.shape, known.causal, plan_of_least_cost, stage
+                workload.shape, workload.causal, plan, stage
             ),
             **gigabytes(device),
         }
 
 
-def gigabytes(held: DeviceBytes) -> dict[str, float]:
-    """Return a device's GB by part, and their sum."""
-    parts = {f"{part}_gb": size / GB for part, size in held._asdict().items()}
-    return parts | {"gb": held.total / GB}
+def gigabytes(memory: DeviceBytes) -> dict[str, float]:
+    """Return the GB of each part of a device's memory, and the sum."""
+    parts = {f"{part}_gb": size / GB for part, size in memory._asdict().items()}
+    return parts | {"gb": memory.total / GB}
 
 
 def plan_columns(candidate: Candidate) -> dict[str, Any]:
@@ -197,7 +207,7 @@ def plan_columns(candidate: Candidate) -> dict[str, Any]:
         "how": options_text(candidate.plan),
         "microbatch": candidate.plan.microbatch,
         "microbatches": candidate.plan.microbatches,
-        **gigabytes(candidate.held),
+        **gigabytes(candidate.memory),
         "seconds": candidate.seconds.total,
         "device_seconds": candidate.price,
         "compute_share": computed / candidate.seconds.total,
@@ -206,15 +216,15 @@ def plan_columns(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def compiled(plan: Arguments, *_: Any) -> Iterable[Row]:
+def compiled(arguments: Arguments, *_: Any) -> Iterable[Row]:
     """Yield measured and predicted memory of a compiled step of a small model."""
-    return memory_compiled.rows(compilable(plan)[1]) if plan.compiled else ()
+    return memory_compiled.rows(compilable(arguments)[1]) if arguments.compiled else ()
 
 
-def compilable(plan: Arguments) -> tuple[str, Shape]:
+def compilable(arguments: Arguments) -> tuple[str, Shape]:
     """Return the model if it compiles in seconds, else the smallest GPT."""
     small = [f"gpt-{name}" for name, size in SIZES["gpt"].items() if size[0] <= 4]
-    name = plan.model if plan.model in small else small[0]
+    name = arguments.model if arguments.model in small else small[0]
     return name, MODELS[name].shape
 
 
@@ -227,13 +237,13 @@ TABLES: dict[str, Callable[..., Iterable[Row]]] = {
 }
 
 
-def totals(plan: Arguments, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+def totals(arguments: Arguments, tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     """Return the summary of all tables."""
-    summary: dict[str, Any] = {"model": plan.model}
-    summary |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
-    summary |= flat(kept["holding"], "{key}_{model}_{device_gb}", "devices")
-    for row in kept["compiled"]:
+    summary: dict[str, Any] = {"model": arguments.model}
+    summary |= flatten_rows(tables["lecture"], "{key}_{model}", "gigabytes", "verdict")
+    summary |= flatten_rows(tables["holding"], "{key}_{model}_{device_gb}", "devices")
+    for row in tables["compiled"]:
         name = row["case"].replace(",", "").replace(" ", "_")
         summary[f"temporary_ratio_{name}"] = row["temporary_ratio"]
         summary[f"arguments_ratio_{name}"] = row["arguments_ratio"]
-    return summary | plan_columns(cheapest(plan.by))
+    return summary | plan_columns(cheapest(arguments.plans_by_devices))

@@ -11,7 +11,7 @@ from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
 from dml.wire.plans.mesh import Plan
 
 GB = 10**9
-DOUBLINGS = 4  # numbers of devices to try: the fewest, twice as many, ...
+DOUBLINGS = 4  # numbers of devices to try: the fewest that fit, times 1, 2, 4, 8
 
 
 class Workload(NamedTuple):
@@ -42,7 +42,7 @@ MODELS = {
     f"gpt-{name}": Workload(Shape(TOKENS[name], LENGTHS[name], *size), True, 512)
     for name, size in SIZES["gpt"].items()
 }
-LECTURE = [name for name, known in MODELS.items() if known.billions]
+LECTURE = [name for name, workload in MODELS.items() if workload.billions]
 
 
 class Search(NamedTuple):
@@ -54,7 +54,7 @@ class Search(NamedTuple):
     schedule: pipeline schedule.
     """
 
-    known: Workload
+    workload: Workload
     limit: float
     machine: Machine
     schedule: str = "1f1b"
@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
     """A plan that fits, the memory of its fullest device, and the time of a step."""
 
     plan: Plan
-    held: DeviceBytes
+    memory: DeviceBytes
     seconds: Seconds
 
     @property
@@ -83,14 +83,14 @@ def meshes(search: Search) -> list[Plan]:
     Heads are not split, stages have equal numbers of blocks, and the tensor axis is
     within a host.
     """
-    (_, _, layers, _, heads), host = search.known.shape, search.machine.host
+    (_, _, layers, _, heads), host = search.workload.shape, search.machine.host
     axes = itertools.product(
-        divisors(search.known.batch),
+        divisors(search.workload.batch),
         divisors(layers),
-        [one for one in divisors(heads) if one <= host and host % one == 0],
+        [size for size in divisors(heads) if size <= host and host % size == 0],
     )
     plans = (
-        Plan(data, stage, tensor, 1, search.known.batch // data, search.schedule)
+        Plan(data, stage, tensor, 1, search.workload.batch // data, search.schedule)
         for data, stage, tensor in axes
     )
     return sorted(plans, key=lambda plan: plan.devices)
@@ -98,8 +98,8 @@ def meshes(search: Search) -> list[Plan]:
 
 def variants(mesh: Plan) -> Iterator[Plan]:
     """Yield a plan for each combination of microbatch, remat, sequence and ZeRO."""
-    share = mesh.microbatches
-    sizes = [1 << k for k in range(share.bit_length()) if share % (1 << k) == 0]
+    examples = mesh.microbatches
+    sizes = [1 << k for k in range(examples.bit_length()) if examples % (1 << k) == 0]
     sequences = (False, True) if mesh.tensor > 1 else (False,)
     levels = range(4 if mesh.data > 1 else 1)
     for size, remat, sequence, zero in itertools.product(
@@ -107,7 +107,7 @@ def variants(mesh: Plan) -> Iterator[Plan]:
     ):
         yield mesh._replace(
             microbatch=size,
-            microbatches=share // size,
+            microbatches=examples // size,
             remat=remat,
             sequence=sequence,
             zero=zero,
@@ -116,11 +116,11 @@ def variants(mesh: Plan) -> Iterator[Plan]:
 
 def fitting(search: Search, plan: Plan) -> DeviceBytes | None:
     """Return the memory of the fullest device; None if it exceeds the limit."""
-    device = fullest_device(search.known.shape, search.known.causal, plan)
+    device = fullest_device(search.workload.shape, search.workload.causal, plan)
     return device if device.total <= search.limit else None
 
 
-def can_hold(search: Search, mesh: Plan) -> bool:
+def can_fit(search: Search, mesh: Plan) -> bool:
     """Return whether the model fits on the mesh with the plan of least memory."""
     smallest = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
     return any(
@@ -130,7 +130,7 @@ def can_hold(search: Search, mesh: Plan) -> bool:
 
 def candidates(search: Search, devices: int) -> list[Candidate]:
     """Return all plans that fit on `devices` devices, fastest first."""
-    shape = search.known.shape
+    shape = search.workload.shape
     work = Work(
         shape.layers,
         shape.width,
@@ -139,22 +139,22 @@ def candidates(search: Search, devices: int) -> list[Candidate]:
         block_parameters(shape),
     )
     plans = [
-        Candidate(plan, held, seconds(work, plan, search.machine))
+        Candidate(plan, memory, seconds(work, plan, search.machine))
         for mesh in meshes(search)
-        if mesh.devices == devices and can_hold(search, mesh)
+        if mesh.devices == devices and can_fit(search, mesh)
         for plan in variants(mesh)
-        if (held := fitting(search, plan))
+        if (memory := fitting(search, plan))
     ]
     return sorted(plans, key=lambda candidate: candidate.seconds.total)
 
 
-def fewest_devices(search: Search, begin: int = 1) -> int:
+def fewest_devices(search: Search, at_least: int = 1) -> int:
     """Return the fewest devices, at least `begin`, on which the model fits."""
     for mesh in meshes(search):
-        if mesh.devices >= begin and can_hold(search, mesh):
+        if mesh.devices >= at_least and can_fit(search, mesh):
             return mesh.devices
     raise BadInput(
-        f"no mesh of at least {begin} devices fits the model in "
+        f"no mesh of at least {at_least} devices fits the model in "
         f"{search.limit / GB:g} GB per device; increase --device_gb"
     )
 
@@ -162,13 +162,15 @@ def fewest_devices(search: Search, begin: int = 1) -> int:
 def candidates_by_devices(search: Search, devices: int) -> dict[int, list[Candidate]]:
     """Return the plans that fit, by number of devices.
 
-    devices: number of devices; 0: the fewest that fit, and doublings of it.
+    Args:
+      search: Model and devices.
+      devices: Number of devices; 0 uses the fewest that fit, and 2, 4, 8 times that.
     """
     fewest = fewest_devices(search, max(1, devices))
     if devices and devices != fewest:
         raise BadInput(
-            f"expected devices that hold the model in whole blocks, heads and examples "
-            f"of a batch, got {devices} of {search.limit / GB:g} GB; pass "
+            f"expected a number of devices that divides blocks, heads and batch, and "
+            f"fits the model, got {devices} of {search.limit / GB:g} GB; pass "
             f"--devices={fewest}"
         )
     counts = [devices] if devices else [fewest << k for k in range(DOUBLINGS)]
@@ -192,6 +194,6 @@ def mesh_text(plan: Plan) -> str:
 
 def options_text(plan: Plan) -> str:
     """Return the options of a plan as text."""
-    tricks = {"remat": plan.remat, "sequence": plan.sequence}
-    tricks[f"zero {plan.zero}"] = plan.data > 1
-    return " ".join(name for name, on in tricks.items() if on) or "plain"
+    options = {"remat": plan.remat, "sequence": plan.sequence}
+    options[f"zero {plan.zero}"] = plan.data > 1
+    return " ".join(name for name, on in options.items() if on) or "plain"

@@ -18,13 +18,13 @@ FOLDER, PAGE = "results", "RESULTS.md"
 TEMPLATE = Path(__file__).with_name("papers.md.jinja")
 
 
-def kept(docs: Path, record: Record) -> None:
-    """Write a paper's record to the folder that the page is made of."""
+def write_record(docs: Path, record: Record) -> None:
+    """Write a paper's record to the folder from which the page is written."""
     with replacing(docs / FOLDER / f"{record['name']}.json") as file:
         file.write(f"{json.dumps(record, indent=2, ensure_ascii=False)}\n".encode())
 
 
-def ready(docs: Path) -> None:
+def check_folders(docs: Path) -> None:
     """Make the folders; raise BadInput if they cannot be written."""
     try:
         (docs / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -39,16 +39,16 @@ def ready(docs: Path) -> None:
         ) from error
 
 
-def known(docs: Path, names: Iterable[str]) -> list[Record]:
+def read_records(docs: Path, names: Iterable[str]) -> list[Record]:
     """Return the records of papers, in the order of names."""
     paths = (docs / FOLDER / f"{name}.json" for name in names)
     return [results.parsed(path) for path in paths if path.exists()]
 
 
-def written(docs: Path, names: Iterable[str]) -> None:
+def write_page(docs: Path, names: Iterable[str]) -> None:
     """Write the page of all records."""
-    records = known(docs, names)
-    drawn = {one["name"] for one in records if picture(docs, one).exists()}
+    records = read_records(docs, names)
+    drawn = {record["name"] for record in records if picture(docs, record).exists()}
     with replacing(docs / PAGE) as file:
         file.write(page(records, drawn).encode())
 
@@ -60,15 +60,17 @@ def picture(docs: Path, record: Record) -> Path:
 def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
     """Return the page of records; drawn are the names of papers with a figure."""
     settings: dict[str, list[str]] = {}
-    for one in records:
-        settings.setdefault(setting(one), []).append(one["name"])
+    for record in records:
+        settings.setdefault(setting(record), []).append(record["name"])
     environment = Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
     environment.filters["cell"] = cell
     return environment.from_string(TEMPLATE.read_text("utf-8")).render(
         papers=records,
-        counts=Counter(row["verdict"] for one in records for row in one["findings"]),
+        counts=Counter(
+            row["verdict"] for record in records for row in record["findings"]
+        ),
         settings=settings,
         drawn=set(drawn),
     )
@@ -79,7 +81,9 @@ def setting(record: Record) -> str:
     if not record["commands"]:
         return "not run"
     machine = record["machine"]
-    versions = ", ".join(f"{name} {one}" for name, one in record["versions"].items())
+    versions = ", ".join(
+        f"{name} {version}" for name, version in record["versions"].items()
+    )
     commit, *dirty = (record["commit"] or "none").split("-")
     return (
         f"{machine['cores']} cores of {machine['processor']}, "

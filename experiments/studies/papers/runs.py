@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab import started
-from lab.claims import Claim, Verdict, judge, never, untested
+from lab.claims import Claim, Verdict, judge, untestable_claim, untested
 from lab.hardware import describe_processor
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.runs import results
 from dml.runs.results import Run
 from dml.types import BadInput
@@ -55,7 +55,7 @@ class Paper(NamedTuple):
 
     name: str
     cited: str  # authors, title, where, year
-    scale: str  # ours against theirs; {cores} are this machine's
+    scale: str  # scale of these runs and of the paper; {cores} of this machine
     claims: Sequence[Judged]
     commands: Mapping[str, Command] = {}
     figure: str = ""
@@ -84,7 +84,7 @@ def paper(
         for claim in imported(names)
     ]
     if untestable:
-        judged.append(Judged(never(*untestable), ()))
+        judged.append(Judged(untestable_claim(*untestable), ()))
     made = {name: Command(**fields) for name, fields in commands.items()}
     return Paper(name, cited, scale, judged, made, **fields)
 
@@ -94,8 +94,8 @@ def imported(names: str) -> list[Claim]:
     claims: list[Claim] = []
     for name in names.split():
         module, _, attribute = name.rpartition(".")
-        found = getattr(import_module(f"studies.{module}"), attribute)
-        claims += [found] if isinstance(found, Claim) else found
+        value = getattr(import_module(f"studies.{module}"), attribute)
+        claims += [value] if isinstance(value, Claim) else value
     return claims
 
 
@@ -105,10 +105,10 @@ class Failed(Exception):
 
 def record(paper: Paper, size: str, path: Path) -> Record:
     """Run a paper's commands one after another; judge all its claims."""
-    begun, seen, why = time.perf_counter(), {}, ""
+    begun, runs_by_command, why = time.perf_counter(), {}, ""
     try:
         for name, command in paper.commands.items():
-            seen[name] = ran(command, size, path / name)
+            runs_by_command[name] = run_command(command, size, path / name)
     except (Failed, BadInput) as error:
         why = str(error)
     return {
@@ -118,22 +118,27 @@ def record(paper: Paper, size: str, path: Path) -> Record:
         "size": size,
         "failed": why,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": runs.commit(),
+        "commit": run_folders.commit(),
         "machine": machine(),
-        "versions": runs.versions(),
+        "versions": run_folders.versions(),
         "seconds": time.perf_counter() - begun,
-        **energy(seen),
-        "commands": [shown(one, size) for one in paper.commands.values()],
+        **energy(runs_by_command),
+        "commands": [
+            command_line(command, size) for command in paper.commands.values()
+        ],
         "findings": [
-            row(one.claim, untested(why) if why else found(one, seen))
-            for one in paper.claims
+            row(
+                judged.claim,
+                untested(why) if why else judge_claim(judged, runs_by_command),
+            )
+            for judged in paper.claims
         ],
     }
 
 
-def found(judged: Judged, seen: Mapping[str, Run]) -> Verdict:
+def judge_claim(judged: Judged, runs_by_command: Mapping[str, Run]) -> Verdict:
     """Judge a claim by the runs of its commands."""
-    return judge(judged.claim, *(seen[name] for name in judged.commands))
+    return judge(judged.claim, *(runs_by_command[name] for name in judged.commands))
 
 
 def row(claim: Claim, verdict: Verdict) -> Record:
@@ -148,7 +153,7 @@ def row(claim: Claim, verdict: Verdict) -> Record:
     }
 
 
-def ran(command: Command, size: str, path: Path) -> results.Run:
+def run_command(command: Command, size: str, path: Path) -> results.Run:
     """Run a command of the repository; write its output to a file; read its run."""
     path.mkdir(parents=True, exist_ok=True)
     words = [*started.python(command.ranks), f"experiments/{command.script}"]
@@ -168,7 +173,7 @@ def ran(command: Command, size: str, path: Path) -> results.Run:
     return results.read(path)
 
 
-def shown(command: Command, size: str) -> str:
+def command_line(command: Command, size: str) -> str:
     """Return the command line of a command."""
     start = f"mpirun -n {command.ranks} python" if command.ranks else "python"
     return (
@@ -182,9 +187,9 @@ def machine() -> Record:
     return describe_processor() | {"memory_gb": round(memory / 1e9)}
 
 
-def energy(seen: Mapping[str, Run]) -> Record:
-    """Return the energy of all runs, None if one is not known, and its source."""
-    summaries = [run.summary for run in seen.values()]
+def energy(runs_by_command: Mapping[str, Run]) -> Record:
+    """Return the total energy, None if a run has none, and the energy's sources."""
+    summaries = [run.summary for run in runs_by_command.values()]
     kwh = [summary.get("energy_kwh") for summary in summaries]
     sources = dict.fromkeys(summary.get("energy_source") for summary in summaries)
     return {
@@ -193,18 +198,18 @@ def energy(seen: Mapping[str, Run]) -> Record:
     }
 
 
-def figure(paper: Paper, path: Path, to: Path, most: int) -> None:
+def figure(paper: Paper, path: Path, target: Path, max_bytes: int) -> None:
     """Copy a paper's figure if it has at most the given number of bytes."""
-    to.unlink(missing_ok=True)
-    at = path / paper.figure
-    if paper.figure and at.exists() and at.stat().st_size <= most:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(at, to)
+    target.unlink(missing_ok=True)
+    source = path / paper.figure
+    if paper.figure and source.exists() and source.stat().st_size <= max_bytes:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
 
 
 def failed(records: Sequence[Record]) -> list[str]:
     """Return the names of the papers with a failed command."""
-    return [one["name"] for one in records if one["failed"]]
+    return [record["name"] for record in records if record["failed"]]
 
 
 PAPERS = read(Path(__file__).with_name("papers.toml"))

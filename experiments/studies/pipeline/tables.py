@@ -85,7 +85,7 @@ def measured(arguments: Arguments) -> Iterator[Row]:
         from dml.models.networks.transformer import Shape
         from studies.pipeline.measured import Workload, speeds
 
-        compiling.cached()
+        compiling.enable_cache()
         workload = Workload(Shape(*arguments.shape), arguments.microbatch, seed=0)
         yield from speeds(workload, arguments.measured, REPEATS)
 

@@ -69,8 +69,10 @@ def measured_seconds(sizes: Sequence[int], microbatch: int) -> list[float]:
     shape = Shape(*sizes)
     one_block = shape._replace(layers=1)
     tokens_BxL = jax.ShapeDtypeStruct((microbatch, shape.length), jnp.int32)
-    with compiling.fitting("a smaller --microbatch, --width or --vocabulary"):
-        compiling.cached()
+    with compiling.explain_memory_errors(
+        "a smaller --microbatch, --width or --vocabulary"
+    ):
+        compiling.enable_cache()
         layers = transformer(one_block, causal=True).layers
         batch = Batch(tokens_BxL, tokens_BxL)
         embed, block, head = seconds(layers, shapes(one_block, True), batch, REPEATS)

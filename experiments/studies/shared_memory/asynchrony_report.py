@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from lab.claims import grouped, matching
 from lab.flags import FlagValues
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml import sim
 from dml.figures import style as figures
@@ -108,7 +108,7 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
         f"tolerated_{problem}_{rate:g}": tau
         for (problem, rate), tau in tolerated_delays(rows).items()
     }
-    return delays | flat(rows, "{key}_{problem}_{rate:g}_{tau:g}", "error")
+    return delays | flatten_rows(rows, "{key}_{problem}_{rate:g}_{tau:g}", "error")
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

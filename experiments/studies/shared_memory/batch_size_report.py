@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.claims import grouped
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns, Row
@@ -73,9 +73,11 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for name, rows_of_data in grouped(rows, "data").items():
         summary[f"{name}_b0"] = efficient_batch(rows_of_data)
-        summary |= flat(rows_of_data[:1], "{data}_{key}", "bound_least", "bound")
+        summary |= flatten_rows(
+            rows_of_data[:1], "{data}_{key}", "bound_least", "bound"
+        )
         keys = ("examples", "steps", *seconds, "speedup")
-        summary |= flat(rows_of_data, "{data}_{batch}_{key}", *keys)
+        summary |= flatten_rows(rows_of_data, "{data}_{batch}_{key}", *keys)
     return summary
 
 

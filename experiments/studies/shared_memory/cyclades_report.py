@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.claims import grouped, matching
 from lab.hardware import describe_processor
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
@@ -93,8 +93,8 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
     )
     speeds = ("updates_per_second", "to_hogwild")
     return {
-        **flat(sizes, "{problem}_batch_{batch}_hubs_{hubs:g}_{key}", "largest"),
-        **flat(runs, "{problem}_{way}_{workers}_{key}", *speeds),
+        **flatten_rows(sizes, "{problem}_batch_{batch}_hubs_{hubs:g}_{key}", "largest"),
+        **flatten_rows(runs, "{problem}_{way}_{workers}_{key}", *speeds),
         **{
             f"{row['problem']}_{row['way'].replace(' ', '_')}_largest_step": row["rate"]
             for row in steps

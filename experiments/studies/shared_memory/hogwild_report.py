@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lab.claims import grouped, matching
 from lab.hardware import describe_processor
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
@@ -58,7 +58,9 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
         "speed-ups are over serial\n"
     )
     keys = ("speedup", "to_serial", "lost_share", "updates_per_second")
-    runs = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
+    runs = flatten_rows(
+        matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys
+    )
     return runs | round_robin_parity(matching(rows, kind="delay")) | hardware
 
 

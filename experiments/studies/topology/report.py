@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from lab.writing import flat
+from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.allreduce_times import crossovers
@@ -151,9 +151,11 @@ TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
 def totals(tables: Tables) -> dict[str, Any]:
     """Return the summary: winners, seconds, ratios and gains."""
     keys = ("few_ratio", "many_ratio", "cost_per_rank")
-    summary = flat(tables["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
-    summary |= flat(tables["ports"], "{key}_{network}_{p}", *keys)
-    summary |= flat(tables["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
+    summary = flatten_rows(
+        tables["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds"
+    )
+    summary |= flatten_rows(tables["ports"], "{key}_{network}_{p}", *keys)
+    summary |= flatten_rows(tables["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
     for row in tables["byteps"]:
         summary[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
     return summary

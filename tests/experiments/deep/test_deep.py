@@ -30,7 +30,7 @@ SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=
 def plain(tmp_path, monkeypatch):
     """Keep data apart; draw nothing, keep no program: both are tested elsewhere."""
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(compiling, "cached", lambda: None)
+    monkeypatch.setattr(compiling, "enable_cache", lambda: None)
     monkeypatch.setattr(deep, "learning", undrawn)
     monkeypatch.setattr(pictures, "draw", lambda *_: None)
     monkeypatch.setattr(blanks, "draw", lambda *_: None)
@@ -172,7 +172,7 @@ def test_each_rank_resumes_with_its_memory_or_all_without(tmp_path, ranks, capsy
         memory = [np.full(4, comm.rank, np.float32), np.float32(comm.rank)]
         step = Step(7, 0.0, lambda: params, 1, {}, 0, state=state)
         step = step._replace(memory=lambda: memory)
-        deep.saved(comm, tmp_path / "checkpoints", {}, step)
+        deep.save_checkpoint(comm, tmp_path / "checkpoints", {}, step)
 
     values = SimpleNamespace(resume=tmp_path)
     sim.run(save, 2)

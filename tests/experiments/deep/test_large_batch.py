@@ -10,7 +10,7 @@ from lab import flags
 from studies.large_batch import rates
 from studies.large_batch import training as large_batch_training
 from studies.large_batch.report import critical_batch, row, speed_ups
-from studies.large_batch.training import Plan, Result, accuracy, noise_scales, trained
+from studies.large_batch.training import Plan, Result, accuracy, noise_scales, train
 
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
@@ -40,7 +40,7 @@ def plan():
 
 
 def test_workers_in_one_program_learn_what_serial_learns(plan):
-    ran = trained(plan, 2, 3, RATES, keep=True)
+    ran = train(plan, 2, 3, RATES, keep=True)
     params = plan.model.init(jax.random.key(3))
     optimizer = make("momentum", lambda count: jnp.asarray(RATES)[count])
     problem = model_problem(
@@ -68,7 +68,7 @@ def test_all_numbers_of_workers_see_the_same_images_in_the_same_order(plan):
 
 
 def test_equal_images_have_no_noise_and_different_ones_do(plan):
-    snapshots = trained(plan, 2, 0, RATES, keep=True).snapshots
+    snapshots = train(plan, 2, 0, RATES, keep=True).snapshots
     different = noise_scales(plan, snapshots, 0)
     one = jax.tree.map(lambda leaf: np.stack([leaf[0]] * 50), plan.training)
     equal = noise_scales(plan._replace(training=one), snapshots, 0)

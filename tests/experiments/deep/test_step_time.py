@@ -29,7 +29,7 @@ def small(monkeypatch):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Return run(*flags) -> summary and rows; no cache is kept."""
-    monkeypatch.setattr(compiling, "cached", lambda: None)
+    monkeypatch.setattr(compiling, "enable_cache", lambda: None)
 
     def go(*argv):
         given = ["step_time.py", f"--out={tmp_path}", *TINY, *argv]

@@ -87,7 +87,7 @@ def test_each_cell_is_a_run_and_equal_bits_show(
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1 + len(rows)  # the verdicts of claims follow the table
-    assert lines[0].split()[:3] == ["way", "ranks", "loss"]
+    assert lines[0].split()[:3] == ["strategy", "ranks", "loss"]
     metrics = (out / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in metrics] == rows
     assert json.loads((out / "summary.json").read_text())["best_ranks"] in (1, 2)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from lab import compiling
 
-found = {"folder": str(compiling.cached()), "hits": 0}
+found = {"folder": str(compiling.enable_cache()), "hits": 0}
 
 
 def heard(event, **_):

@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_is_bad_input(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("DML_DATA", str(tmp_path / "file"))
     with pytest.raises(BadInput, match="expected a folder .*; set DML_DATA to one"):
-        compiling.cached()
+        compiling.enable_cache()
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_a_folder_that_cannot_be_is_bad_input(tmp_path, monkeypatch):
     ],
 )
 def test_too_little_memory_is_one_line_that_names_the_flags(error):
-    with pytest.raises(BadInput) as caught, compiling.fitting():
+    with pytest.raises(BadInput) as caught, compiling.explain_memory_errors():
         raise error
     line = str(caught.value)
-    assert "\n" not in line and line.endswith(f"pass {compiling.SMALLER}")
+    assert "\n" not in line and line.endswith(f"pass {compiling.SMALLER_FLAGS}")
     for flag in ("--batch", "--accumulate", "--remat", "--zero"):
         assert flag in line
 
@@ -74,6 +74,6 @@ def test_too_little_memory_is_one_line_that_names_the_flags(error):
     "error", [jax.errors.JaxRuntimeError("INTERNAL: a bug"), ValueError("other")]
 )
 def test_other_errors_stay_as_they_are(error):
-    with pytest.raises(type(error)) as caught, compiling.fitting():
+    with pytest.raises(type(error)) as caught, compiling.explain_memory_errors():
         raise error
     assert caught.value is error

@@ -18,7 +18,7 @@ def test_the_messages_of_an_allreduce_are_estimated(name, size):
     def program(comm):
         comm, buffer = Metered(comm), np.zeros(size)
         ALLREDUCE[name](comm, buffer)
-        return comm.messages_sent, estimates.allreduce(comm, name, buffer)
+        return comm.messages_sent, estimates.allreduce_messages(comm, name, buffer)
 
     found = sim.run(program, size)
     assert {each for _, each in found} == {sum(sent for sent, _ in found)}
@@ -31,7 +31,7 @@ def test_the_messages_of_groups_are_estimated():
         before = comm.messages_sent
         hierarchical_allreduce(comm, buffer, group=4)
         sent = comm.messages_sent - before
-        return sent, estimates.allreduce(comm, "hierarchical", buffer, 4)
+        return sent, estimates.allreduce_messages(comm, "hierarchical", buffer, 4)
 
     found = sim.run(program, 8, sim.Uniform(host=1))
     assert {each for _, each in found} == {sum(sent for sent, _ in found)}

@@ -40,7 +40,7 @@ def test_co2_and_dollars_are_by_the_flags(tmp_path):
     summary = read_summary(tmp_path)
     assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.1 * 0.02)
     assert summary["cost_usd"] == 0
-    assert writing.terms(values()) == Terms()  # the flags' defaults are its own
+    assert writing.energy_terms(values()) == Terms()  # the flags' defaults are its own
 
 
 @pytest.mark.parametrize("name", Terms._fields)
@@ -118,7 +118,7 @@ def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path
         "squares": lambda plan, kept: [{"n": row["n"] ** 2} for row in kept["first"]],
     }
     with writing.first(tmp_path, values(), None) as writer:
-        kept = writing.tabulated(writer, made, [2, 3])
+        kept = writing.write_tables(writer, made, [2, 3])
     assert kept == {"first": [{"n": 2}, {"n": 3}], "squares": [{"n": 4}, {"n": 9}]}
     assert read_rows(tmp_path) == [
         {"table": "first", "n": 2},
@@ -130,7 +130,7 @@ def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path
 
 def test_values_of_rows_are_named_by_a_template():
     rows = [{"way": "ring", "p": 2, "s": 0.5}, {"way": "tree", "p": 4, "s": None}]
-    assert writing.flat(rows, "{key}_{way}_{p}", "s", "p") == {
+    assert writing.flatten_rows(rows, "{key}_{way}_{p}", "s", "p") == {
         "s_ring_2": 0.5,
         "p_ring_2": 2,
         "s_tree_4": None,

@@ -116,7 +116,7 @@ def test_the_published_tables_follow_from_their_inputs(run, tmp_path, capsys):
 def test_a_wrong_cell_is_seen():
     base = STRUBELL[0]
     for wrong in ({"kwh": 28}, {"pounds": 25}, {"dollars": (41, 139)}, {"devices": 9}):
-        row = carbon_rows.recomputed(base._replace(**wrong), base.hours, "printed")
+        row = carbon_rows.recompute(base._replace(**wrong), base.hours, "printed")
         assert row["unequal"]
         cells, equal, worst = carbon_rows.agreement([row])
         assert cells == 4 and equal < 4 and worst > 0

@@ -183,7 +183,7 @@ CASES = [
 
 def found(claim, seen):
     """Judge a claim as papers.py does, by the runs of its commands."""
-    return papers_runs.found(JUDGED.get(claim, Judged(claim, tuple(seen))), seen)
+    return papers_runs.judge_claim(JUDGED.get(claim, Judged(claim, tuple(seen))), seen)
 
 
 def defined():
@@ -289,7 +289,7 @@ def test_a_number_that_a_run_lacks_leaves_a_claim_untested(capsys):
 @pytest.mark.parametrize("name", [name for name, one in PAPERS.items() if one.commands])
 def test_nothing_is_true_of_a_run_that_has_no_numbers(name):
     seen = {command: of.run() for command in PAPERS[name].commands}
-    verdicts = [papers_runs.found(one, seen) for one in PAPERS[name].claims]
+    verdicts = [papers_runs.judge_claim(one, seen) for one in PAPERS[name].claims]
     assert {verdict.result for verdict in verdicts} == {UNTESTED}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import papers
 import pytest
 from lab import flags
-from lab.claims import claim, never, verdict
+from lab.claims import claim, untestable_claim, verdict
 from studies.papers import page as papers_page
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, SIZES, Command, Judged, Paper
@@ -38,7 +38,10 @@ def even(run):
 
 
 def paper(name, *words):
-    claims = [Judged(even, ("a",)), Judged(never("it flies", "high", "no"), ())]
+    claims = [
+        Judged(even, ("a",)),
+        Judged(untestable_claim("it flies", "high", "no"), ()),
+    ]
     return Paper(
         name, f"{name} 2001", "1 of 3", claims, {"a": Command("fake.py", *words)}
     )
@@ -142,7 +145,7 @@ def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(BadInput, match="no space left"):
-        papers_page.kept(tmp_path / "docs", {"name": "one"})
+        papers_page.write_record(tmp_path / "docs", {"name": "one"})
     assert (kept.read_text(), page(tmp_path)) == before
 
 
@@ -151,7 +154,7 @@ def test_a_size_replaces_flags_of_the_same_name():
     assert command.words("full") == ["--a=1", "--b=2", "--laws=c:1;d:2"]
     assert command.words("quick") == ["--a=1", "--b=3", "--laws=c:1;d:2", "--nod"]
     assert command.words("tiny") == ["--a=", "--b=2", "--laws=c:1;d:2"]
-    shown = papers_runs.shown(command._replace(ranks=4), "full")
+    shown = papers_runs.command_line(command._replace(ranks=4), "full")
     assert shown == ("mpirun -n 4 python experiments/x.py --a=1 --b=2 '--laws=c:1;d:2'")
 
 
@@ -190,6 +193,6 @@ def test_a_paper_runs_by_its_real_commands(name, tmp_path):
 
 def test_the_page_of_the_docs_is_that_of_its_records():
     docs = ROOT / "docs"
-    records = papers_page.known(docs, PAPERS)
+    records = papers_page.read_records(docs, PAPERS)
     drawn = {one["name"] for one in records if papers_page.picture(docs, one).exists()}
     assert papers_page.page(records, drawn) == (docs / "RESULTS.md").read_text()

@@ -5,7 +5,7 @@ from studies.memory import search as memory_search
 from studies.memory.report import TABLES
 from studies.memory.search import LECTURE, MODELS
 
-from dml.models.memory import fullest_device, parameters, step_bytes
+from dml.models.memory import parameters
 from dml.models.networks.transformer import Shape
 from dml.wire.costs.allreduce import Rates
 from dml.wire.costs.mesh import Machine
@@ -31,7 +31,7 @@ def test_sixteen_bytes_make_the_lectures_table(made):
     assert list(rows) == LECTURE
     for name, row in rows.items():
         # three digits, as the lecture writes: 275.2 is 275
-        assert row["lecture_gigabytes"] == pytest.approx(
+        assert row["sixteen_byte_gigabytes"] == pytest.approx(
             row["published_gigabytes"], rel=1e-3
         )
         assert row["gigabytes"] == 16 * parameters(*MODELS[name][:2]) / 1e9
@@ -58,9 +58,9 @@ def test_the_pick_is_beaten_by_no_other_fits_and_divides(made):
 
 
 def small(limit):
-    known = MODELS["gpt-mini"]._replace(batch=12)
+    workload = MODELS["gpt-mini"]._replace(batch=12)
     rates = Rates(1e-6, 1e-9, 0.0)
-    return memory_search.Search(known, limit, Machine(1e12, rates, rates, 4))
+    return memory_search.Search(workload, limit, Machine(1e12, rates, rates, 4))
 
 
 def test_no_plan_of_fewer_devices_fits_and_none_that_fits_is_faster():
@@ -71,10 +71,10 @@ def test_no_plan_of_fewer_devices_fits_and_none_that_fits_is_faster():
         fitting = [
             plan
             for plan in memory_search.variants(mesh)
-            if fullest_device(*search.known[:2], plan).total <= search.limit
+            if fullest_device(*search.workload[:2], plan).total <= search.limit
         ]
         # the most sparing way is not overlooked
-        assert bool(fitting) == memory_search.can_hold(search, mesh)
+        assert bool(fitting) == memory_search.can_fit(search, mesh)
         assert not fitting or mesh.devices >= fewest
         for plan in fitting:
             assert plan.batch == 12
@@ -88,7 +88,7 @@ def test_a_compiled_step_takes_what_is_predicted(remat, layers):
     shape = Shape(64, 32, layers, 64, 2)
     case = memory_compiled.Case(8, 32, remat)
     options = memory_compiled.KEEP_BARRIERS if remat else {}
-    compiled = memory_compiled.lowered(shape, case).compile(compiler_options=options)
+    compiled = memory_compiled.lower(shape, case).compile(compiler_options=options)
     expected = step_bytes(shape, True, 8, remat)
     found = memory_compiled.row(compiled, expected)
     assert found["arguments"] == expected.arguments

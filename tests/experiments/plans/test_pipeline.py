@@ -116,7 +116,7 @@ def test_one_block_is_measured_for_all(monkeypatch):
     def counted(layers, params, batch, repeats):
         return layer_costs.flops(layers, params, batch)  # nothing is compiled
 
-    monkeypatch.setattr(compiling, "cached", lambda: None)
+    monkeypatch.setattr(compiling, "enable_cache", lambda: None)
     monkeypatch.setattr(layer_costs, "seconds", counted)
     embed, *blocks, head = pipeline_virtual.measured_seconds((8, 4, 5, 8, 2), 2)
     assert len(blocks) == 5 and len(set(blocks)) == 1
