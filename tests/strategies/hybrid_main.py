@@ -292,7 +292,7 @@ def what_cannot_be_divided_is_refused():
     many = {"data": 1, "stage": 8, "tensor": 1}
     for error, sizes, pipeline in [
         ("4 layers and 16 parts", many, Pipeline("interleaved", 1, rounds=2)),
-        ("one round of gpipe", FOUR, Pipeline("transposed", 1, rounds=2)),
+        ("rounds=1 for gpipe", FOUR, Pipeline("transposed", 1, rounds=2)),
         ("1 or more microbatches", FOUR, Pipeline("1f1b", 0)),
         ("a schedule, got 'zb'", FOUR, Pipeline("zb", 1)),
         ("table on two of them", FOUR, Pipeline("pipedream", 1)),

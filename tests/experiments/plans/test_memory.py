@@ -5,7 +5,7 @@ from studies.memory import search as memory_search
 from studies.memory.report import TABLES
 from studies.memory.search import LECTURE, MODELS
 
-from dml.models.memory import parameters
+from dml.models.memory import fullest_device, parameters, step_bytes
 from dml.models.networks.transformer import Shape
 from dml.wire.costs.allreduce import Rates
 from dml.wire.costs.mesh import Machine
