@@ -8,8 +8,8 @@ Numbers leave a worker in one place, wire/. The same function runs over real MPI
 processes and over thousands of virtual ranks (sim/).
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dml.wire.comm.mpi import world as world
 
 # Public names by module, which is imported at the first use of a name.
-NAMES = {
+_NAMES = {
     "dml.data.minibatches": ("minibatches",),
     "dml.metrics.timer": ("Timer",),
     "dml.models.model_problem": ("model_problem",),
@@ -49,23 +49,24 @@ NAMES = {
     "dml.wire.comm.buffers": ("flat",),
     "dml.wire.comm.mpi": ("world",),
 }
-MODULES = {
+_MODULES = {
     "reducers": "dml.wire.reducers",
     "sim": "dml.sim",
     "strategies": "dml.strategies",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in MODULES:
-        return import_module(MODULES[name])
-    for module, names in NAMES.items():
+__all__ = [*_MODULES, *(name for names in _NAMES.values() for name in names)]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return _import_module(_MODULES[name])
+    for module, names in _NAMES.items():
         if name in names:
-            return getattr(import_module(module), name)
+            return getattr(_import_module(module), name)
     raise AttributeError(f"module 'dml' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        {*globals(), *MODULES, *(n for names in NAMES.values() for n in names)}
-    )
+    return sorted([*__all__, "__version__"])

@@ -12,11 +12,14 @@ results by rank, and raises AssertionError with a sentence about the first fault
 
 import argparse
 import hashlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -39,6 +42,9 @@ LONG = 100_003
 GUARD = 3  # words before and after a buffer that must not change
 VIRTUAL_SIZES = (1, 2, 3, 4, 5, 7, 8, 12)
 REAL_SIZE = 3
+SECONDS = 120  # time limit of a check, which takes about one second
+FAILED = "FAILED"
+STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # environment of ranks under mpirun
 
 
 class Case(NamedTuple):
@@ -384,9 +390,12 @@ def failure(call: Callable[[], None]) -> str:
     from dml import sim
 
     try:
-        call()
+        with limited(SECONDS):
+            call()
     except AssertionError as error:
         return str(error)
+    except SystemExit:
+        return "it ends Python with sys.exit()"
     except sim.Deadlock as error:
         lines = [line.strip() for line in str(error).splitlines()]
         return f"no rank can continue: {'; '.join(lines[:5])}"
@@ -398,6 +407,25 @@ def failure(call: Callable[[], None]) -> str:
             f"of {last.filename})"
         )
     return ""
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise AssertionError, with the line of the program, after some seconds."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise AssertionError(
+            f"it did not end in {seconds} s; it is in line {frame.f_lineno} of "
+            f"{frame.f_code.co_filename}"
+        )
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def on_real_ranks(program: Callable[[Any], Any], size: int) -> list[Any]:
@@ -422,9 +450,10 @@ def report(name: str, sizes: Sequence[int], run: Run | None = None) -> int:
     kind = "real" if run else "virtual"
     say(f"{name} on {', '.join(map(str, sizes))} {kind} ranks", quiet)
     for title, call in checks(allreduce, sizes, run):
+        say(f"  {title:<40} ", quiet, end="")
         found = failure(call)
         failures += bool(found)
-        say(f"  {title:<40} {'FAILED' if found else 'ok'}", quiet)
+        say(FAILED if found else "ok", quiet)
         if found:
             say(f"      {'as before' if found == before else found}", quiet)
             before = found
@@ -433,10 +462,35 @@ def report(name: str, sizes: Sequence[int], run: Run | None = None) -> int:
     return failures
 
 
-def say(line: str, quiet: bool) -> None:
+def say(line: str, quiet: bool, end: str = "\n") -> None:
     if not quiet:
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(line + end)
         sys.stdout.flush()
+
+
+def conforms_on_real_ranks(name: str, size: int) -> bool:
+    """Check under mpirun; return whether nothing failed.
+
+    Raises BadInput if mpirun fails for another reason.
+    """
+    mpirun = shutil.which("mpirun")
+    if not size or not mpirun:
+        say(f"  no real ranks{'' if size else ': --ranks=0'}", False)
+        return True
+    command = [mpirun, "-n", str(size), sys.executable, "-m", "dml.conformance"]
+    command += ["--real", f"--ranks={size}", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            sys.stdout.write(line)
+    if process.returncode and not any(name in line for line in lines):
+        raise BadInput(
+            f"expected mpirun -n {size} to start, got code {process.returncode}; pass "
+            "--ranks=0 to check virtual ranks only"
+        )
+    return not process.returncode
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -452,16 +506,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     failures = 0
     try:
+        if options.ranks < 0:
+            raise BadInput(f"expected --ranks of 0 or more, got {options.ranks}")
+        if not options.real and any(name in os.environ for name in STARTED):
+            raise BadInput("expected one process, which starts mpirun; drop mpirun")
         for name in options.names:
             if options.real:
                 failures += report(name, (options.ranks,), on_real_ranks)
                 continue
             failed = report(name, VIRTUAL_SIZES)
-            mpirun = shutil.which("mpirun")
-            if not failed and options.ranks and mpirun:
-                command = [mpirun, "-n", str(options.ranks), sys.executable, "-m"]
-                command += ["dml.conformance", "--real", f"--ranks={options.ranks}"]
-                failed += subprocess.run([*command, name]).returncode != 0
+            failed = failed or not conforms_on_real_ranks(name, options.ranks)
             say(f"{name}: {'wrong' if failed else 'conforms'}", options.real)
             failures += failed
     except BadInput as error:

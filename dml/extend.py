@@ -9,8 +9,12 @@ swing = "package.module:swing"
 """
 
 import hashlib
+import inspect
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -40,15 +44,49 @@ def find(name: str, table: Mapping[str, Any], group: str) -> Any:
     """
     if name in table:
         return table[name]
-    if ":" in name:
-        return load(name)
+    found = load(name) if ":" in name else load_entry_point(name, table, group)
+    if group == ALLREDUCES:
+        check_allreduce(name, found)
+    return found
+
+
+def load_entry_point(name: str, table: Mapping[str, Any], group: str) -> Any:
+    """Return the object of an entry point."""
     point = installed(group).get(name)
     if point is None:
         raise BadInput(
             f"expected one of {', '.join(names(table, group))}, or FILE.py:NAME, got "
             f"{name!r}; correct the name"
         )
-    return point.load()
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        raise BadInput(
+            f"expected {point.value} for the entry point {name!r}, got: {error}; "
+            "correct the package that is installed"
+        ) from error
+    if not callable(found):
+        raise BadInput(
+            f"expected a function for the entry point {name!r}, got a "
+            f"{type(found).__name__}, {point.value}; correct the package"
+        )
+    return found
+
+
+def check_allreduce(name: str, function: Callable[..., Any]) -> None:
+    """Raise BadInput if a function cannot be called as an all-reduce."""
+    wanted = f"{label(name)}(comm, buffer, op=np.add)"
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise BadInput(f"expected a function {wanted}, got one with yield or await")
+    try:
+        signature = inspect.signature(function)
+        for arguments, options in (((0, 0), {}), ((0, 0, 0), {}), ((0, 0), {"op": 0})):
+            signature.bind(*arguments, **options)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"expected a function {wanted}, got {name}, which does not take these "
+            f"arguments: {error}"
+        ) from error
 
 
 def names(table: Mapping[str, Any], group: str) -> list[str]:
@@ -72,35 +110,44 @@ def installed(group: str) -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}
 
 
+@cache
 def load(name: str) -> Callable[..., Any]:
     """Return the object `FILE.py:NAME` or `MODULE:NAME`."""
     source, _, attribute = name.rpartition(":")
-    module = of_file(Path(source)) if source.endswith(".py") else of_name(source)
+    is_file = source.endswith(".py")
+    module = of_file(Path(source).expanduser()) if is_file else of_name(source)
     found = getattr(module, attribute, None)
     if callable(found):
         return found
     own = [
         key
         for key, value in vars(module).items()
-        if callable(value) and getattr(value, "__module__", None) == module.__name__
+        if inspect.isfunction(value) and value.__module__ == module.__name__
     ]
+    closest = get_close_matches(attribute, own, 3) or own[:3]
     raise BadInput(
-        f"expected a function of {source}, such as {', '.join(own) or 'one in it'}, "
-        f"got {attribute!r}; correct the name after the colon"
+        f"expected a function of {source}, such as {', '.join(closest) or 'one in it'},"
+        f" got {attribute!r}; correct the name after the colon"
     )
 
 
 def of_name(name: str) -> ModuleType:
-    """Import an installed module."""
+    """Import an installed module, or one of the current directory."""
+    wrong = BadInput(
+        f"expected a Python file or an installed module, got {name!r}; pass "
+        "FILE.py:NAME or MODULE:NAME"
+    )
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise wrong
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
-        return import_module(name)
+        with explained(name):
+            return import_module(name)
     except ModuleNotFoundError as error:
         if not error.name or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise BadInput(
-            f"expected a Python file or an installed module, got {name!r}; pass "
-            "FILE.py:NAME or MODULE:NAME"
-        ) from error
+        raise wrong from error
 
 
 def of_file(path: Path) -> ModuleType:
@@ -114,12 +161,76 @@ def of_file(path: Path) -> ModuleType:
     spec = spec_from_file_location(name, path)
     assert spec and spec.loader
     module = module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with explained(str(path)), neighbours_first(path.parent):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+@contextmanager
+def neighbours_first(folder: Path) -> Iterator[None]:
+    """Import modules of this folder before others of the same name.
+
+    Each file has its own neighbours: they are forgotten afterwards, and modules of the
+    same name from other folders are set aside meanwhile, unless they are installed.
+    """
+    names = {path.stem for path in folder.glob("*.py")}
+    names |= {path.parent.name for path in folder.glob("*/__init__.py")}
+
+    def of_folder(module: ModuleType) -> bool:
+        file = getattr(module, "__file__", None)
+        return bool(file) and folder in Path(str(file)).resolve().parents
+
+    aside = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] in names and is_users(module)
+    }
+    for name in aside:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))  # for imports inside of functions
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] in names and of_folder(module):
+                del sys.modules[name]
+        sys.modules.update(aside)
+
+
+def is_users(module: ModuleType) -> bool:
+    """Return whether a module is neither installed nor of the standard library."""
+    file = str(getattr(module, "__file__", None) or "")
+    standard = str(Path(inspect.__file__).parent)
+    return bool(file) and "site-packages" not in file and not file.startswith(standard)
+
+
+@contextmanager
+def explained(source: str) -> Iterator[None]:
+    """Turn errors of a file that cannot be a module into BadInput."""
+    try:
+        yield
+    except SyntaxError as error:
+        raise BadInput(
+            f"expected Python in {error.filename or source}, got in line "
+            f"{error.lineno}: {error.msg}; correct the file"
+        ) from error
+    except SystemExit as error:
+        raise BadInput(
+            f"expected a module in {source}, got a script that exits when it is "
+            "imported; put its calls under if __name__ == '__main__'"
+        ) from error
+    except ImportError as error:
+        if "relative import" not in str(error):
+            raise
+        raise BadInput(
+            f"expected absolute imports in {source}, got: {error}; import files next "
+            "to it by name, or pass package.module:NAME"
+        ) from error

@@ -65,6 +65,19 @@ def any_buffer(comm, buffer, op=np.add):
     star(comm, np.ascontiguousarray(buffer), op)
 
 
+def exits(comm, buffer, op=np.add):
+    raise SystemExit(0)
+
+
+def endless(comm, buffer, op=np.add):
+    while True:
+        pass
+
+
+def outside(comm, buffer, op=np.add):
+    comm.Send(dml.flat(comm, buffer), comm.rank - 1, 3)
+
+
 def typo(comm, buffer, op=np.add):
     return bufer
 """
@@ -92,10 +105,15 @@ def test_a_correct_allreduce_conforms(mine, capsys):
         ("buffers_sends", "long buffers", "no rank can continue: deadlock"),
         ("own_order", "results by length", "rank 1 has other bits than rank 0 in the"),
         ("any_buffer", "unusable buffers", "it accepts every other word of an array"),
+        ("exits", "results by length", "it ends Python with sys.exit()"),
+        ("endless", "results by length", "it did not end in 1 s; it is in line"),
+        ("outside", "results by length", "expected a dest from 0 to 0, got -1 in Send"),
         ("typo", "results by length", "NameError: name 'bufer' is not defined"),
     ],
 )
-def test_a_fault_is_named(mine, capsys, name, check, message):
+def test_a_fault_is_named(mine, capsys, monkeypatch, name, check, message):
+    if name == "endless":
+        monkeypatch.setattr(conformance, "SECONDS", 1)
     assert conformance.main([f"{mine}:{name}", "--ranks=0"]) == 1
     lines = capsys.readouterr().out.splitlines()
     failed = [n for n, line in enumerate(lines) if line.endswith("FAILED")]
@@ -107,6 +125,22 @@ def test_a_fault_is_named(mine, capsys, name, check, message):
 def test_an_unknown_name_is_one_line(mine, capsys):
     assert conformance.main([f"{mine}:nothing"]) == 2
     assert "such as star, always_add" in capsys.readouterr().err
+
+
+def test_bad_use_is_one_line(mine, capsys, monkeypatch, tmp_path):
+    assert conformance.main([f"{mine}:star", "--ranks=-1"]) == 2
+    assert "expected --ranks of 0 or more, got -1" in capsys.readouterr().err
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text("#!/bin/sh\necho not enough slots\nexit 1\n")
+    mpirun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert conformance.main([f"{mine}:star"]) == 2
+    ended = capsys.readouterr()
+    assert "expected mpirun -n 3 to start, got code 1" in ended.err
+    assert "wrong" not in ended.out
+    monkeypatch.setenv("PMI_RANK", "1")
+    assert conformance.main([f"{mine}:star"]) == 2
+    assert "drop mpirun" in capsys.readouterr().err
 
 
 @pytest.mark.mpi

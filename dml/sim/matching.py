@@ -16,7 +16,7 @@ from dml.sim.any_source import AnySource, Message
 from dml.sim.group import Group, Shared
 from dml.sim.process import Process, describe_message
 from dml.sim.transfer import VirtualRequest, copy_message, is_next, occupy_in_port
-from dml.types import ANY
+from dml.types import ANY, BadInput
 
 NO_RANK = -2  # neither a rank nor ANY
 BUFFERED = float("inf")  # order of a buffered send, after sends with requests
@@ -41,6 +41,11 @@ class Matching(Group):
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
         """Post a send; return its request, or None if the send is buffered."""
+        if not 0 <= dest < len(self.peers):
+            raise BadInput(
+                f"rank {self.rank}: expected a dest from 0 to {len(self.peers) - 1}, "
+                f"got {dest} in {name}"
+            )
         process, peer, rank = self.process, self.peers[dest], self.rank
         process.budget -= 1
         if process.budget < 0:

@@ -1,5 +1,6 @@
 """Estimates of long virtual runs, printed before they start."""
 
+import math
 import sys
 
 import numpy as np
@@ -7,7 +8,12 @@ import numpy as np
 from dml import extend, sim
 from dml.types import Comm
 from dml.wire import collectives
-from dml.wire.collectives import ALLREDUCE, chosen_allreduce, machine_rates
+from dml.wire.collectives import (
+    ALLREDUCE,
+    broadcast,
+    chosen_allreduce,
+    machine_rates,
+)
 from dml.wire.comm.buffers import allocate, registered
 from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
@@ -52,11 +58,12 @@ def warn(comm: Comm, part: str, messages: int, algorithm: str) -> None:
 
 def predicted_seconds(
     comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
-) -> float:
-    """Predict the seconds of an all-reduce on this machine.
+) -> float | None:
+    """Predict the seconds of an all-reduce on this machine; collective.
 
     A user-defined all-reduce has no formula: it runs on virtual ranks with the rates of
-    this machine. The arguments are those of `dml.wire.collectives.predicted_seconds`.
+    this machine. If it fails there, the result is None. The arguments are those of
+    `dml.wire.collectives.predicted_seconds`.
     """
     if name in ALLREDUCE:
         return collectives.predicted_seconds(comm, name, buffer, group, outside)
@@ -74,8 +81,26 @@ def predicted_seconds(
         call(ranks, elements)
         return ranks.Wtime() - start
 
+    def simulate() -> float:
+        try:
+            return max(sim.run(program, size, network))
+        except Exception as error:  # of the user's function, which real ranks may run
+            text = (str(error).splitlines() or [""])[0]
+            sys.stderr.write(
+                f"{name} has no prediction: on virtual ranks it fails with "
+                f"{type(error).__name__}: {text}; run python -m dml.conformance "
+                f"{name}\n"
+            )
+            return math.nan
+
     key = name, len(buffer), buffer.dtype, is_registered
-    return once(comm, "simulated", key, lambda: max(sim.run(program, size, network)))
+    if comm.platform.virtual:
+        result = once(comm, "simulated", key, simulate)
+    else:  # rank 0 alone has the memory of all ranks
+        value = np.array([simulate() if comm.rank == 0 else 0.0])
+        broadcast(comm, value)
+        result = float(value[0])
+    return None if math.isnan(result) else result
 
 
 def allreduce_messages(

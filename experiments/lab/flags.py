@@ -196,16 +196,19 @@ def names(value: str, table: Iterable[str], flag: str, group: str = "") -> list[
         group: group of entry points, whose names and FILE.py:NAME are accepted, too.
     """
     known = list(table)
-    chosen = known if value == "all" else value.split(",")
+    chosen: list[str] = []
+    for name in value.split(","):
+        chosen += known if name == "all" else [name]
     for name in chosen:
         if group and name not in known and extend.known(name, {}, group):
             extend.find(name, {}, group)
         elif name not in known:
+            others = ", all, or FILE.py:NAME" if group else " or all"
             raise BadInput(
-                f"expected --{flag} of {', '.join(known)} or all, got {name!r}; "
+                f"expected --{flag} of {', '.join(known)}{others}, got {name!r}; "
                 "correct the name"
             )
-    return chosen
+    return list(dict.fromkeys(chosen)) if "all" in value.split(",") else chosen
 
 
 def positive(value: str, flag: str) -> int:
@@ -280,7 +283,7 @@ def check_memory(nbytes: int, size: int) -> None:
 
 def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     """Return an all-reduce by name, with the options of the flags."""
-    from dml.wire.collectives import ALLREDUCE, with_check
+    from dml.wire.collectives import ALLREDUCE, with_check, with_first_check
 
     if values.group > size:
         raise BadInput(
@@ -288,6 +291,8 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
             f"pass --group=<1 to {size}>, or 0 for hosts"
         )
     call = extend.find(name, ALLREDUCE, extend.ALLREDUCES)
+    if name not in ALLREDUCE:
+        call = with_first_check(call, name)
     if name == "hierarchical":
         outside = ALLREDUCE[values.outside]
         call = partial(call, group=values.group, outside=outside)

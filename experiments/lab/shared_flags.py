@@ -114,6 +114,8 @@ class Extensible(flags.ArgumentParser):
         if not extend.known(argument, self.table, self.group):
             names = [*extend.names(self.table, self.group), "FILE.py:NAME"]
             raise ValueError(f"value should be one of <{'|'.join(names)}>")
+        if ":" in argument:
+            extend.find(argument, self.table, self.group)  # raises if there is none
         return argument
 
     def flag_type(self) -> str:

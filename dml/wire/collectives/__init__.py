@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dml import extend
-from dml.types import Comm, Op
+from dml.types import BadInput, Comm, Op
 from dml.wire.collectives.all_to_all import all_to_all as all_to_all
 from dml.wire.collectives.auto import CANDIDATES, auto_allreduce
 from dml.wire.collectives.auto import chosen_allreduce as chosen_allreduce
@@ -19,6 +19,7 @@ from dml.wire.collectives.auto import predicted_seconds as predicted_seconds
 from dml.wire.collectives.background import allreduce_async as allreduce_async
 from dml.wire.collectives.broadcast import broadcast as broadcast
 from dml.wire.collectives.check import with_check as with_check
+from dml.wire.collectives.check import with_first_check as with_first_check
 from dml.wire.collectives.native import native_allreduce
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
 from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
@@ -35,7 +36,10 @@ ALLREDUCE: dict[str, Callable[..., None]] = {
 
 
 def allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, algorithm: str = "auto"
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    algorithm: str | Callable[..., None] = "auto",
 ) -> None:
     """Reduce a buffer in place over all ranks.
 
@@ -43,6 +47,12 @@ def allreduce(
       comm: Communicator; collective.
       buffer: Contiguous array, of equal length and dtype on all ranks.
       op: Reduction, such as np.add or np.maximum.
-      algorithm: Key of ALLREDUCE, FILE.py:NAME or MODULE:NAME.
+      algorithm: Key of ALLREDUCE, FILE.py:NAME, MODULE:NAME, or a function.
     """
-    extend.find(algorithm, ALLREDUCE, extend.ALLREDUCES)(comm, buffer, op)
+    if not isinstance(op, np.ufunc) or op.nin != 2:
+        raise BadInput(f"expected a reduction such as op=np.add, got op={op!r}")
+    if callable(algorithm):
+        function = algorithm
+    else:
+        function = extend.find(str(algorithm), ALLREDUCE, extend.ALLREDUCES)
+    function(comm, buffer, op)

@@ -2,12 +2,16 @@
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from dml.types import BadInput, Comm, Op
+from dml.types import ANY, BadInput, Comm, Op
 from dml.wire.collectives.reduce_scatter import all_gather
 from dml.wire.comm.buffers import flat, place
+from dml.wire.comm.wrapper import Wrapper
+
+SMALL = (1, 3, 1000)  # lengths of the check of an all-reduce's first call
 
 
 class WrongResult(RuntimeError):
@@ -24,6 +28,44 @@ def with_check(allreduce: Callable[..., None]) -> Callable[..., None]:
         allreduce(comm, buffer, op, **kwargs)
 
     return checked_allreduce
+
+
+def with_first_check(allreduce: Callable[..., None], name: str) -> Callable[..., None]:
+    """Return the all-reduce; its first call on a communicator checks small sums."""
+    known: dict[int, Comm] = {}
+
+    def allreduce_checked_once(
+        comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
+    ) -> None:
+        if id(comm) not in known:
+            known[id(comm)] = comm
+            check_small_sums(comm, allreduce, name)
+        allreduce(comm, buffer, op, **kwargs)
+
+    return allreduce_checked_once
+
+
+def check_small_sums(comm: Comm, allreduce: Callable[..., None], name: str) -> None:
+    """Raise BadInput if sums of a few elements are wrong; collective."""
+    inner: Any = comm
+    while isinstance(inner, Wrapper):
+        inner = inner.comm  # elements of the check are not counted
+    p, advice = comm.size, f"run python -m dml.conformance {name}"
+    for length in SMALL:
+        ramp = np.arange(length, dtype=np.float64)
+        buffer = (comm.rank + 1) * ramp + comm.rank
+        allreduce(inner, buffer, np.add)
+        if not np.array_equal(buffer, p * (p + 1) / 2 * ramp + p * (p - 1) / 2):
+            raise BadInput(
+                f"expected {name} to sum {length} elements of {p} ranks, got another "
+                f"result on rank {comm.rank}; {advice}"
+            )
+    inner.Barrier()
+    if inner.Iprobe(ANY, ANY):
+        raise BadInput(
+            f"expected {name} to receive all messages, got one that is left on rank "
+            f"{comm.rank}; {advice}"
+        )
 
 
 def check_arguments(comm: Comm, buffer: np.ndarray, op: Op) -> None:

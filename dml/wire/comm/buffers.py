@@ -18,6 +18,8 @@ def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
     """View a buffer as one vector; raise if that needs a copy."""
     if not isinstance(buffer, np.ndarray):
         problem = f"a {type(buffer).__name__}; pass a numpy array"
+    elif buffer.dtype.kind not in "biufc":
+        problem = f"dtype {buffer.dtype}; pass numbers"
     elif not buffer.flags.c_contiguous:
         problem = f"strides {buffer.strides}; pass np.ascontiguousarray(buffer)"
     elif not buffer.flags.writeable:
