@@ -21,6 +21,7 @@ from functools import cache
 from typing import Any
 
 from lab import flags
+from lab.progress import PROGRESS
 from studies.shared_memory import hogwild_report
 from studies.shared_memory.hogwild_claims import HOGWILD
 from studies.shared_memory.hogwild_measurements import compare_speed, sweep
@@ -71,7 +72,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             task = PROBLEMS[name](FLAGS.seed)
             return task.defaults, load_problem(comm, task)[0]
 
-        for name in problems:
+        for name in PROGRESS.each(problems):
             defaults, problem = load(name)
             options = settings(defaults, epochs, FLAGS.seed)
             for row in compare_speed(comm, problem, options, cases, repeats, epochs):

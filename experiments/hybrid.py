@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 from lab import compiling, flags, writing
+from lab.progress import PROGRESS
 from studies.deep import hybrid as deep_hybrid
 from studies.deep import hybrid_report as report
 from studies.deep.setup import Setup
@@ -97,6 +98,7 @@ def train(comm: CountedComm) -> dict[str, Any]:
     table, chart = writers.table(report.COLUMNS), report.chart(path / "hybrid")
     with writing.first(path, FLAGS, comm, table, chart) as writer:
         for name, start in runners(comm):
+            PROGRESS.step(name)
             row = report.row(name, curve(start()), tokens_per_step, rows[:1])
             rows.append(row)
             writer.row(row)

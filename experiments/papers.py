@@ -21,6 +21,7 @@ from typing import Any
 
 from lab import flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, judge
+from lab.progress import PROGRESS
 from studies.papers import page as papers_page
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, SIZES, Paper
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     papers_page.read_records(docs, PAPERS)  # raises now if a record is broken
     records = []
     with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
-        for name in names:
+        for name in PROGRESS.each(names):
             records.append(papers_runs.record(PAPERS[name], size, path / name))
             figure = papers_page.picture(docs, records[-1])
             papers_runs.figure(PAPERS[name], path / name, figure, MAX_FIGURE_BYTES)

@@ -13,14 +13,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from dml.data.archives import cache
 
 FIRST_SECONDS = 1.0  # until the first line
+Item = TypeVar("Item")
+
 TERMINAL_SECONDS, FILE_SECONDS = 5.0, 60.0  # silence before a status line
 MAX_DURATIONS = 1000  # commands of which the last duration is kept
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -64,7 +66,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.name, self.key, self.first, self.task = "", "", "", ""
-        self.begun, self.done, self.total = 0.0, 0, 0
+        self.begun, self.done, self.total, self.rows = 0.0, 0, 0, 0
         self.expected = 0.0  # seconds of the last run
         self.output: Output | None = None
         self.ended = threading.Event()
@@ -95,6 +97,12 @@ class Progress:
         self.done += bool(self.task)
         self.task, self.total = task, total or self.total
 
+    def each(self, items: Sequence[Item]) -> Iterator[Item]:
+        """Yield the items; each is a part of the command, with its text as the name."""
+        for item in items:
+            self.step(str(item), len(items))
+            yield item
+
     def watch(self) -> None:
         output = self.output
         if output is None or self.ended.wait(FIRST_SECONDS):
@@ -120,6 +128,8 @@ class Progress:
             parts.append(f", about {seconds(left)} left" if left > 0 else ", soon done")
         if self.task:
             parts.append(f": {self.task}")
+        elif self.rows:
+            parts.append(f": {self.rows} rows written")
         if self.total:
             parts.append(f" ({min(self.done + 1, self.total)} of {self.total})")
         return "".join(parts)

@@ -17,6 +17,7 @@ from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
 from lab import flags
 from lab.claims import Claim, conclude, conclusion
+from lab.progress import PROGRESS
 
 Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
@@ -65,7 +66,12 @@ def first(
         energy.meter(comm, energy_terms(values)) as meter,
         writers.first(rank, folder, *others, *chosen_exports) as writer,
     ):
-        yield Writer(writer.row, summaries.append)
+
+        def row(row: Row) -> None:
+            PROGRESS.rows += 1
+            writer.row(row)
+
+        yield Writer(row, summaries.append)
         spent = meter.spent()
         if summaries and rank == 0:
             summary = dict(summaries[-1])

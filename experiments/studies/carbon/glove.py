@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from lab import started
+from lab.progress import PROGRESS
 
 from dml.runs.results import Run
 from dml.runs.writers import Row
@@ -46,7 +47,7 @@ def rows(
     if target is None:
         runs["serial"] = run("serial", epochs)
         target = runs["serial"].rows[-1]["loss"]
-    for strategy in strategies:
+    for strategy in PROGRESS.each(strategies):
         first = runs.get(strategy) or run(strategy, epochs + 1)
         result = run_to_target(partial(run, strategy), first, target)
         size = 1 if strategy == "serial" else ranks

@@ -15,6 +15,7 @@ import numpy as np
 import vision
 from jax.sharding import NamedSharding, PartitionSpec
 from lab import flags
+from lab.progress import PROGRESS
 
 from dml.data.minibatches import draws, take
 from dml.data.shards import shard
@@ -280,7 +281,8 @@ def alternate(
     """Yield the Steps of all functions; each repeat has another random order."""
     names, rng = list(calls), np.random.default_rng(seed)
     no_step = Step(0, 0.0, no_op, 0, {}, 0)
-    for _ in range(WARM + repeats):
+    rounds = [f"round {number}" for number in range(WARM + repeats)]
+    for _ in PROGRESS.each(rounds):
         for index in rng.permutation(len(names)):
             comm.Barrier()
             start = comm.Wtime()

@@ -91,6 +91,16 @@ def test_the_time_left_is_that_of_the_last_run_or_of_the_parts_that_are_done():
     assert one.status(10.0) == "x.py: 10 s, about 30 s left: part (3 of 8)"
 
 
+def test_parts_and_rows_are_counted():
+    one = progress.Progress()
+    one.name, one.rows = "x.py", 3
+    assert one.status(10.0) == "x.py: 10 s: 3 rows written"
+    for part in one.each(["a", "b", "c", "d"]):
+        if part == "c":
+            break
+    assert one.status(10.0) == "x.py: 10 s, about 10 s left: c (3 of 4)"
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"x": "y"}', "\x00"])
 def test_a_broken_file_of_durations_is_no_file(tmp_path, monkeypatch, text):
     monkeypatch.setenv("DML_DATA", str(tmp_path))
