@@ -3,13 +3,14 @@
        global minibatch
     ┌─────────┼─────────┐
   shard 0   shard 1   shard 2
-  gradient  gradient  gradient    mean over the shard × its share of the examples
+  gradient  gradient  gradient    weighted by the examples of the shard
     └──── all-reduce ───┘
-  update    update    update      equal parameters and equal gradients: equal replicas
+  update    update    update
 
-Dense gradients are summed in buckets (`bucket_sums`), and rows of a table by a sparse
-or a dense exchange (`row_sums`). Rounds and words per update are those of the
-all-reduce; both modules state the words.
+The replicas stay identical, because all ranks apply equal gradients to equal
+parameters. Dense gradients are summed in buckets (`bucket_sums`), rows of a table by a
+sparse or a dense exchange (`row_sums`); these modules state the rounds and the number
+of elements sent per update.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,17 +41,19 @@ def synchronous(
     Args:
       problem: Problem to train, equal on all ranks.
       batches: Indices of each global minibatch, equal on all ranks.
-      update: optax optimizer for a tree, or rule of rows for a table.
+      update: optax optimizer if the parameters are a tree; rule that updates rows if
+        they are one table.
       comm: Ranks.
       timer: Measures the phases.
       reducer: Computes the mean of gradients, such as exact(ring_allreduce).
-      accumulate: Number of microbatches of a rank's shard.
+      accumulate: Number of microbatches into which a rank divides its shard; their
+        gradients are accumulated.
       ahead: Number of minibatches prepared in the background.
-      state: State of the update in an earlier Step; None starts anew.
+      state: State of the optimizer from the Step to resume from; None initializes it.
       **own: Options of `bucket_sums.by_buckets` for a tree, of `row_sums.by_rows` for a
         table.
     """
-    return trainer(update)(
+    return training_loop(update)(
         problem,
         batches,
         update,
@@ -64,9 +67,9 @@ def synchronous(
     )
 
 
-def trainer(update: Update) -> Callable[..., Iterator[Step]]:
-    """Return the training loop for a tree or for rows; that for rows needs no JAX."""
-    if hasattr(update, "init"):
+def training_loop(update: Update) -> Callable[..., Iterator[Step]]:
+    """Return `by_buckets` for an optax optimizer, else `by_rows`, without JAX."""
+    if hasattr(update, "init"):  # an optax optimizer
         from dml.strategies.bucket_sums import by_buckets
 
         return by_buckets
