@@ -61,7 +61,9 @@ def check_small_sums(comm: Comm, allreduce: Callable[..., None], name: str) -> N
                 f"result on rank {comm.rank}; {advice}"
             )
     inner.Barrier()
-    if inner.Iprobe(ANY, ANY):
+    is_left = inner.Iprobe(ANY, ANY)
+    inner.Barrier()  # no rank sends the next message before all ranks have looked
+    if is_left:
         raise BadInput(
             f"expected {name} to receive all messages, got one that is left on rank "
             f"{comm.rank}; {advice}"

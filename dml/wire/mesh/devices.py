@@ -18,6 +18,7 @@ from dml.wire.mesh.coordinator import (
     coordinator_address,
     on_cpu,
 )
+from dml.wire.mesh.gloo_output import drop_gloo_lines
 
 
 def start(comm: Comm) -> None:
@@ -34,6 +35,8 @@ def start(comm: Comm) -> None:
             "drop --simulate"
         )
     hosts = comm.platform.hosts()
+    if on_cpu():
+        drop_gloo_lines()
     if max(hosts) and on_cpu():
         check_host_names(comm)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

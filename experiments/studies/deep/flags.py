@@ -87,7 +87,7 @@ def define(**defaults: Any) -> flags.FlagValues:
         "Batch size for which --lr is stated; 0: --lr is not scaled.",
         0,
     )
-    values.number("decay", defaults["decay"], "Weight decay.", 0)
+    values.number("decay", defaults["decay"], "Weight decay; 0: none.", 0)
     values.number(
         "clip",
         defaults.get("clip", 0.0),
@@ -162,7 +162,7 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
         rate,
         # hybrid clips gradients itself: no device has the norm of all of them
         clip=math.inf if values.clip and values.strategy == "hybrid" else values.clip,
-        decay=values.decay or None,
+        decay=values.decay,
         axis=axis,
         like=like,
     )

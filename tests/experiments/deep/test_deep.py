@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 import vision
-from lab import compiling
+from lab import compiling, flags
+from studies.deep import flags as deep_flags
 from studies.deep import training as deep
 
 from dml import sim
@@ -217,6 +218,16 @@ def test_a_mesh_of_one_process_takes_real_time_and_pmap_moves_its_input(see):
     for call in ("shard_map", "pmap"):
         found = see("--strategy=mesh", f"--call={call}", out=call)
         assert found["images_per_second"] > 0
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lion", "sgd"])
+def test_a_decay_of_0_is_none(optimizer):
+    flags.parse(vision.FLAGS, ["x", f"--optimizer={optimizer}", "--decay=0"])
+    params = {"kernel": np.ones((2, 2), np.float32)}
+    rule = deep_flags.optimizer(vision.FLAGS, 10, params)
+    zeros = {"kernel": np.zeros((2, 2), np.float32)}
+    updates, _ = rule.update(zeros, rule.init(params), params)
+    assert not np.any(updates["kernel"])
 
 
 def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
