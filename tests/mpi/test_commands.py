@@ -81,7 +81,7 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     code, err = start(ranks, "glove.py", number, trains, *small, "--epochs=1000000")
     assert code == 130  # by MPICH's mpirun too
     (line,) = [line for line in err.splitlines() if line]
-    done = int(re.search(r"stopped after epoch (\d+) of 100000000; to resume", line)[1])
+    done = int(re.search(r"stopped after epoch (\d+) of 1000000; to resume", line)[1])
     assert line.endswith(f"--resume={out}")
     assert len(rows.read_text().splitlines()) == summary(tmp_path)["epochs"] == done
     assert (out / "vectors.txt").exists()
