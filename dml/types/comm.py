@@ -191,8 +191,9 @@ class Cache:
       stage: Window for unregistered buffers.
       groups: Groups of hierarchical collectives, by width and by the all-reduce across
         groups.
-      chosen: Name of the all-reduce predicted to be fastest, by length and itemsize of
-        the buffer and by whether it is registered.
+      chosen: Name of the all-reduce of `auto`, by length and itemsize of the buffer and
+        by whether it is registered.
+      choices: All-reduces that were measured to be fastest on this machine.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       yielding: Wrapper for all-reduces in the background.
       calls: Number of calls of `wire.comm.once.once_per_call`, by name.
@@ -205,6 +206,7 @@ class Cache:
     stage: Stage | None = None
     groups: dict[tuple[int, Any], Groups] = field(default_factory=dict)
     chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
+    choices: np.ndarray | None = None
     rates: tuple[float, ...] | None = None
     yielding: Any = None
     calls: dict[str, int] = field(default_factory=dict)

@@ -12,15 +12,16 @@ import numpy as np
 from dml import extend
 from dml.types import BadInput, Comm, Op
 from dml.wire.collectives.all_to_all import all_to_all as all_to_all
-from dml.wire.collectives.auto import CANDIDATES, auto_allreduce
+from dml.wire.collectives.auto import auto_allreduce
 from dml.wire.collectives.auto import chosen_allreduce as chosen_allreduce
-from dml.wire.collectives.auto import machine_rates as machine_rates
 from dml.wire.collectives.auto import predicted_seconds as predicted_seconds
 from dml.wire.collectives.background import allreduce_async as allreduce_async
 from dml.wire.collectives.broadcast import broadcast as broadcast
 from dml.wire.collectives.check import with_check as with_check
 from dml.wire.collectives.check import with_first_check as with_first_check
 from dml.wire.collectives.native import native_allreduce
+from dml.wire.collectives.rates import CANDIDATES
+from dml.wire.collectives.rates import machine_rates as machine_rates
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
 from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.collectives.star import star_allreduce

@@ -1,44 +1,42 @@
-"""Choice of the all-reduce by predicted time, from rates measured once per machine."""
+"""Choice of the all-reduce: measured on real ranks, predicted on virtual ranks.
 
-import json
-import os
+    buffers of 2^(k-1)+1 to 2^k bytes are of size class k
+    first all-reduce of a class: time all candidates in turn, store the fastest
+    later ones, and later runs on this machine: use the stored choice
+
+Rank 0 reads the stored choices, and all ranks use the largest of their times, so that
+all choose the same algorithm.
+"""
+
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dml.types import Comm, Op
+from dml.wire.collectives import stored
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.broadcast import broadcast
-from dml.wire.collectives.butterfly import butterfly_allreduce
-from dml.wire.collectives.halving_doubling import halving_doubling_allreduce
-from dml.wire.collectives.hierarchical import hierarchical_allreduce
-from dml.wire.collectives.ring import ring_allreduce
-from dml.wire.collectives.shared import shared_allreduce
+from dml.wire.collectives.rates import CANDIDATES, candidates, machine_rates
 from dml.wire.comm import buffers
 from dml.wire.comm.buffers import allocate, flat, release
+from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
 from dml.wire.costs import allreduce as cost
-from dml.wire.costs.allreduce import Job, Rates, choose, fit
+from dml.wire.costs.allreduce import choose
 from dml.wire.plans.topology import SMALL, groups
 
-# Star and tree are left out: a butterfly is never slower than either.
-CANDIDATES = {
-    "shared": shared_allreduce,
-    "hierarchical": hierarchical_allreduce,
-    "butterfly": butterfly_allreduce,
-    "halving_doubling": halving_doubling_allreduce,
-    "ring": ring_allreduce,
-}
-PROBES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)  # bytes of the buffers that are timed
-REPEATS = 5  # timings of each algorithm and buffer
+CHOICES = "allreduces.json"
+MIN_CLASS, MAX_CLASS = 10, 25  # size classes; those below and above are of these, too
+REPEATS = 7  # timings of each candidate
+UNKNOWN = -1  # choice that has not been measured
 
 
 def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
-    """Reduce in place over all ranks by the algorithm with the least predicted time.
+    """Reduce in place over all ranks by the fastest algorithm on this machine.
 
-    The first call on a machine measures its rates and stores them in a file. All ranks
-    use the rates of rank 0, and therefore choose the same algorithm.
+    The first call for a size of buffers measures the candidates and stores the choice.
+    On virtual ranks it is the algorithm with the least predicted time.
     """
     buffer = flat(comm, buffer)
     if comm.size > 1:
@@ -51,15 +49,83 @@ def chosen_allreduce(comm: Comm, buffer: np.ndarray) -> str:
     registered = buffer.nbytes > SMALL and buffers.registered(comm, buffer)
     key = len(buffer), buffer.itemsize, registered
     if key not in comm.cache.chosen:
-        names, job = candidates(comm)
-        job = job._replace(
-            length=len(buffer), itemsize=buffer.itemsize, registered=registered
-        )
-        rates = machine_rates(comm)
-        comm.cache.chosen[key] = once(
-            comm, "chosen", key, lambda: choose(job, rates, names)
-        )
+        if comm.platform.virtual:
+            call = partial(predicted_choice, comm, *key)
+            name = once(comm, "chosen", key, call)
+        else:
+            name = measured_choice(comm, buffer.nbytes, registered)
+        comm.cache.chosen[key] = name
     return comm.cache.chosen[key]
+
+
+def predicted_choice(comm: Comm, length: int, itemsize: int, registered: bool) -> str:
+    """Return the name of the candidate with the least predicted time."""
+    names, job = candidates(comm)
+    job = job._replace(length=length, itemsize=itemsize, registered=registered)
+    return choose(job, machine_rates(comm), names)
+
+
+def measured_choice(comm: Comm, nbytes: int, registered: bool) -> str:
+    """Return the name of the fastest candidate for a size class; collective."""
+    size_class = int(np.clip((nbytes - 1).bit_length(), MIN_CLASS, MAX_CLASS))
+    place, names = (int(registered), size_class), list(CANDIDATES)
+    choices = stored_choices(comm)
+    if choices[place] == UNKNOWN:
+        size = int(np.clip(nbytes, 1 << MIN_CLASS, 1 << MAX_CLASS))
+        inner = uncounted(comm)
+        choices[place] = measure_choice(inner, size, registered)
+        fastest = {key_of(registered, size_class): names[choices[place]]}
+        stored.write(CHOICES, inner, read_choices(inner) | fastest)
+    return names[choices[place]]
+
+
+def measure_choice(comm: Comm, nbytes: int, registered: bool) -> int:
+    """Return the index in CANDIDATES of the fastest all-reduce of a buffer."""
+    hosts, length = comm.platform.hosts(), nbytes // 4
+    memory = allocate(comm, length) if registered else np.zeros(length, np.float32)
+    names = [
+        name
+        for name in CANDIDATES
+        if not (name == "shared" and max(hosts))
+        and not (name == "hierarchical" and len(set(hosts)) == comm.size)
+    ]
+    calls = [partial(CANDIDATES[name], comm, memory) for name in names]
+    least = time_alternately(comm, calls, REPEATS).min(axis=1)
+    if registered:
+        release(comm, memory)
+    return list(CANDIDATES).index(names[int(least.argmin())])
+
+
+def stored_choices(comm: Comm) -> np.ndarray:
+    """Return an index in CANDIDATES by registration and size class; collective."""
+    if comm.cache.choices is None:
+        choices = np.full((2, MAX_CLASS + 1), UNKNOWN, np.int64)
+        inner = uncounted(comm)
+        fill(choices, read_choices(inner))
+        broadcast(inner, choices)
+        comm.cache.choices = choices
+    return comm.cache.choices
+
+
+def read_choices(comm: Comm) -> dict[str, Any]:
+    """Return the stored choices of this machine by key, on rank 0; collective."""
+    choices = stored.read(CHOICES, comm)
+    return choices if isinstance(choices, dict) else {}
+
+
+def fill(choices: np.ndarray, chosen: dict[str, Any]) -> None:
+    """Write the stored choices into the array; other names are skipped."""
+    names = list(CANDIDATES)
+    for registered, size_class in np.ndindex(choices.shape):
+        name = chosen.get(key_of(bool(registered), size_class))
+        if name in names:
+            choices[registered, size_class] = names.index(name)
+
+
+def key_of(registered: bool, size_class: int) -> str:
+    """Return the key of a stored choice, such as "plain, at most 4096 bytes"."""
+    memory = "registered" if registered else "plain"
+    return f"{memory}, at most {1 << size_class} bytes"
 
 
 def predicted_seconds(
@@ -94,113 +160,3 @@ def predicted_seconds(
 
     key = name, len(buffer), buffer.itemsize, registered, group, outside
     return once(comm, "predicted", key, seconds)
-
-
-def candidates(comm: Comm) -> tuple[list[str], Job]:
-    """Return the algorithms for this layout of hosts, and a `Job` of length 0.
-
-    Collective at the first call. `shared` needs one host; `hierarchical` needs several
-    hosts, one of them with several ranks.
-    """
-    return once(comm, "candidates", None, lambda: find_candidates(comm))
-
-
-def find_candidates(comm: Comm) -> tuple[list[str], Job]:
-    """Compute the result of `candidates`."""
-    sizes = tuple(map(len, groups(comm.platform.hosts())))
-    excluded = set()
-    if len(sizes) > 1:
-        excluded.add("shared")
-    if len(sizes) in (1, comm.size):
-        excluded.add("hierarchical")
-    names = [name for name in CANDIDATES if name not in excluded]
-    return names, Job(comm.size, 0, groups=sizes)
-
-
-def machine_rates(comm: Comm) -> Rates:
-    """Return the rates of this machine, or of the virtual network.
-
-    The rates of a real machine are measured once, in about a second, and stored in a
-    file. Collective at the first call.
-    """
-    if comm.size == 1:
-        return Rates(0.0, 0.0, 0.0)
-    if comm.platform.virtual:
-        alpha, beta, gamma = comm.platform.network.rates[:3]
-        return Rates(alpha, beta, gamma, barrier=alpha)
-    if comm.cache.rates is None:
-        from dml.wire.comm.mpi import machine
-
-        rates, name = np.zeros(len(Rates._fields)), machine(comm)
-        stored = read_rates(name) if comm.rank == 0 else None
-        rates[:] = stored or 0
-        broadcast(comm, rates)
-        if not rates.any():
-            measurements = measure(comm)
-            if comm.rank == 0:
-                rates[:] = fit(measurements)
-                write_rates(name, Rates(*rates.tolist()))
-            broadcast(comm, rates)
-        comm.cache.rates = Rates(*rates.tolist())
-    return Rates(*comm.cache.rates)
-
-
-def measure(comm: Comm) -> list[tuple[str, Job, float]]:
-    """Time the candidates on buffers of PROBES bytes; collective.
-
-    Return rows of (name, job, seconds).
-
-    Candidates that use shared memory are timed on registered and on plain buffers.
-    """
-    names, job = candidates(comm)
-    registered = allocate(comm, max(PROBES), np.uint8)
-    plain = np.zeros(max(PROBES), np.uint8)
-    rows = []
-    for nbytes in PROBES:
-        length = nbytes // 4
-        probes = [(name, registered, job._replace(length=length)) for name in names]
-        for name in [name for name in names if name in ("shared", "hierarchical")]:
-            plain_job = job._replace(length=length, registered=False)
-            probes.append((name, plain, plain_job))
-        calls = [
-            partial(CANDIDATES[name], comm, memory[:nbytes].view(np.float32))
-            for name, memory, _ in probes
-        ]
-        # the least, not the median: a disturbance must not enter the stored rates
-        least = time_alternately(comm, calls, REPEATS).min(axis=1).tolist()
-        rows += [
-            (name, probe_job, seconds)
-            for (name, _, probe_job), seconds in zip(probes, least, strict=True)
-        ]
-    release(comm, registered)
-    return rows
-
-
-def rates_file() -> Path:
-    """Return the path of the file with the rates of each machine."""
-    home = Path(os.environ.get("DML_DATA") or "~/.cache/dml").expanduser()
-    return home / "rates.json"
-
-
-def read_rates(machine: str) -> Rates | None:
-    """Return the stored rates of a machine; None if there are no valid ones."""
-    try:
-        return Rates(*json.loads(rates_file().read_text())[machine])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_rates(machine: str, rates: Rates) -> None:
-    """Store the rates of a machine, if the file is writable."""
-    try:
-        stored = json.loads(rates_file().read_text())
-    except (OSError, ValueError):
-        stored = {}
-    try:
-        rates_file().parent.mkdir(parents=True, exist_ok=True)
-        # replaced at once, because runs may read and write the file simultaneously
-        temporary = rates_file().with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(stored | {machine: list(rates)}, indent=1))
-        temporary.replace(rates_file())
-    except OSError:
-        pass

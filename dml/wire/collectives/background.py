@@ -12,7 +12,8 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 
 from dml.types import AllReduce, BadInput, Comm, Op
-from dml.wire.collectives.auto import CANDIDATES, auto_allreduce, chosen_allreduce
+from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
+from dml.wire.collectives.rates import CANDIDATES
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.polling import Call, Polling
 
@@ -41,7 +42,7 @@ def allreduce_async(
       comm: The ranks.
       buffer: Buffer to reduce in place. Do not read or write it before the end.
       op: The reduction.
-      allreduce: The all-reduce, by default the predicted fastest.
+      allreduce: The all-reduce, by default `auto`.
       thread: Whether to run in a thread instead of in `poll`; real ranks only.
 
     Returns:

@@ -56,3 +56,17 @@ class Metered(Wrapper):
     ) -> None:
         self.count("Sendrecv", sendbuf, dest)
         self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+
+
+def uncounted(comm: Comm) -> Comm:
+    """Return the communicator below all wrappers that count, for measurements.
+
+    What it sends is no part of the program. Its registered memory and groups are those
+    of another communicator than `comm`.
+    """
+    inner = layer = comm
+    while isinstance(layer, Wrapper):
+        if isinstance(layer, Metered):
+            inner = layer.comm
+        layer = layer.comm
+    return inner
