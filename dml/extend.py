@@ -55,6 +55,10 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     CORPORA: ("()", (((), {}),)),
 }
 
+FILES: dict[
+    str, str
+] = {}  # path of each file that was loaded -> sha256 of its contents
+
 
 def find(name: str, table: Mapping[str, Any], group: str) -> Any:
     """Return an object by its name.
@@ -216,6 +220,7 @@ def of_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    FILES[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
     return module
 
 

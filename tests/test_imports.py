@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "extend": {"types"},
     "conformance": {"types", "extend", "wire", "sim"},
     "types": {"types"},
-    **{stage: {"types", *RESULTS} for stage in RESULTS},
+    **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"},
     "strategies": {"types", "extend", "strategies"} | STAGES,
     "train": {"types", *RESULTS},

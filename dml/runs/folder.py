@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dml import extend
 from dml.runs.writers import Row, Writer, jsonl
 from dml.types import BadInput
 
@@ -55,13 +56,17 @@ def folder(
 
 
 def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """Return flags, ranks, versions, host and commit, with which a run is repeated."""
+    """Return flags, ranks, versions, host and commit, with which a run is repeated.
+
+    `own_files` has the hash of each file of FILE.py:NAME.
+    """
     return {
         "flags": dict(flags),
         "ranks": ranks,
         "versions": versions(name for name in PACKAGES if name in sys.modules),
         "host": platform.node(),
         "commit": commit(),
+        **({"own_files": dict(extend.FILES)} if extend.FILES else {}),
     }
 
 

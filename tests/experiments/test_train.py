@@ -1,5 +1,7 @@
 """Problems, strategies, reducers and networks of a user's file."""
 
+import hashlib
+import json
 import sys
 
 import numpy as np
@@ -105,6 +107,13 @@ def test_own_strategy_receives_a_reducer(run):
     own, _ = run(*flags, "--strategy=./mine.py:descend", out="own")
     built_in, _ = run(*flags, out="synchronous")
     np.testing.assert_allclose(own, built_in, rtol=1e-5)
+
+
+def test_the_configuration_has_the_hash_of_own_files(run, tmp_path):
+    run("--problem=./mine.py:make", "--steps=1")
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    sha256 = hashlib.sha256(MINE.encode()).hexdigest()
+    assert config["own_files"][str(tmp_path / "mine.py")] == sha256
 
 
 def test_own_reducer_changes_the_gradient(run):
