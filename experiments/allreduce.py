@@ -13,8 +13,8 @@ Result: on registered buffers `auto` takes as long as MPI's own all-reduce at 4 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from lab import flags, writing
+import numpy as np
 from studies.allreduce.rows import measure, select_algorithms, summary_entries
 from studies.topology.claims import optimal
 

@@ -20,8 +20,8 @@ below 16 at rate 0.05.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from lab import flags, writing
+import numpy as np
 from studies.shared_memory.asynchrony_claims import CLAIMS
 from studies.shared_memory.asynchrony_report import (
     COLUMNS,

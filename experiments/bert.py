@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 from lab import flags
+import jax
 from studies.deep import text as deep_text
 
 from dml.data.text.tokens import Tokens

@@ -14,8 +14,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from lab import flags, writing
+import numpy as np
 from studies.glove import counting
 
 from dml.runs import folder as runs

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lab import flags, timelines, writing
+import numpy as np
 from studies.glove import counting, strategies
 from studies.glove import flags as glove_flags
 from studies.glove.report import conclude, progress, results, sentence, speeds, total

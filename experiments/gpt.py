@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab import flags
 import jax
 import numpy as np
-from lab import flags
 from studies.deep import text as deep_text
 
 from dml.data.text.tokens import Tokens

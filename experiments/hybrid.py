@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import jax
 from lab import compiling, flags, writing
 from lab.progress import PROGRESS
+import jax
 from studies.deep import hybrid as deep_hybrid
 from studies.deep import hybrid_report as report
 from studies.deep.setup import Setup

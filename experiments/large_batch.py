@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from lab import flags, writing
+import numpy as np
 from studies.large_batch import figure, report
 from studies.large_batch.claims import BASELINE, CLAIMS
 from studies.large_batch.rates import WARMUPS, learning_rates

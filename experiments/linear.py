@@ -18,9 +18,9 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from lab import estimates, flags, timelines, writing
 import jax
 import numpy as np
-from lab import estimates, flags, timelines, writing
 
 from dml import extend
 from dml.data.images.digits import CLASSES, FEATURES, digits

@@ -16,8 +16,8 @@ Result: a push and pull of 4 MB has 0.44 to 0.78 of the speed of raw, 4096 rows 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from lab import flags, writing
+import numpy as np
 from studies.server import server_bandwidth_programs as programs
 from studies.server.server_bandwidth_programs import COLUMNS, Load
 

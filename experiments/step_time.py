@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import jax
 from lab import compiling, flags, writing
+import jax
 from studies.step_time import report, strategies
 from studies.step_time import torch_training as peers
 

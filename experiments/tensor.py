@@ -20,8 +20,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from lab import compiling, flags, writing
+import numpy as np
 from studies.tensor import cases, measurements, report
 from studies.tensor.claims import two_and_two
 

@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab import flags, writing
 import jax
 import numpy as np
 import optax
-from lab import flags, writing
 from studies.deep import comparison
 from studies.deep import translate_report as report
 

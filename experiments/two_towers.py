@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 from lab import flags, writing
+import jax
 from studies.deep import comparison
 from studies.deep import two_towers_report as report
 

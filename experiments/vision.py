@@ -17,9 +17,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from lab import flags
 import jax
 import numpy as np
-from lab import flags
 from studies.deep import flags as deep_flags
 from studies.deep import training as deep
 

@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from absl import flags
-
-from dml import extend
-from dml.types import BadInput, Comm, CountedComm
 from lab.progress import PROGRESS
 from lab.shared_flags import SHARED, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
+import numpy as np
+from absl import flags
+
+from dml import extend
+from dml.types import BadInput, Comm, CountedComm
 
 
 def print_exception(kind: type, error: BaseException, trace: Any) -> None:
@@ -64,6 +64,8 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         _, *extra = values(argv)
     except flags.Error as error:
         raise BadInput(f"{error}; --help lists the flags") from error
+    if "--help" in argv[1:] and not values.help:
+        raise BadInput("expected a value of a flag before --help, got none; pass one")
     if extra:
         raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
     for name, value in chosen(values).items():
@@ -102,8 +104,9 @@ def ranks(
     Returns:
         The results of all ranks of this process.
     """
-    from dml.wire.comm import Metered, Traced
     from lab.recording import record_or_replay
+
+    from dml.wire.comm import Metered, Traced
 
     def counted(comm: Comm) -> Any:
         traced = "timeline" in values and values.timeline and not devices
@@ -170,13 +173,16 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
         MemoryError,
     ) as error:
-        from dml.wire.comm.abort import leave, refuse
-        from dml.wire.comm.mpi import world
-
         text = " ".join(str(error).split())
         if isinstance(error, MemoryError):
             text = f"expected enough memory, got: {text}; pass smaller sizes"
         line = f"{Path(sys.argv[0]).name}: {text}"
+        if "--help" in sys.argv:  # without MPI
+            sys.stderr.write(f"{line}\n")
+            sys.exit(2)
+        from dml.wire.comm.abort import leave, refuse
+        from dml.wire.comm.mpi import world
+
         if isinstance(error, KeyboardInterrupt):
             leave(world(), f"{line}stopped; saved checkpoints are kept", STOPPED)
         if isinstance(error, OSError):

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.shared_flags import VIRTUAL, WRITTEN, FlagValues, chosen
+
 from dml.runs import records
 from dml.types import BadInput, Comm
 from dml.wire.comm import Log, Recorded, Replayed
-from lab.shared_flags import VIRTUAL, WRITTEN, FlagValues, chosen
 
 Program = Callable[[Any], Any]
 # Flags that do not change the results of a run.

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from lab import flags
+
 from dml.runs import results
 from dml.types import BadInput
-from lab import flags
 
 MPI_VARIABLES = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
 

@@ -11,13 +11,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab import flags
+from lab.claims import Claim, conclude, conclusion
+from lab.progress import PROGRESS
+
 from dml.runs import energy, exports, results, writers
 from dml.runs import folder as run_folders
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
-from lab import flags
-from lab.claims import Claim, conclude, conclusion
-from lab.progress import PROGRESS
 
 Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]

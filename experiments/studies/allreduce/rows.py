@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from lab import estimates
 from lab import flags as lab
 from lab.shared_flags import FlagValues
+import numpy as np
 
 from dml.types import CountedComm
 from dml.wire.collectives.background import overlapped_share

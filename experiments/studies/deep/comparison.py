@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from lab import compiling, flags
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
-from lab import compiling, flags
 
 from dml.metrics.timer import Timer
 from dml.strategies.sharded import sharded

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from lab import flags
 import jax
 import numpy as np
-from lab import flags
 
 from dml.models.layer_costs import COSTS
 from dml.strategies.hybrid import pipedream

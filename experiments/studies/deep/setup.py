@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 from lab import flags
+import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.types import CountedComm, Problem, Tensor

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 from lab import flags
+import jax
 
 from dml import extend
 from dml.strategies import strategy

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab import compiling, flags, timelines, writing
 import jax
 import numpy as np
-from lab import compiling, flags, timelines, writing
 
 from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from lab import flags
 from lab.shared_flags import MAX_COUNT
+import numpy as np
 
 from dml.data.archives import cache
 from dml.data.text import cooccurrence

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lab import flags
+import numpy as np
 
 from dml.evaluation import words
 from dml.types import BadInput

@@ -6,8 +6,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from lab import flags
+import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping
 from itertools import product
 
-import numpy as np
 from lab.claims import Verdict, claim, nonempty, untested, verdict
+import numpy as np
 
 from dml.runs.results import Run
 

@@ -1,9 +1,9 @@
 """Learning rates of large_batch.py: scaling by the number of workers, and warm-up."""
 
+from lab.shared_flags import FlagValues
 import jax
 import jax.numpy as jnp
 import numpy as np
-from lab.shared_flags import FlagValues
 
 from dml.update.schedules import linear_scaling, schedule
 from studies.large_batch.training import Plan

@@ -58,9 +58,9 @@ def measured_seconds(sizes: Sequence[int], microbatch: int) -> list[float]:
     sizes: the fields of transformer.Shape.
     microbatch: examples in a microbatch.
     """
+    from lab import compiling
     import jax
     import jax.numpy as jnp
-    from lab import compiling
 
     from dml.models.layer_costs import seconds
     from dml.models.networks.transformer import Shape, shapes, transformer

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from lab import flags
+import numpy as np
 
 from dml.data.minibatches import minibatches
 from dml.figures import server as server_figure

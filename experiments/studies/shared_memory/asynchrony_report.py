@@ -6,10 +6,10 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lab.claims import grouped, matching
 from lab.flags import FlagValues
 from lab.writing import flatten_rows
+import numpy as np
 
 from dml import sim
 from dml.figures import style as figures

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lab.claims import grouped, matching
 from lab.hardware import describe_processor
 from lab.writing import flatten_rows
+import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.style import Panel

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import numpy as np
 from lab import flags, writing
 from lab.claims import Claim
+import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.models.sparse import svm

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from lab import flags, writing
+import numpy as np
 
 from dml.figures import style as figures
 from dml.metrics.timer import Timer

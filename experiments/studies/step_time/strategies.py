@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from lab import flags
+from lab.progress import PROGRESS
 import jax
 import jax.numpy as jnp
 import numpy as np
 import vision
 from jax.sharding import NamedSharding, PartitionSpec
-from lab import flags
-from lab.progress import PROGRESS
 
 from dml.data.minibatches import draws, take
 from dml.data.shards import shard

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lab import estimates, started
+import numpy as np
 
 from dml import sim
 from dml.runs import results

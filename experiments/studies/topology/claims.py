@@ -7,8 +7,8 @@ OSDI 2020 (BytePS).
 from collections.abc import Callable
 from itertools import pairwise
 
-import numpy as np
 from lab.claims import Verdict, claim, rows, untested, verdict
+import numpy as np
 
 from dml.runs.results import Run
 from dml.runs.writers import Row

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from lab.writing import flatten_rows
+import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.allreduce_times import crossovers

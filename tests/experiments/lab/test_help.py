@@ -1,0 +1,57 @@
+"""--help of every command lists its flags, and imports no package that takes long."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lab.stand_ins import PACKAGES
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """Return a folder of packages that cannot be imported."""
+    folder = tmp_path_factory.mktemp("broken")
+    for package in PACKAGES:
+        (folder / f"{package}.py").write_text("raise AssertionError(__name__)")
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_all_flags_without_slow_packages(command, broken):
+    done = subprocess.run(
+        [sys.executable, ROOT / f"experiments/{command}.py", "--help"],
+        env=os.environ | {"PYTHONPATH": f"{broken}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    module = importlib.import_module(command)
+    assert done.stdout.startswith(module.__doc__.rstrip())
+    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", done.stdout, re.MULTILINE))
+    assert listed == set(module.FLAGS) | {"flagfile", "undefok"}
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--out", "--help"], "expected a value of a flag before --help"),
+        (["--nosuch", "--help"], "Unknown command line flag 'nosuch'"),
+    ],
+)
+def test_a_bad_flag_beside_help_is_one_line(flags, message):
+    done = subprocess.run(
+        [sys.executable, ROOT / "experiments/linear.py", *flags],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"linear.py: {message}")
+    assert done.stderr.count("\n") == 1
