@@ -2,6 +2,7 @@
 
 python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
+python experiments/topology.py --p=64 --algorithms=ring,./mine.py:own --sizes=64KB
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
 
 Cost: 50 s of one core for 4096 ranks, 7 s for 64, a few minutes for 65,536.
@@ -21,6 +22,7 @@ from studies.topology import rows as topology_rows
 from studies.topology import tables as topology_tables
 from studies.topology.claims import CLAIMS
 
+from dml import extend
 from dml.runs import folder, writers
 from dml.sim.networks.named import network
 from dml.types import BadInput
@@ -33,7 +35,11 @@ FLAGS.text(
     "uniform,hosts,torus,fat_tree,dragonfly,slim_fly",
     "Networks: names (the smallest with p ranks) or shapes such as torus:8x8.",
 )
-FLAGS.text("algorithms", "all", f"All-reduces, of {', '.join(SCHEDULES)}; or all.")
+FLAGS.text(
+    "algorithms",
+    "all",
+    f"All-reduces, of {', '.join(SCHEDULES)}, FILE.py:NAME; or all.",
+)
 FLAGS.text(
     "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p·16^k up to 256MB."
 )
@@ -45,7 +51,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Evaluate with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     path = folder.path(FLAGS.out, "topology")
-    names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms")
+    names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms", extend.ALLREDUCES)
     sizes = flags.integers(FLAGS, "p")
     texts = FLAGS.networks.split(",")
     arguments = topology_report.Arguments(

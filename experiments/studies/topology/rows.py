@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dml import sim
+import numpy as np
+
+from dml import extend, sim
 from dml.runs.writers import Row
 from dml.sim.networks.fabric import Prices
-from dml.types import Round
+from dml.types import Comm, Round
+from dml.wire.comm import Metered
 from dml.wire.plans.schedules import SCHEDULES, words_sent
 from dml.wire.plans.topology import SEGMENT, groups
 
@@ -61,6 +64,22 @@ def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
     return long + (repeats / SIMULATED_REPEATS - 2) * (long - short), False
 
 
+def run(name: str, net: Any, size: int, nbytes: int) -> tuple[float, int]:
+    """Run an own all-reduce on virtual ranks.
+
+    Return the seconds of the slowest rank, and the elements that all ranks send.
+    """
+    allreduce = extend.find(name, {}, extend.ALLREDUCES)
+
+    def program(comm: Comm) -> tuple[float, int]:
+        counted = Metered(comm)
+        allreduce(counted, sim.Phantom(nbytes, np.float32), np.add)
+        return comm.Wtime(), counted.bytes_sent
+
+    ends, sent = zip(*sim.run(program, size, net), strict=True)
+    return max(ends), sum(sent) // ITEMSIZE
+
+
 def limit_repeats(rounds: Iterable[Round], times: int) -> list[Round]:
     """Return the rounds with at most `times` repeats each."""
     return [
@@ -98,11 +117,15 @@ def race_row(
         net: the network.
         size: number of ranks.
         nbytes: bytes of the buffer.
-        names: all-reduces.
+        names: keys of SCHEDULES, whose rounds are evaluated, or own all-reduces, which
+            run on virtual ranks.
         group: ranks of a group of the hierarchical all-reduce.
     """
     times, sent, exact = {}, {}, True
     for name in names:
+        if name not in SCHEDULES:
+            times[name], sent[name] = run(name, net, size, nbytes)
+            continue
         rounds = list(schedule(name, net, size, nbytes // ITEMSIZE, group))
         times[name], is_exact = seconds(rounds, net, size)
         exact &= is_exact
