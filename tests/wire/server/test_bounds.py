@@ -85,7 +85,7 @@ def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
         replica, kept = replicated(client, rule, 2), []
         for k in range(12):
             replica.finish_read(replica.begin_read(rows, k), rows, k)
-            kept.append((client.rows_pulled, len(replica.owned)))
+            kept.append((client.rows_pulled, len(replica.own_changes)))
             replica.add_gradient(rows, np.ones((1, 1), np.float32), 1)
             replica.pushes += 1
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
