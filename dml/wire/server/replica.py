@@ -165,7 +165,7 @@ class Replica:
         return max(int(complete.min()), int(self.changes[server, 0]))
 
     def set_versions(self, rows: Keys) -> None:
-        """Set the versions that the next push sends: for each server, the oldest row's.
+        """Set the version that the next push sends to each server: of its oldest row.
 
         rows: rows of the minibatch.
         """

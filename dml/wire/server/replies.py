@@ -34,7 +34,7 @@ class Sent(NamedTuple):
 
 
 class Replies:
-    """The messages of rows, and those that may be in transit.
+    """Sends rows to workers; keeps the messages that may be in transit.
 
     comm: the ranks.
     shard: the rows of this server and their update.
@@ -111,7 +111,7 @@ class Replies:
         return buffer[:stop]
 
     def send_last(self, worker: int) -> None:
-        """Tell a worker that no more changes follow."""
+        """Send a worker the message that ends the changed rows."""
         request = self.comm.Isend(LAST, worker, Tag.CHANGED)
         self.sent[worker][CHANGES].append(Sent([request], None))
 

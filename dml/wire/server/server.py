@@ -54,7 +54,7 @@ class Applied(NamedTuple):
     clock: int
     staleness: int  # number of updates since the version from which it was computed
     loss: float
-    rows: int  # number of rows of this server
+    rows: int  # number of the gradient's rows that are on this server
     late: int  # 1: dropped; 0: applied
 
 
