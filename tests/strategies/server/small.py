@@ -8,7 +8,7 @@ from dml import sim
 from dml.metrics.timer import Timer
 from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.serial import serial
-from dml.strategies.server.report import Report, collected
+from dml.strategies.server.report import Report, collect_reports
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.types import Problem, RowBatch, Rows
@@ -94,7 +94,7 @@ def serve(comm, task, indices, make, who, rule, **options):
     steps = [*server(task, indices, make, setup=Setup(who, rule, **options), **how)]
     rows, width = task.params.shape
     split = partition(rows, len(who.servers), task.frequency)
-    return steps, report, collected(comm, who, split, width, report)
+    return steps, report, collect_reports(comm, who, split, width, report)
 
 
 def program(

@@ -111,7 +111,8 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     s, seed = draw(some.integers(1, 4)), draw(some.integers(0, 10**6))
     choice = Choice(staleness=s, pull_period=draw(some.sampled_from([0, 0, 1, 2, 5])))
     worker_options = WorkerOptions(
-        pushes=draw(some.sampled_from([1, 1, 2, 3])), prefetch=draw(some.booleans())
+        push_period=draw(some.sampled_from([1, 1, 2, 3])),
+        prefetch=draw(some.booleans()),
     )
     wide = draw(some.sampled_from([1, 1, 1, 3000]))  # of these a part is a message
     counted = Counted(
@@ -125,10 +126,10 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     rule = consistency(name, choice, workers)
     fabric = NETWORKS[draw(some.sampled_from(sorted(NETWORKS)))]
     scale = draw(some.sampled_from([0.0, 1e-6, 1e-5, 1e-4]))
-    options = {"worker_options": worker_options, "known": seed % 3}
+    options = {"worker_options": worker_options, "key_lists": seed % 3}
     found = ran(counted, who, rule, fabric, seed, scale, **options)
     bound = CLOCKS if name == "async" else s
-    assert list(counted.faults(bound, worker_options.pushes)) == []
+    assert list(counted.faults(bound, worker_options.push_period)) == []
     np.testing.assert_allclose(
         found.table[:, ::wide], counted.before_CxWxR[-1].T, atol=0.1
     )
