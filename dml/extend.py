@@ -1,18 +1,25 @@
-"""Own all-reduces, strategies, problems and reducers, next to those of tables.
+"""Own all-reduces, reducers, strategies, problems and models, next to built-in ones.
 
---algorithms=ring,./mine.py:swing        an object of a file
---algorithms=ring,package.module:swing   an object of an installed module
+--algorithms=ring,./mine.py:swing        a function of a file
+--algorithms=ring,package.module:swing   a function of an installed module
 --algorithms=ring,swing                  an entry point of an installed package:
 
 [project.entry-points."dml.allreduces"]
 swing = "package.module:swing"
+
+dml.allreduces   swing(comm, buffer, op=np.add)
+dml.reducers     reducer(allreduce) -> Reducer
+dml.strategies   train(problem, batches, update, *, comm, timer, **options) -> Steps
+dml.problems     make() -> Problem
+dml.models       network(shape, classes) -> Model
+dml.corpora      files() -> paths
 """
 
 import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
@@ -29,6 +36,24 @@ ALLREDUCES = "dml.allreduces"  # groups of entry points
 STRATEGIES = "dml.strategies"
 PROBLEMS = "dml.problems"
 REDUCERS = "dml.reducers"
+MODELS = "dml.models"
+CORPORA = "dml.corpora"
+
+# Arguments of a function of each group, as text, and as calls that must be possible.
+CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]]] = {
+    ALLREDUCES: (
+        "(comm, buffer, op=np.add)",
+        (((0, 0), {}), ((0, 0, 0), {}), ((0, 0), {"op": 0})),
+    ),
+    REDUCERS: ("(allreduce)", (((0,), {}),)),
+    STRATEGIES: (  # further options are allowed
+        "(problem, batches, update, *, comm, timer)",
+        (((0, 0, 0), {"comm": 0, "timer": 0}),),
+    ),
+    PROBLEMS: ("()", (((), {}),)),
+    MODELS: ("(shape, classes)", (((0, 0), {}),)),
+    CORPORA: ("()", (((), {}),)),
+}
 
 
 def find(name: str, table: Mapping[str, Any], group: str) -> Any:
@@ -45,8 +70,7 @@ def find(name: str, table: Mapping[str, Any], group: str) -> Any:
     if name in table:
         return table[name]
     found = load(name) if ":" in name else load_entry_point(name, table, group)
-    if group == ALLREDUCES:
-        check_allreduce(name, found)
+    check_signature(name, found, group)
     return found
 
 
@@ -73,20 +97,44 @@ def load_entry_point(name: str, table: Mapping[str, Any], group: str) -> Any:
     return found
 
 
-def check_allreduce(name: str, function: Callable[..., Any]) -> None:
-    """Raise BadInput if a function cannot be called as an all-reduce."""
-    wanted = f"{label(name)}(comm, buffer, op=np.add)"
-    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+def check_signature(name: str, function: Callable[..., Any], group: str) -> None:
+    """Raise BadInput if a function cannot be called as those of its group."""
+    if group not in CALLS:
+        return
+    text, calls = CALLS[group]
+    wanted, steps = f"{label(name)}{text}", group == STRATEGIES
+    generator = inspect.isgeneratorfunction(function)
+    if inspect.iscoroutinefunction(function) or (generator and not steps):
         raise BadInput(f"expected a function {wanted}, got one with yield or await")
     try:
         signature = inspect.signature(function)
-        for arguments, options in (((0, 0), {}), ((0, 0, 0), {}), ((0, 0), {"op": 0})):
-            signature.bind(*arguments, **options)
+        bind = signature.bind_partial if steps else signature.bind
+        for arguments, options in calls:
+            bind(*arguments, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(
             f"expected a function {wanted}, got {name}, which does not take these "
             f"arguments: {error}"
         ) from error
+
+
+def make(name: str, function: Callable[..., Any], kind: type, *arguments: Any) -> Any:
+    """Return function(*arguments); raise BadInput unless the result is of a type."""
+    result = function(*arguments)
+    if not isinstance(result, kind):
+        raise BadInput(
+            f"expected a {kind.__name__} from {name}, got a {type(result).__name__}; "
+            f"return dml.{kind.__name__}(...)"
+        )
+    return result
+
+
+def accepted(
+    function: Callable[..., Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return those options that are parameters of the function."""
+    parameters = inspect.signature(function).parameters
+    return {name: value for name, value in options.items() if name in parameters}
 
 
 def names(table: Mapping[str, Any], group: str) -> list[str]:

@@ -32,6 +32,7 @@ from studies.large_batch.training import (
     train,
 )
 
+from dml import extend
 from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.types import BadInput
@@ -39,7 +40,7 @@ from dml.update.schedules import SCHEDULES
 
 SEEDS = 12  # at most: the exact test of the claims enumerates 2^seeds signs
 FLAGS = flags.define("seed")
-FLAGS.choice("model", "mlp", list(MODELS), "Network.")
+FLAGS.extensible("model", "mlp", MODELS, extend.MODELS, "Network.")
 FLAGS.text("data", "digits", "Images: a name or a folder.")
 FLAGS.integer("seeds", 5, "Number of trainings of each row.", 1, SEEDS)
 FLAGS.integer("base_batch", 8, "Images in the minibatch of one worker.", 1)

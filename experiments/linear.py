@@ -4,6 +4,7 @@ python experiments/linear.py                                   one rank
 mpirun -n 4 python experiments/linear.py --allreduce=ring      real ranks
 python experiments/linear.py --simulate=4 --allreduce=ring     virtual ranks
 python experiments/linear.py --strategy=serial                 serial baseline
+python experiments/linear.py --strategy=./mine.py:train        own strategy
 
 Cost: 300 steps of 64 examples, 650 parameters: 4 s of one core, of which the steps with
 compilation take 0.6 s.
@@ -37,13 +38,16 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm.once import once
 from dml.wire.reducers.exact import exact
 
-STRATEGIES = ["serial", "synchronous"]
+STRATEGIES = dict.fromkeys(["serial", "synchronous"])
 
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
     *("group", "outside", "timeline", "profile"),
 )
-FLAGS.choice("strategy", "synchronous", STRATEGIES, "Training strategy.")
+FLAGS.extensible(
+    *("strategy", "synchronous", STRATEGIES, extend.STRATEGIES),
+    "Training strategy.",
+)
 FLAGS.extensible(
     *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
     "All-reduce of the gradients.",
@@ -77,7 +81,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         comm = flags.delayed(FLAGS, comm)
         train_by = strategy(FLAGS.strategy, problem, comm.size)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
-        own = {} if FLAGS.strategy == "serial" else {"reducer": exact(allreduce)}
+        own = extend.accepted(train_by, {"reducer": exact(allreduce)})
         if comm.platform.virtual and comm.rank == 0:
             gradient = np.zeros(1 + FEATURES * CLASSES + CLASSES, np.float32)
             groups = FLAGS.group, FLAGS.outside

@@ -4,6 +4,7 @@ python experiments/vision.py                                        one process
 mpirun -n 4 python experiments/vision.py --allreduce=ring           ring all-reduce
 mpirun -n 2 python experiments/vision.py --strategy=mesh         gradients summed by XLA
 python experiments/vision.py --simulate=8 --strategy=mesh --zero=3  eight devices
+python experiments/vision.py --model=./mine.py:network            own network
 python experiments/vision.py --resume=runs/vision/…                 resume
 
 Cost: 300 steps of 64 images, a network of 20,490 parameters: 10 s on 2 cores.
@@ -22,6 +23,7 @@ from lab import flags
 from studies.deep import flags as deep_flags
 from studies.deep import training as deep
 
+from dml import extend
 from dml.data.images.datasets import IMAGES, images
 from dml.figures import pictures
 from dml.models.networks.cnn import cnn
@@ -41,7 +43,7 @@ SHOWN = 256  # held-out images from which the figure is drawn
 FLAGS = deep_flags.define(
     batch=64, steps=300, optimizer="momentum", lr=0.05, decay=1e-4
 )
-FLAGS.choice("model", "cnn", list(MODELS), "Network.")
+FLAGS.extensible("model", "cnn", MODELS, extend.MODELS, "Network.")
 IMAGES_OF = f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files."
 FLAGS.text("data", "mnist_5k", IMAGES_OF)
 
@@ -51,9 +53,10 @@ def task(model: str, data: str, dtype: str, remat: bool) -> deep.Task:
     """Return the network and its images."""
     training, held_out = images(data)
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
-    network = MODELS[model](
-        training.inputs.shape[1:], classes, dtype=dtype, remat=remat
-    )
+    make = extend.find(model, MODELS, extend.MODELS)
+    options = extend.accepted(make, {"dtype": dtype, "remat": remat})
+    make = partial(make, **options)
+    network = extend.make(model, make, Model, training.inputs.shape[1:], classes)
     finish = partial(draw_predictions, network, held_out)
     return deep.Task(network, training, held_out, "images", 1, finish)
 

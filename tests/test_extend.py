@@ -1,8 +1,10 @@
 """Own objects are found in files, modules and entry points."""
 
+import re
 import sys
 from functools import partial
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -216,3 +218,9 @@ def test_every_public_name_is_there():
     assert dir(dml) == sorted([*names, "__version__"])
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         dml.nothing  # noqa: B018
+
+
+def test_the_page_of_the_public_api_lists_every_name():
+    page = (Path(__file__).parents[1] / "docs/api.md").read_text()
+    listed = re.findall(r"^\| `dml\.(\w+)", page, re.MULTILINE)
+    assert sorted(listed) == sorted(dml.__all__)

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "types": {"types"},
     **{stage: {"types", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"},
-    "strategies": {"types", "strategies"} | STAGES,
+    "strategies": {"types", "extend", "strategies"} | STAGES,
     "train": {"types", *RESULTS},
 }
 

@@ -28,6 +28,7 @@ SMALL = {
     "gpt.py": [*TEXT, "--vocabulary=300"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],
+    "train.py": ["--steps=10"],
     "matrix.py": ["--problems=completion", "--methods=serial,local,rotation"],
     "papers.py": ["--run=strubell", "--size=tiny", "--docs=docs"],
     "carbon.py": ["--nomeasure"],

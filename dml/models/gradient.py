@@ -33,7 +33,7 @@ def accumulate(
     bit-identical to those of one rank per batch.
 
     Args:
-      gradient: (params, batch) -> loss, gradient.
+      gradient: (params, batch) -> loss, gradient; of JAX or NumPy.
       params: The parameters.
       batches: Microbatches.
       weights: Weight of each microbatch.
@@ -46,9 +46,15 @@ def accumulate(
 
 def add_scaled(total: Grads | None, grads: Grads, weight: float) -> Grads:
     """Return total + weight * grads; the memory of `total` is reused."""
+    grads = jax.tree.map(_as_array, grads)
     if weight != 1:
         grads = _scale(grads, _replicate_like(np.float32(weight), grads))
     return grads if total is None else _add(total, grads)
+
+
+def _as_array(leaf: Any) -> jax.Array:
+    """Copy a number or a NumPy array, which the next gradient may overwrite."""
+    return leaf if isinstance(leaf, jax.Array) else jnp.array(leaf, np.float32)
 
 
 def _replicate_like(scalar: Any, tree: Any) -> jax.Array:

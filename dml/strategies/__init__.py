@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from dml import extend
 from dml.types import BadInput, Problem
 
 
@@ -49,7 +50,7 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
     """Return the strategy of that name.
 
     Args:
-      name: A key of STRATEGIES.
+      name: A key of STRATEGIES, an entry point, or FILE.py:NAME.
       problem: The problem to be trained.
       ranks: Number of ranks.
 
@@ -57,6 +58,9 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
       BadInput: The problem lacks a field that the strategy needs, or the strategy runs
         on one rank only and `ranks` is greater than 1.
     """
+    if name not in STRATEGIES:
+        function: Callable[..., Any] = extend.find(name, {}, extend.STRATEGIES)
+        return function
     entry = STRATEGIES[name]
     if entry.alone and ranks > 1:
         raise BadInput(

@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 EQUAL = [
     ("serial", "synchronous star"),
     ("serial", "server bsp"),
-    ("hogwild, 1 worker", "cyclades"),
-    ("hogwild, 1 worker", "minibatch"),
-    ("rotation, 1 rank", "rotation"),
+    ("hogwild on 1 worker", "cyclades"),
+    ("hogwild on 1 worker", "minibatch"),
+    ("rotation on 1 rank", "rotation"),
 ]
 ELSEWHERE = {("glove", "server bsp")}  # rows of another layout, summed in another order
 
@@ -71,7 +71,7 @@ def test_another_order_of_a_sum_is_seen():
 
 
 def test_rotation_of_glove_is_one_worker_of_hogwild():
-    both = row("glove", "rotation"), row("glove", "hogwild, 1 worker")
+    both = row("glove", "rotation"), row("glove", "hogwild on 1 worker")
     assert both[0]["sha256"] == both[1]["sha256"]
 
 

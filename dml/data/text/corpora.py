@@ -14,6 +14,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import IO
 
+from dml import extend
 from dml.data.archives import Source, cached, installed, url, wheel
 from dml.types import BadInput
 
@@ -21,7 +22,11 @@ BLOCK = 1 << 20  # characters
 
 
 def text(corpus: str) -> list[Path]:
-    """Return the files of comma-separated names in TEXT, files and folders."""
+    """Return the files of comma-separated names in TEXT, files and folders.
+
+    FILE.py:NAME, and the name of an entry point, stand for the files that the function
+    returns.
+    """
     return [path for part in corpus.split(",") for path in _files(part.strip())]
 
 
@@ -29,10 +34,14 @@ def _files(part: str) -> list[Path]:
     if part in TEXT:
         return [cached(f"text/{part}.txt", TEXT[part])]
     path = Path(part).expanduser()
+    if not path.exists() and part and extend.known(part, {}, extend.CORPORA):
+        files = extend.find(part, {}, extend.CORPORA)()
+        listed = [files] if isinstance(files, str | Path) else list(files)
+        return [path for file in listed for path in _files(str(file))]
     if not part or not path.exists():
         raise BadInput(
-            f"expected a corpus, got {part!r}; pass a file, a folder or one of "
-            f"{', '.join(TEXT)}"
+            f"expected a corpus, got {part!r}; pass a file, a folder, "
+            f"FILE.py:NAME or one of {', '.join(TEXT)}"
         )
     if not path.is_dir():
         return [path]

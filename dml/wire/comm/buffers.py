@@ -65,6 +65,11 @@ def release(comm: Comm, buffer: np.ndarray) -> None:
         region.window.Free()
 
 
+def stored(buffer: np.ndarray) -> bool:
+    """Return whether a vector has memory of its own; a sim.Phantom has none."""
+    return buffer.strides != (0,)
+
+
 def find(comm: Comm, start: int) -> Region | None:
     for region in comm.cache.regions:
         if region.start <= start < region.stop:

@@ -32,7 +32,9 @@ def define(**defaults: Any) -> flags.FlagValues:
     defaults: batch, steps, optimizer, lr and decay; optionally clip and bucket_mb.
     """
     values = flags.define(*SHARED)
-    values.choice("strategy", "synchronous", list(STRATEGIES), "Strategy.")
+    values.extensible(
+        *("strategy", "synchronous", STRATEGIES, extend.STRATEGIES), "Strategy."
+    )
     values.extensible(
         *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of messages."
     )

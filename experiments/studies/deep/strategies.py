@@ -6,6 +6,7 @@ from typing import Any
 import jax
 from lab import flags
 
+from dml import extend
 from dml.strategies import strategy
 from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh import devices
@@ -62,8 +63,19 @@ def steps(setup: Setup) -> Iterator[Step]:
         setup.update,
         comm=setup.comm,
         timer=setup.timer,
-        **STRATEGIES[name](setup),
+        **(STRATEGIES[name](setup) if name in STRATEGIES else own(setup, train_by)),
     )
+
+
+def own(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
+    """Return those arguments that a user's own strategy has as parameters."""
+    arguments = extend.accepted(train_by, setup.wire | setup.options)
+    if setup.state is not None and "state" not in arguments:
+        raise BadInput(
+            f"expected a strategy with the parameter state for --resume, got "
+            f"{setup.values.strategy}; add it, or start a new run"
+        )
+    return arguments
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from dml import extend
 from dml.data.images.datasets import images
 from dml.data.minibatches import draws, take
 from dml.metrics.noise import Noise
@@ -92,7 +93,7 @@ def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) 
     """Plan trainings on the same number of images, in full minibatches.
 
     Args:
-        model: key of MODELS.
+        model: key of MODELS, or FILE.py:NAME.
         data: name of the images.
         base: images of a worker in a minibatch.
         factors: numbers of workers.
@@ -107,9 +108,9 @@ def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) 
             f"as --epochs={epochs} sees, got {base} x {largest}; pass more --epochs"
         )
     every = -(-minibatches // SNAPSHOTS)
-    network_model = MODELS[model](
-        training.inputs.shape[1:], int(training.targets.max()) + 1
-    )
+    make_model = extend.find(model, MODELS, extend.MODELS)
+    shape, classes = training.inputs.shape[1:], int(training.targets.max()) + 1
+    network_model = extend.make(model, make_model, Model, shape, classes)
     leaves = jax.tree.leaves(network_model.init(jax.random.key(0)))
     sizes = minibatches // every, every, sum(leaf.size for leaf in leaves)
     measure = accuracy(network_model, held_out)

@@ -12,8 +12,15 @@ from dml import sim
 from dml.types import BadInput, Comm, CountedComm
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Metered
-from studies.matrix.methods import DEVICES, METHODS, THREADS, WORKERS, Method, steps
-from studies.matrix.problems import PROBLEMS, Entry
+from studies.matrix.methods import (
+    DEVICES,
+    THREADS,
+    WORKERS,
+    Method,
+    find_method,
+    steps,
+)
+from studies.matrix.problems import Entry, find_problem
 
 Row = dict[str, Any]
 
@@ -26,7 +33,7 @@ def cells(
     A single process uses virtual ranks. Under mpirun a method runs on the ranks that it
     needs, if there are enough.
     """
-    if comm.size > 1 and comm.size not in {METHODS[name].ranks for name in methods}:
+    if comm.size > 1 and comm.size not in {find_method(name).ranks for name in methods}:
         raise BadInput(
             f"expected a method that runs on {comm.size} ranks, got none; pass other "
             f"--methods, or mpirun -n {WORKERS}"
@@ -34,11 +41,11 @@ def cells(
     jax.config.update("jax_num_cpu_devices", WORKERS)
     for problem in problems:
         for name in methods:
-            method, row = METHODS[name], {"problem": problem, "method": name}
+            method, row = find_method(name), {"problem": problem, "method": name}
             if comm.size > 1 and comm.size != method.ranks:
                 continue
             try:
-                yield row | cell(comm, method, PROBLEMS[problem], updates)
+                yield row | cell(comm, method, find_problem(problem), updates)
             except BadInput as error:
                 yield row | {"fits": False, "why": str(error)}
 

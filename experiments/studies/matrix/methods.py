@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml import extend
 from dml.metrics.timer import Timer
 from dml.sim.delays import delay_distribution
 from dml.strategies import rotation, strategy
@@ -149,7 +150,7 @@ METHODS: dict[str, Method] = {
         )
         for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
     },
-    "hogwild, 1 worker": Method("hogwild", no_options, ONE_RANK, 1, by_examples),
+    "hogwild on 1 worker": Method("hogwild", no_options, ONE_RANK, 1, by_examples),
     "delayed": Method("delayed", delay_options, ONE_RANK, 1, by_examples),
     "average": Method("average", thread_options, THREADS, 1, by_examples),
     **{
@@ -158,7 +159,7 @@ METHODS: dict[str, Method] = {
         )
         for name in ("cyclades", "minibatch")
     },
-    "rotation, 1 rank": Method("rotation", no_options, ONE_RANK, 1, by_blocks),
+    "rotation on 1 rank": Method("rotation", no_options, ONE_RANK, 1, by_blocks),
     "rotation": Method("rotation", no_options, arguments=by_blocks),
     "operation": Method("operation", operation_options),
 }
@@ -173,3 +174,25 @@ def steps(
     own = method.own(entry, comm) | entry.own.get(method.strategy, {})
     ranks = {"comm": comm, "timer": Timer(comm.Wtime)}
     return train_by(problem, batches, update, **ranks, **own)
+
+
+def find_method(name: str) -> Method:
+    """Return the row of a name in METHODS, or that of a user's own function.
+
+    `synchronous NAME` sums gradients by any all-reduce; other names are own strategies.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    strategy_name, _, allreduce = name.partition(" ")
+    if strategy_name == "synchronous" and allreduce:
+        function = extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
+        return Method(strategy_name, lambda entry, comm: {"reducer": exact(function)})
+    extend.find(name, {}, extend.STRATEGIES)
+    return Method(name, partial(own_options, name))
+
+
+def own_options(name: str, entry: Entry, comm: CountedComm) -> Own:
+    """Return those options that an own strategy has as parameters."""
+    ring = ALLREDUCE["ring"]
+    offered = {"reducer": exact(ring), "allreduce": ring, "batch": entry.batch}
+    return extend.accepted(strategy(name, entry.make()), offered)

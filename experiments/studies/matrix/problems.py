@@ -1,4 +1,4 @@
-"""The problems of the matrix: a table of small problems of every kind.
+"""A table of small problems of every kind, and problems of a user's own file.
 
 A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
 """
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from dml import extend
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
@@ -20,7 +21,7 @@ from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import Shape, transformer
 from dml.models.sparse.problem import problem as edge_problem
 from dml.strategies.shared.workers import orders
-from dml.types import Batch, Model, Params, Problem, SparseModel
+from dml.types import BadInput, Batch, Model, Params, Problem, Rows, SparseModel
 from dml.update.dense import make
 from dml.update.moves import Moves
 from dml.update.rows import AdaGrad
@@ -28,15 +29,18 @@ from dml.update.table import table
 from dml.wire.memory.state import Order
 
 SEED, GLOVE_BATCH = 0, 60
+RATE = 0.1  # default learning rate of own problems
 TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
 
 
-def random_minibatches(problem: Problem, batch: int) -> Iterator[np.ndarray]:
-    return minibatches(problem.examples, batch, SEED)
+def random_minibatches(
+    problem: Problem, batch: int, seed: int = SEED
+) -> Iterator[np.ndarray]:
+    return minibatches(problem.examples, batch, seed)
 
 
-def example_orders(problem: Problem) -> Iterator[Order]:
-    return orders(problem.examples, 1, SEED)
+def example_orders(problem: Problem, seed: int = SEED) -> Iterator[Order]:
+    return orders(problem.examples, 1, seed)
 
 
 class Entry(NamedTuple):
@@ -47,8 +51,8 @@ class Entry(NamedTuple):
       batch: Number of examples in a minibatch.
       update: An optax optimizer, or an update rule of rows.
       rate: Learning rate of updates by single examples.
-      batches: (problem, batch) -> the indices of each minibatch.
-      orders: problem -> the order of each epoch.
+      batches: (problem, batch, seed) -> the indices of each minibatch.
+      orders: (problem, seed) -> the order of each epoch.
       served: Update rule of rows on servers, if different.
       blocks: Whether `rotation` can divide the examples, which have one row of users
         and one of items.
@@ -59,8 +63,8 @@ class Entry(NamedTuple):
     batch: int
     update: Any
     rate: float = 0.1
-    batches: Callable[[Problem, int], Iterator[np.ndarray]] = random_minibatches
-    orders: Callable[[Problem], Iterator[Order]] = example_orders
+    batches: Callable[..., Iterator[np.ndarray]] = random_minibatches
+    orders: Callable[..., Iterator[Order]] = example_orders
     served: Any = None
     blocks: bool = False
     own: Mapping[str, Mapping[str, Any]] = {}
@@ -185,14 +189,16 @@ def glove_rows(values: np.ndarray) -> Any:
     return adagrad(12, 0.05)(values)
 
 
-def consecutive_minibatches(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+def consecutive_minibatches(
+    problem: Problem, batch: int, seed: int = SEED
+) -> Iterator[np.ndarray]:
     from dml.strategies.glove.problem import minibatches
 
     while True:
         yield from minibatches(problem.examples, batch)
 
 
-def tile_orders(problem: Problem) -> Iterator[Order]:
+def tile_orders(problem: Problem, seed: int = SEED) -> Iterator[Order]:
     from dml.strategies.glove.problem import order
 
     return repeat(order(problem.kernel.data))
@@ -230,3 +236,46 @@ PROBLEMS: dict[str, Entry] = {
         own={"synchronous": {"columns": (slice(0, 12), slice(32, 33))}},
     ),
 }
+
+
+def find_problem(name: str) -> Entry:
+    """Return the entry of a name in PROBLEMS, of an entry point, or of FILE.py:NAME."""
+    if name in PROBLEMS:
+        return PROBLEMS[name]
+    return own(name, extend.find(name, {}, extend.PROBLEMS))
+
+
+@cache
+def own(name: str, make_problem: Callable[[], Problem]) -> Entry:
+    """Return the entry of a user's own problem, which is shared by virtual ranks."""
+    made = extend.make(name, make_problem, Problem)
+    check(name, made)
+    return Entry(lambda: made, min(48, made.examples), make_update(made, "sgd", RATE))
+
+
+def check(name: str, problem: Problem) -> None:
+    """Raise BadInput unless a gradient has the shapes of the parameters."""
+    if problem.examples < 1:
+        raise BadInput(
+            f"expected at least 1 example in the problem of {name}, got "
+            f"{problem.examples}; correct the number of examples"
+        )
+    first = problem.take(np.arange(min(48, problem.examples)))
+    _, gradient = problem.gradient(problem.params, first)
+    rows = problem.touched is not None
+    got = [np.shape(leaf) for leaf in jax.tree.leaves(gradient)]
+    wanted = [np.shape(leaf) for leaf in jax.tree.leaves(problem.params)]
+    if isinstance(gradient, Rows) if rows else got == wanted:
+        return
+    shapes = "dml.Rows" if rows else f"shapes {wanted}"
+    raise BadInput(
+        f"expected a gradient with {shapes} from the problem of {name}, got a "
+        f"{type(gradient).__name__} with shapes {got}; correct its gradient"
+    )
+
+
+def make_update(problem: Problem, optimizer: str, rate: float) -> Any:
+    """Return an optax optimizer of a tree of parameters, or a rule of rows."""
+    if problem.touched is None:
+        return make(optimizer, rate)
+    return partial(table, optimizer, rate=rate)

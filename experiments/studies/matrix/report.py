@@ -1,5 +1,6 @@
 """The printed table of the cells of the matrix, and its page."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import ascii_uppercase
@@ -8,14 +9,19 @@ from typing import Any
 Row = dict[str, Any]
 KEYS = "method", "problem"
 COLUMNS = {
-    "problem": (10, lambda row: row["problem"]),
-    "method": (17, lambda row: row["method"]),
+    "problem": (13, lambda row: short(row["problem"])),
+    "method": (19, lambda row: short(row["method"])),
     "ranks": (5, lambda row: str(row.get("ranks", ""))),
     "bits": (4, lambda row: row["bits"]),
     "loss": (9, lambda row: f"{row['loss']:.5f}" if row["fits"] else ""),
     "words": (9, lambda row: f"{row['words_sent']:,}" if row["fits"] else ""),
     "virtual ms": (10, lambda row: milliseconds(row)),
 }
+
+
+def short(name: str) -> str:
+    """Return a name with NAME for each FILE.py:NAME."""
+    return re.sub(r"\S*:", "", name)
 
 
 def milliseconds(row: Row) -> str:

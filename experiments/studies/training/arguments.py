@@ -1,0 +1,116 @@
+"""The arguments of every strategy that train.py offers.
+
+A strategy is called as `strategy(problem, batches, update, *, comm, timer, **options)`.
+Parameters without a default receive a value by their name; --options sets others.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from lab import flags, timelines
+
+from dml import extend
+from dml.strategies import strategy
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
+from dml.strategies.server.tables import as_table
+from dml.strategies.shared.workers import Descent
+from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
+from dml.wire.comm.once import once
+from dml.wire.mesh import devices
+from dml.wire.reducers.exact import exact
+from dml.wire.server.consistency import Choice, consistency
+from studies.matrix.problems import Entry, make_update
+from studies.training import options
+
+STRATEGIES = [
+    *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
+    *("operation", "hogwild", "average"),
+]
+BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
+ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
+REDUCERS = {"exact": exact}
+AVERAGING = 4  # updates between two averages of `local`
+
+
+class Training(NamedTuple):
+    """The Steps of a run, and the problem that evaluates their parameters."""
+
+    problem: Problem
+    steps: Iterator[Step]
+    evaluate_every: int  # in updates, or in epochs for Steps with an epoch
+
+
+def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Training:
+    """Return the Steps of the flags on this rank."""
+    name, problem = values.strategy, entry.make()
+    function = strategy(name, problem, comm.size)
+    own = dict(entry.own.get(name, {}))
+    own |= options.parse(values.options, name, options.settable(function))
+    own = options.complete(name, function, offered(values, entry, comm), own)
+    steps, every = values.steps, values.evaluate_every
+    batches = read_batches(values, entry, problem)
+    if name == "server":  # one Step per epoch, at whose end all ranks evaluate
+        key, call = tuple(map(id, problem)), partial(as_table, problem)
+        problem = once(comm, "problem of a table", key, call)
+        length = min(every or steps, steps)
+        own, steps, every = own | {"every": length}, -(-steps // length), 1
+    # virtual ranks have a virtual clock; strategies on devices use the real one
+    clock = time.perf_counter if name in ON_DEVICES else comm.Wtime
+    timer = timelines.timer(comm, clock)
+    rule = choose_update(values, entry, problem)
+    taken = function(problem, batches, rule, comm=comm, timer=timer, **own)
+    return Training(problem, islice(taken, steps), every)
+
+
+def read_batches(
+    values: flags.FlagValues, entry: Entry, problem: Problem
+) -> Iterable[Any]:
+    """Return the indices of each minibatch, or the order of each epoch."""
+    if values.strategy in BY_EPOCHS:
+        order = entry.orders(problem, values.seed)
+    else:
+        order = entry.batches(problem, values.batch or entry.batch, values.seed)
+    return islice(order, values.steps)
+
+
+def choose_update(values: flags.FlagValues, entry: Entry, problem: Problem) -> Any:
+    """Return the optimizer, or the rule of rows, of --optimizer and --lr."""
+    rate = values.lr or entry.rate
+    if values.strategy in BY_EPOCHS:
+        return Descent(lambda epoch: rate)
+    if values.optimizer or values.lr:
+        return make_update(problem, values.optimizer or "sgd", rate)
+    return (values.strategy == "server" and entry.served) or entry.update
+
+
+def offered(
+    values: flags.FlagValues, entry: Entry, comm: CountedComm
+) -> Mapping[str, Callable[[], Any]]:
+    """Return () -> value for each parameter that a strategy may require."""
+
+    def allreduce() -> AllReduce:
+        return flags.allreduce(values.allreduce, values, comm.size)
+
+    def reducer() -> Reducer:
+        make = extend.find(values.reducer, REDUCERS, extend.REDUCERS)
+        made: Reducer = extend.make(values.reducer, make, Reducer, allreduce())
+        return made
+
+    def setup() -> Setup:
+        servers = roles(comm.size, values.servers, False)
+        choice = Choice(values.staleness)
+        rule = consistency(values.consistency, choice, servers.workers)
+        return Setup(servers, rule, reducer=reducer())
+
+    return {
+        "allreduce": allreduce,
+        "reducer": reducer,
+        "batch": lambda: values.batch or entry.batch,
+        "every": lambda: AVERAGING,
+        "axes": lambda: devices.mesh(data=0),
+        "setup": setup,
+    }

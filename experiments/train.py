@@ -1,0 +1,100 @@
+"""Training of a problem by a strategy; both are built in or from your own file.
+
+python experiments/train.py                                          digits, one rank
+mpirun -n 4 python experiments/train.py --problem=./mine.py:make     own problem
+mpirun -n 4 python experiments/train.py --strategy=./mine.py:train   own strategy
+mpirun -n 4 python experiments/train.py --problem=svm --strategy=server \\
+    --consistency=ssp --staleness=2
+python experiments/train.py --simulate=8 --strategy=local --options=every=8
+python experiments/train.py --problem=completion --strategy=hogwild --options=threads=2
+
+An own problem is a function () -> dml.Problem. An own strategy is a generator function
+(problem, batches, update, *, comm, timer) of dml.Step. Its parameters without a
+default, if any, are named reducer, allreduce, batch or axes; --options sets the others.
+
+Cost: 300 steps of 48 examples, 650 parameters: 4 s of one core.
+Result: 0.961 of the 360 held-out digits correct. One rank is bit-identical to serial.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from lab import compiling, flags, timelines, writing
+from studies.matrix.problems import PROBLEMS, find_problem
+from studies.training import arguments
+
+from dml import extend
+from dml.figures import style as figures
+from dml.runs import folder, writers
+from dml.train import train
+from dml.types import CountedComm, Params
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm.once import once
+from dml.wire.mesh import devices
+from dml.wire.server.consistency import CONSISTENCIES
+
+FLAGS = flags.define(
+    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("group", "outside", "timeline", "profile"),
+)
+FLAGS.extensible("problem", "linear", PROBLEMS, extend.PROBLEMS, "Problem to train.")
+STRATEGIES = dict.fromkeys(arguments.STRATEGIES)
+FLAGS.extensible(
+    "strategy", "synchronous", STRATEGIES, extend.STRATEGIES, "Training strategy."
+)
+FLAGS.text("options", "", "Options of the strategy, as name=value,name=value.")
+FLAGS.extensible(
+    *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
+    "All-reduce of the gradients.",
+)
+FLAGS.extensible(
+    *("reducer", "exact", arguments.REDUCERS, extend.REDUCERS),
+    "Reducer, which computes the mean of the gradients by the all-reduce.",
+)
+FLAGS.text("optimizer", "", "Update of the parameters; empty: the problem's default.")
+FLAGS.number("lr", 0.0, "Step size; 0 uses the problem's default.", 0)
+FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default.", 0)
+FLAGS.integer("steps", 300, "Number of updates; of epochs with hogwild, average.", 1)
+FLAGS.integer("evaluate_every", 50, "Steps between evaluations; 0: only at the end.", 0)
+FLAGS.integer("servers", 0, "Number of servers; 0 uses 1 rank in 4.", 0)
+FLAGS.choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
+FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp, in clocks.", 0)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train with the parsed flags; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    compiling.enable_cache()
+    path = folder.path(FLAGS.out, "train")
+    on_devices = FLAGS.strategy in arguments.ON_DEVICES
+
+    def program(comm: CountedComm) -> dict[str, Any]:
+        if on_devices:
+            devices.start(comm)
+        comm, entry = flags.delayed(FLAGS, comm), find_problem(FLAGS.problem)
+        training = arguments.training(FLAGS, entry, comm)
+        with writing.first(
+            path,
+            FLAGS,
+            comm,
+            writers.console(FLAGS.steps),
+            figures.chart(path / "loss"),
+        ) as writer:
+            steps = timelines.traced(
+                training.steps, comm, FLAGS.timeline, path, FLAGS.profile
+            )
+
+            def measure(params: Params) -> Mapping[str, Any]:
+                call = partial(training.problem.evaluate, params)
+                return once(comm, "evaluation", id(params), call)
+
+            summary = train(steps, measure, writer, training.evaluate_every)
+            writer.summary(summary)
+        return summary
+
+    return flags.ranks(program, FLAGS, devices=on_devices)
+
+
+if __name__ == "__main__":
+    flags.run(main)

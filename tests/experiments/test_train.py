@@ -1,0 +1,173 @@
+"""Problems, strategies, reducers and networks of a user's file."""
+
+import sys
+
+import numpy as np
+import pytest
+import train
+import vision
+from studies.matrix.cells import cell
+from studies.matrix.methods import find_method
+from studies.matrix.problems import find_problem
+
+from dml import extend
+from dml.data.text.corpora import text
+from dml.types import BadInput
+from tests.experiments.run_folder import read_rows
+from tests.strategies.small import alone
+
+MINE = """
+from pathlib import Path
+
+import numpy as np
+import optax
+
+import dml
+from dml.models.networks.mlp import mlp
+
+X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+Y = X @ np.arange(4, dtype=np.float32)
+
+def make():
+    def gradient(params, rows):
+        error = X[rows] @ params - Y[rows]
+        return (error**2).mean() / 2, X[rows].T @ error / len(rows)
+    def evaluate(params):
+        return {"error": float(((X @ params - Y) ** 2).mean())}
+    return dml.Problem(np.zeros(4, np.float32), 60, gradient, evaluate)
+
+def descend(problem, batches, update, *, comm, timer, reducer, skip=0):
+    params, state = problem.params, update.init(problem.params)
+    for number, batch in enumerate(batches, 1):
+        rows = np.array_split(batch, comm.size)[comm.rank]
+        loss, gradient = problem.gradient(params, problem.take(rows))
+        buffer = np.append(gradient, loss).astype(np.float32)
+        buffer *= np.float32(len(rows) / len(batch))
+        reducer.reduce(comm, buffer, None)
+        change, state = update.update(buffer[:-1], state, params)
+        params = optax.apply_updates(params, change)
+        yield dml.Step(
+            number, float(buffer[-1]), lambda: params, len(batch), timer.lap(), 0
+        )
+
+def needs(problem, batches, update, *, comm, timer, distance):
+    yield
+
+def network(shape, classes):
+    return mlp(shape, classes, widths=(8,))
+
+def opposite(allreduce):
+    def reduce(comm, buffer, state):
+        allreduce(comm, buffer)
+        buffer[:-1] *= -1
+    return dml.Reducer(lambda layout: None, reduce)
+
+def double(comm, buffer, op=np.add):
+    dml.allreduce(comm, buffer, op, "ring")
+    buffer *= 2
+
+def short():
+    def gradient(params, rows):
+        return 0.0, np.zeros(3, np.float32)
+    return make()._replace(gradient=gradient)
+
+def files():
+    return Path(__file__).parent / "text.txt"
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Write mine.py; return run(*flags) -> losses, and the summary of rank 0."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mine.py").write_text(MINE)
+    extend.load.cache_clear()
+
+    def call(*argv, command=train, out="run"):
+        given = [f"--out={tmp_path / out}", "--timeline=0"]
+        summary = command.main(["train.py", "--steps=12", *given, *argv])[0]
+        return [row["loss"] for row in read_rows(tmp_path / out)], summary
+
+    return call
+
+
+def test_own_problem_on_ranks_is_bit_identical_to_serial(run):
+    flags = ["--problem=./mine.py:make", "--batch=20"]
+    _, serial = run(*flags, "--strategy=serial", "--options=accumulate=3", out="serial")
+    _, ranks = run(*flags, "--simulate=3", "--allreduce=star", out="ranks")
+    assert ranks["error"] == serial["error"] < 0.5
+
+
+def test_own_strategy_receives_a_reducer(run):
+    """It computes what `synchronous` computes, up to rounding of the update."""
+    flags = ["--problem=./mine.py:make", "--batch=20", "--simulate=3"]
+    own, _ = run(*flags, "--strategy=./mine.py:descend", out="own")
+    built_in, _ = run(*flags, out="synchronous")
+    np.testing.assert_allclose(own, built_in, rtol=1e-5)
+
+
+def test_own_reducer_changes_the_gradient(run):
+    losses, _ = run("--problem=./mine.py:make", "--reducer=./mine.py:opposite")
+    assert losses[-1] > losses[0]
+
+
+@pytest.mark.parametrize(
+    "strategy, options",
+    [
+        ("local", "every=4"),
+        ("server", ""),
+        ("mesh", ""),
+        ("scan", "every=3"),
+        ("sharded", ""),
+    ],
+)
+def test_strategies_of_the_table_train(run, strategy, options):
+    ranks = ["--simulate=3"] if strategy in ("local", "server") else []
+    flags = [f"--strategy={strategy}", f"--options={options}", "--evaluate_every=4"]
+    losses, summary = run("--steps=24", *flags, *ranks)
+    assert losses[-1] < losses[0] and summary["accuracy"] > 0.3
+
+
+@pytest.mark.parametrize("strategy", ["hogwild", "average"])
+def test_strategies_of_epochs_train(run, strategy):
+    losses, _ = run("--problem=completion", f"--strategy={strategy}", "--steps=3")
+    assert len(losses) == 3 and losses[-1] < losses[0]
+
+
+def test_own_rows_and_columns_of_the_matrix(run):
+    names = ["serial", "synchronous star", "synchronous ./mine.py:double"]
+    names.append("./mine.py:descend")
+    problem = find_problem("./mine.py:make")
+    rows = [cell(alone(), find_method(name), problem, 4) for name in names]
+    assert rows[0]["sha256"] == rows[1]["sha256"] != rows[2]["sha256"]
+    np.testing.assert_allclose(rows[3]["loss"], rows[0]["loss"], rtol=1e-5)
+
+
+def test_vision_trains_an_own_network(run):
+    losses, _ = run("--model=./mine.py:network", "--batch=32", command=vision)
+    assert losses[-1] < losses[0]
+
+
+def test_own_corpus(run, tmp_path):
+    (tmp_path / "text.txt").write_text("a b c")
+    assert text("./mine.py:files") == [tmp_path / "text.txt"]
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--problem=./mine.py:short"], r"gradient with shapes \[\(4,\)\]"),
+        (["--problem=./mine.py:files"], "expected a Problem from .*, got a PosixPath"),
+        (["--problem=./mine.py:network"], r"expected a function network\(\)"),
+        (["--strategy=./mine.py:make"], r"expected a function make\(problem, batches"),
+        (["--strategy=./mine.py:needs"], "value of distance .*--options=distance=VAL"),
+        (["--options=acumulate=2"], "expected options .*accumulate=VALUE"),
+        (["--options=accumulate=two"], "accumulate of type int"),
+        (["--reducer=./mine.py:make"], r"expected a function make\(allreduce\)"),
+        (["--strategy=mesh", "--problem=./mine.py:make"], "a problem with model"),
+    ],
+)
+def test_bad_input_is_named(run, flags, message):
+    with pytest.raises(BadInput, match=message):
+        run(*flags)
