@@ -1,8 +1,8 @@
 """The division of a model on a mesh, as lines for a terminal.
 
-stage  params                 matrix slice  per device  devices (rank:device)
-0      embed block_0 block_1  1/2           0.61 MB     0:0 0:1 | 0:4 0:5
-1      block_2 block_3 head   1/2           0.58 MB     0:2 0:3 | 0:6 0:7
+stage  params                 matrix slice  params per device  devices (rank:device)
+0      embed block_0 block_1  1/2           0.61 MB            0:0 0:1 | 0:4 0:5
+1      block_2 block_3 head   1/2           0.58 MB            0:2 0:3 | 0:6 0:7
 """
 
 from collections import Counter
@@ -16,7 +16,10 @@ from jax.sharding import Mesh
 from dml.strategies.hybrid.parts import Part
 from dml.wire.mesh.axes import format_axes, replicas
 
-HEADINGS = ("stage", "params", "matrix slice", "per device", "devices (rank:device)")
+HEADINGS = (
+    *("stage", "params", "matrix slice", "params per device"),
+    "devices (rank:device)",
+)
 MB = 1e6
 MAX_DEVICES = 8  # number of devices shown in a row
 

@@ -67,8 +67,10 @@ def pipedream(
     windows = Windows(stages, pipeline.pieces)
     allocate_memory, execute_window = compile_window(learner, pipeline.remat, windows)
     queue = Queue(timer.waits("input", minibatches), layout.axes)
-    memory = step = None
-    index = number = 0  # of the window, of the Step
+    memory: Any = None
+    step: Step | None = None  # yielded after the next Step, or as the last Step
+    index = 0  # of the window
+    number = 0  # of the Step
     while queue.total is None or index < queue.total + stages - 1:
         queue.fetch(max(windows.window(index, None).minibatches))
         window = windows.window(index, queue.total)
@@ -192,7 +194,7 @@ def compile_window(
     def program(batches: Any) -> Program:
         first = jax.tree.map(lambda leaf: leaf[0], batches)
         pieces = trace_pieces(layout.parts, first, remat)
-        # an update has one minibatch, so means are over one
+        # an update uses one minibatch, so means are over one
         return Program(layout, pieces, windows.table, batches, microbatches=1)
 
     def allocate_memory(params: Vectors, state: Vectors, batches: Any) -> Any:

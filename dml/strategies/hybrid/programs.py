@@ -71,9 +71,9 @@ class GradientPrograms:
         if key not in self.calls:
             call = self.program(count, spec).lower(*arguments).compile()
             self.calls[key] = call
-            # the collectives of a transposed backward have no names
-            is_named = self.pipeline.schedule != TRANSPOSED
-            if microbatches and is_named and not self.bytes_sent:
+            # bytes are counted by named scopes, which a transposed program has not
+            has_scopes = self.pipeline.schedule != TRANSPOSED
+            if microbatches and has_scopes and not self.bytes_sent:
                 self.bytes_sent = bytes_sent(call, self.schedule(count))
         return self.calls[key](*arguments)
 

@@ -85,6 +85,7 @@ def collect_reports(
     moments = np.array([entry[:3] for entry in report.snapshots], float).reshape(-1, 3)
     copies = [snapshot.values.reshape(-1) for snapshot in report.snapshots]
     flat_copies = np.concatenate([np.empty(0, np.float32), *copies])
+    # elements sent, updates
     words_and_updates = np.array([[comm.bytes_sent // 4, report.version]], float)
     gathered = gather_arrays(
         comm,
