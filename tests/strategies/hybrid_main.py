@@ -1,4 +1,4 @@
-"""What hybrid must do on eight devices of one process; prints each check's name."""
+"""Checks of hybrid training on eight devices of one process; prints their names."""
 
 from functools import cache, partial
 from unittest import mock
@@ -28,12 +28,13 @@ from tests.strategies import small_tensor as small
 from tests.strategies.small import alone, apart
 
 DEVICES, BATCH = 8, 24
-# float32 sums of 24 examples in other orders, to the largest of all gradients
-CLOSE = 4e-6  # 30 of float32's last digit
+# tolerance of sums of 24 examples in other orders, relative to the largest gradient:
+# 30 units in the last place of float32
+CLOSE = 4e-6
 FOUR = {"data": 2, "stage": 4, "tensor": 1}
 TWO = {"data": 4, "stage": 2, "tensor": 1}
 HALVES = Pipeline("1f1b", 2)
-WAYS = {  # of K = 4: fewer microbatches than stages, as many, more
+WAYS = {  # for 4 stages, with fewer, equally many or more microbatches
     "1f1b": Pipeline("1f1b", 4),
     "fewer": Pipeline("1f1b", 2),
     "gpipe": Pipeline("gpipe", 12),
@@ -56,12 +57,12 @@ def reference(blocks):
 
 
 def blocks(sizes, pipeline):
-    """Return as few as the mesh needs: each compiles for a while."""
+    """Return the least number of blocks for a mesh, as each takes time to compile."""
     return max(2, sizes["stage"] * pipeline.rounds - 2)
 
 
 def gradients(sizes, pipeline):
-    """Return loss and gradients of a minibatch, and what has computed them."""
+    """Return loss and gradients of a minibatch, and the program that computed them."""
     return kept(tuple(sizes.items()), pipeline)
 
 
@@ -86,7 +87,7 @@ def computed(sizes, pipeline):
 
 
 def wrong(sizes, pipeline, find=gradients):
-    """Return the largest difference of loss and gradients to one device's."""
+    """Return the largest relative difference of loss and gradients to one device."""
     loss, grads = reference(blocks(sizes, pipeline))
     largest = max(abs(leaf).max() for leaf in jax.tree.leaves(grads))
     found, other, _ = find(sizes, pipeline)
@@ -123,7 +124,7 @@ def problem(model, params, examples):
 
 
 def train(strategy, *, start=0, drawn=3 * BATCH + 7, params=None, **options):
-    """Return the steps, of adam; the last minibatch is uneven."""
+    """Return the Steps of Adam; the last minibatch is smaller."""
     few, clip = 2, 0.1
     if strategy is hybrid:
         sizes, clip = options.pop("sizes"), np.inf
@@ -147,7 +148,7 @@ def train(strategy, *, start=0, drawn=3 * BATCH + 7, params=None, **options):
 
 
 def guarded(steps):
-    """Yield steps, after the first with no transfer unasked, as experiments have it."""
+    """Yield Steps; after the first, implicit transfers raise, as in experiments."""
     yield next(steps)
     while True:
         with jax.transfer_guard("disallow"):
@@ -284,7 +285,7 @@ def mutants_are_seen():
         return sums.sum_over_stages(layout, grads)
 
     for module, name, mutant, sizes in [
-        # a ring of two stages has but one way round
+        # a ring of two stages is equal in both directions
         (instructions, "shift", lambda one, by: shift(one, -by), FOUR),
         (sums, "sum_over_stages", lambda layout, grads: grads, TWO),
         (programs, "all_reduce_grads", doubled, TWO),

@@ -1,6 +1,6 @@
-"""Meshes in processes of their own, since devices are counted once and for all.
+"""Meshes, in new processes as JAX sets the number of devices once.
 
-And what a backward keeps, what it makes again, and where a part is said to lie.
+Also the saved activations of a layer, and the printed devices of a part.
 """
 
 from functools import partial

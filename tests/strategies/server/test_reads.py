@@ -1,7 +1,7 @@
-"""What workers read, by gradients that count themselves: whose, and up to which clock.
+"""Tests of reads: the gradients that each read includes, by worker and clock.
 
-Column w of the table counts worker w's examples, row by row. So a read shows which
-gradients it has, each once, twice or not.
+Column w of the table counts the examples of worker w that touch a row. So a read shows
+which gradients it includes, and how often.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ NETWORKS = {
 
 
 class Counted:
-    """A problem whose gradients count themselves, and what was read where."""
+    """A problem whose gradients count examples; records all reads."""
 
     def __init__(self, draws, workers, batch, rows, wide, dense):
         self.rows, self.dense = rows, dense
@@ -49,7 +49,7 @@ class Counted:
         none = np.zeros((1, workers, rows))
         self.before_CxWxR = np.concatenate([none, marks.cumsum(0)])
         self.wide, self.width = wide, wide * workers
-        self.reads = []  # worker, clock, rows, what they said
+        self.reads = []  # worker, clock, rows, values
 
     def take(self, numbers):
         every = slice(0, self.rows)
@@ -72,19 +72,19 @@ class Counted:
         return Problem(start, 0, self.gradient, silent, self.take, rows, frequency)
 
     def faults(self, staleness, pushes):
-        """Say which reads lack what they must have, or have too much."""
+        """Yield the reads that lack a required gradient, or have one too many."""
         workers = self.width // self.wide
         last = np.zeros((workers, workers, self.rows))  # reads never go back
         for worker, clock, rows, seen in self.reads:
             if (seen < last[worker][:, rows].T - 0.1).any():
                 yield worker, clock, "older than the read before"
             last[worker][:, rows] = seen.T
-            must = max(0, clock - staleness) // pushes * pushes
-            least = self.before_CxWxR[must][:, rows].T.copy()
+            required = max(0, clock - staleness) // pushes * pushes
+            least = self.before_CxWxR[required][:, rows].T.copy()
             most = self.before_CxWxR[-1][:, rows].T.copy()
             own = self.before_CxWxR[clock][worker, rows]
             least[:, worker] = most[:, worker] = own
-            # weights of a third round; a gradient too few or too many is a whole 1
+            # weights such as 1/3 are rounded; one gradient changes a value by 1
             if (seen < least - 0.1).any() or (seen > most + 0.1).any():
                 yield worker, clock, seen - least
 

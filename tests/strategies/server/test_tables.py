@@ -1,4 +1,4 @@
-"""Trees as tables of one column on servers, and reducers that are no sums."""
+"""Trees as tables of one column on servers, and reducers other than sums."""
 
 from functools import cache, partial
 from itertools import islice
@@ -125,7 +125,7 @@ CASES = {
 
 @cache
 def example(name):
-    """Return a problem whose params are no regular values, and its data."""
+    """Return a problem with random params, and its data."""
     make, read = CASES[name]
     model, (training, _) = make(), read()
     lies = layout(model.init(jax.random.key(0)))

@@ -1,4 +1,4 @@
-"""What becomes of a worker's gradients: none is lost, refused ones weigh nothing."""
+"""Gradients of a worker: microbatches, filters, aggregation, waiting times."""
 
 import numpy as np
 import optax
@@ -154,7 +154,7 @@ def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
 @pytest.mark.parametrize("name", ["bsp", "ssp", "essp"])
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 def test_a_worker_without_examples_waits_like_the_others(name, dense):
-    """Minibatches of one example: one worker of three has any, and takes its time."""
+    """Minibatches of one example, which one worker of three computes."""
     few = [np.array([number % EXAMPLES]) for number in range(12)]
     more = {"dense": dense, "clocks": few, "delays": "constant:1"}
     found = ran(4, name, choice=Choice(staleness=2), **more)
@@ -185,7 +185,7 @@ def test_what_is_pushed_together_weighs_together():
 
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_a_colocated_rank_serves_between_its_microbatches(pieces):
-    """Rank 0 takes 8 seconds for its part; rank 1 wants rows of it meanwhile."""
+    """Rank 0 computes for 8 seconds; meanwhile rank 1 pulls rows from it."""
     task, who, rule = (
         problem(dense=True),
         roles(2, 2, True),
@@ -223,7 +223,7 @@ def test_filtered_rows_are_not_sent():
 
 
 def test_waiting_falls_as_the_bound_grows():
-    """What a worker waits for of the time that it has, at X = 1 + Exp(1)."""
+    """The share of time that workers wait, with steps of 1 + Exp(1) seconds."""
     draws_TxP, clocks = (
         seconds(delay_distribution(DELAYS), 3, 300, 8),
         [np.arange(EXAMPLES)] * 300,

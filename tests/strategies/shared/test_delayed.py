@@ -1,4 +1,4 @@
-"""Training with late reads; without delay it is serial, see test_ways."""
+"""Training with delayed reads; for training without delays see test_ways."""
 
 from itertools import islice
 
@@ -60,7 +60,7 @@ def test_delays_are_the_laws_but_for_what_has_not_been():
 
 
 def test_rows_of_one_update_are_late_together_or_each_by_itself():
-    """A mean of whole updates' delays varies as one of 203 draws, not of 1015."""
+    """With a delay per update the mean is of 203 draws, not of 1015."""
 
     def spread(per_coordinate):
         own = {"epochs": 2, "per_coordinate": per_coordinate}
@@ -71,9 +71,9 @@ def test_rows_of_one_update_are_late_together_or_each_by_itself():
 
 
 def test_weights_are_settled_in_the_past_too():
-    """A norm that halves the weights in an epoch, and no gradient in the second.
+    """The decay halves the weights in an epoch; reads in the second see old weights.
 
-    Whoever reads weights of the first epoch unsettled finds other margins.
+    Without the decay of the first epoch, these reads give other margins.
     """
     own = {"mu": np.log(2) / EXAMPLES / RATE, "max_delay": 150}
     data, found, _ = train("constant:150", 2, **own)
