@@ -25,15 +25,15 @@ from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
 from dml.wire.plans.slots import Instructions, slot_count
 
-Weights = tuple[Vectors, Lengths]  # vectors with a part's params, and its first index
+Weights = tuple[Vectors, Lengths]  # vectors with params, first index of the part
 
 
 class InFlight(NamedTuple):
     """The memory of one device while a schedule is executed."""
 
-    activations: Vectors  # received, slot by slot
-    gradients: Vectors  # received, slot by slot
-    saved: Vectors  # saved activations, slot by slot
+    activations: Vectors  # received activations, in slots
+    gradients: Vectors  # received gradients, in slots
+    saved: Vectors  # saved activations, in slots
     output: Vectors  # activations to send
     input_grad: Vectors  # gradient to send, or incoming gradient of the next piece
     loss: Any  # a vector of one element, so that all fields are vectors
