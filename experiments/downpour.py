@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             pushes = FLAGS.n_push if asynchronous else 1
             rule = partial(consistency, protocol, choice)
             for rate in tried[optimizer]:
-                options = SKIP_NONFINITE._replace(pushes=pushes)
+                options = SKIP_NONFINITE._replace(push_period=pushes)
                 result = run(make(optimizer, rate), rule, options, law=FLAGS.law)
                 yield result and case(result, name, rate, FLAGS.target)
 

@@ -28,7 +28,7 @@ from studies.server.runs import Plan, draw, rows, sentence, summarize
 from dml.models.sparse.logistic import kkt
 from dml.runs import folder, writers
 from dml.runs.writers import Writer, ignore
-from dml.strategies.server.server import Make, Setup
+from dml.strategies.server.server import MakeShard, Setup
 from dml.strategies.server.workers import RowFilter
 from dml.types import BadInput, CountedComm
 from dml.wire.comm import first_of_each_host
@@ -105,7 +105,7 @@ def kkt_filter() -> RowFilter | None:
 
 
 def setup_from_flags(
-    comm: CountedComm, make_worker_update: Make, row_filter: RowFilter | None
+    comm: CountedComm, make_worker_update: MakeShard, row_filter: RowFilter | None
 ) -> Setup:
     """Return the roles of the ranks and the settings of servers and workers."""
     roles = server_flags.roles(FLAGS, comm.size)

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.shared.workers import Descent, descent, epoch_settings
+from dml.strategies.shared.workers import Descent, epoch_settings, serial_descent
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.block_transfers import BlockTransfers
@@ -59,7 +59,7 @@ def rotation(
     parts = {n: table[rows].reshape(-1) for n, rows in enumerate(blocks)}
     transfers = BlockTransfers(comm, parts if by_messages else {})
     number_of = {cell: n for n, cell in enumerate(cells(count, sides))}
-    descend, number = descent(problem), 0
+    descend, number = serial_descent(problem), 0
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         sent = comm.bytes_sent
         losses = np.zeros(len(number_of))

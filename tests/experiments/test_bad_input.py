@@ -176,7 +176,7 @@ CASES = [
     ("server_bandwidth --simulate=4 --servers=two", "expected whole numbers from 1"),
     ("server_bandwidth --simulate=1", "expected 2 ranks or more"),
     ("server_bandwidth --simulate=2 --sizes=3B", "expected a multiple of 4 bytes"),
-    ("softsync --n=7", "--softsync of 1 to 6, the workers, got 7"),
+    ("softsync --n=7", "--softsync of 1 to 6, the number of workers, got 7"),
     ("softsync --n=0", "whole numbers from 1 to 10.18 in --n, got '0'"),
     ("softsync --lr=fast", "numbers from 0 upwards in --lr, got 'fast'"),
     ("softsync --lr=0.1,-1", "numbers from 0 upwards in --lr"),

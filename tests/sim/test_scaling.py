@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.strategies.server.report import Report, collected
+from dml.strategies.server.report import Report, collect_reports
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.types import Problem, Rows, identity
@@ -119,7 +119,7 @@ def trained(name, batch, clocks=3):
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
         for _ in server(problem, batches, Descent, **how):
             pass
-        found = collected(comm, who, partition(ROWS, 1), WIDTH, report)
+        found = collect_reports(comm, who, partition(ROWS, 1), WIDTH, report)
         return found and found.table
 
     return program

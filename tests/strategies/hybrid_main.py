@@ -1,4 +1,4 @@
-"""What hybrid must do on eight devices of one process; prints each check's name."""
+"""Checks of hybrid training on eight devices of one process; prints their names."""
 
 from functools import cache, partial
 from unittest import mock
@@ -15,10 +15,10 @@ from dml.models.layered import layered
 from dml.models.model_problem import model_problem
 from dml.strategies.hybrid import gradients as sums
 from dml.strategies.hybrid import instructions, programs
-from dml.strategies.hybrid.hybrid import hybrid, shares
+from dml.strategies.hybrid.hybrid import divide_examples, hybrid
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
-from dml.strategies.hybrid.programs import Gradients
+from dml.strategies.hybrid.programs import GradientPrograms
 from dml.strategies.serial import serial
 from dml.types import STATISTICS, BadInput, Layer
 from dml.update.dense import make
@@ -28,12 +28,13 @@ from tests.strategies import small_tensor as small
 from tests.strategies.small import alone, apart
 
 DEVICES, BATCH = 8, 24
-# float32 sums of 24 examples in other orders, to the largest of all gradients
-CLOSE = 4e-6  # 30 of float32's last digit
+# tolerance of sums of 24 examples in other orders, relative to the largest gradient:
+# 30 units in the last place of float32
+CLOSE = 4e-6
 FOUR = {"data": 2, "stage": 4, "tensor": 1}
 TWO = {"data": 4, "stage": 2, "tensor": 1}
 HALVES = Pipeline("1f1b", 2)
-WAYS = {  # of K = 4: fewer microbatches than stages, as many, more
+WAYS = {  # for 4 stages, with fewer, equally many or more microbatches
     "1f1b": Pipeline("1f1b", 4),
     "fewer": Pipeline("1f1b", 2),
     "gpipe": Pipeline("gpipe", 12),
@@ -56,12 +57,12 @@ def reference(blocks):
 
 
 def blocks(sizes, pipeline):
-    """Return as few as the mesh needs: each compiles for a while."""
+    """Return the least number of blocks for a mesh, as each takes time to compile."""
     return max(2, sizes["stage"] * pipeline.rounds - 2)
 
 
 def gradients(sizes, pipeline):
-    """Return loss and gradients of a minibatch, and what has computed them."""
+    """Return loss and gradients of a minibatch, and the program that computed them."""
     return kept(tuple(sizes.items()), pipeline)
 
 
@@ -75,8 +76,10 @@ def computed(sizes, pipeline):
     network, params = small.cut(sizes["tensor"], count), small.init(blocks=count)
     parts = divide(network, params, grid, pipeline)
     layout = layout_of(parts, params, grid, lambda tree: tree)
-    call = Gradients(network, layout, pipeline)
-    index, rest = shares(sizes["data"], pipeline.microbatches, np.arange(BATCH))
+    call = GradientPrograms(network, layout, pipeline)
+    index, rest = divide_examples(
+        sizes["data"], pipeline.microbatches, np.arange(BATCH)
+    )
     assert not len(rest)
     batch = take(small.data(BATCH), index)
     loss, grads = call(layout.scatter(params), batch, pipeline.microbatches)
@@ -84,7 +87,7 @@ def computed(sizes, pipeline):
 
 
 def wrong(sizes, pipeline, find=gradients):
-    """Return the largest difference of loss and gradients to one device's."""
+    """Return the largest relative difference of loss and gradients to one device."""
     loss, grads = reference(blocks(sizes, pipeline))
     largest = max(abs(leaf).max() for leaf in jax.tree.leaves(grads))
     found, other, _ = find(sizes, pipeline)
@@ -121,7 +124,7 @@ def problem(model, params, examples):
 
 
 def train(strategy, *, start=0, drawn=3 * BATCH + 7, params=None, **options):
-    """Return the steps, of adam; the last minibatch is uneven."""
+    """Return the Steps of Adam; the last minibatch is smaller."""
     few, clip = 2, 0.1
     if strategy is hybrid:
         sizes, clip = options.pop("sizes"), np.inf
@@ -145,7 +148,7 @@ def train(strategy, *, start=0, drawn=3 * BATCH + 7, params=None, **options):
 
 
 def guarded(steps):
-    """Yield steps, after the first with no transfer unasked, as experiments have it."""
+    """Yield Steps; after the first, implicit transfers raise, as in experiments."""
     yield next(steps)
     while True:
         with jax.transfer_guard("disallow"):
@@ -210,16 +213,20 @@ def bytes_on_the_wire_are_those_of_the_formula():
     _, _, call = gradients(sizes, Pipeline("1f1b", 4))
     stream = BATCH // 2 * small.WIDTH * 4  # a replica's, of all its microbatches
     # 2 all-reduces of each of 2 blocks, 2 (t - 1)/t of the stream; a stage has one
-    assert call.sent["tensor"] == 2 * 2 * stream / 2
+    assert call.bytes_sent["tensor"] == 2 * 2 * stream / 2
     # activations forwards, gradients back; both stages send in a ring
-    assert call.sent["stage"] == 2 * stream
+    assert call.bytes_sent["stage"] == 2 * stream
     leaves = jax.tree.leaves(call.layout.lengths)
     table = small.WIDTH**2 * 4  # that both stages hold: summed, as the loss is
-    assert 4 * sum(leaves) + table <= call.sent["data"] < 4 * sum(leaves) + table + 99
+    assert (
+        4 * sum(leaves) + table
+        <= call.bytes_sent["data"]
+        < 4 * sum(leaves) + table + 99
+    )
 
 
 def fewer_activations_are_in_flight_by_1f1b():
-    nbytes = {name: gradients(FOUR, WAYS[name])[2].temporary for name in WAYS}
+    nbytes = {name: gradients(FOUR, WAYS[name])[2].temporary_bytes for name in WAYS}
     # K - k of 12 microbatches on stage k; saved activations are more than a message
     assert nbytes["more"] < nbytes["gpipe"] / 2
     # the microbatches of 1f1b are three times as large
@@ -268,19 +275,19 @@ def pipedream_is_descent_along_gradients_of_old_weights():
 
 
 def mutants_are_seen():
-    shifted, summed = instructions.shifted, sums.all_reduce_grads
+    shift, summed = instructions.shift, sums.all_reduce_grads
 
     def doubled(*arguments):
         found = summed(*arguments)
         return jax.tree.map(lambda one: jax.lax.psum(one, "data"), found)
 
     def alone(layout, model, grads):
-        return sums.over_stages(layout, grads)
+        return sums.sum_over_stages(layout, grads)
 
     for module, name, mutant, sizes in [
-        # a ring of two stages has but one way round
-        (instructions, "shifted", lambda one, by: shifted(one, -by), FOUR),
-        (sums, "over_stages", lambda layout, grads: grads, TWO),
+        # a ring of two stages is equal in both directions
+        (instructions, "shift", lambda one, by: shift(one, -by), FOUR),
+        (sums, "sum_over_stages", lambda layout, grads: grads, TWO),
         (programs, "all_reduce_grads", doubled, TWO),
         (programs, "all_reduce_grads", alone, TWO),
     ]:
@@ -295,7 +302,7 @@ def what_cannot_be_divided_is_refused():
         ("rounds=1 for gpipe", FOUR, Pipeline("transposed", 1, rounds=2)),
         ("1 or more microbatches", FOUR, Pipeline("1f1b", 0)),
         ("a schedule, got 'zb'", FOUR, Pipeline("zb", 1)),
-        ("table on two of them", FOUR, Pipeline("pipedream", 1)),
+        ("table, which several parts read", FOUR, Pipeline("pipedream", 1)),
     ]:
         with pytest.raises(BadInput, match=error):
             train(hybrid, sizes=sizes, pipeline=pipeline)

@@ -1,6 +1,6 @@
-"""Meshes in processes of their own, since devices are counted once and for all.
+"""Meshes, in new processes as JAX sets the number of devices once.
 
-And what a backward keeps, what it makes again, and where a part is said to lie.
+Also the saved activations of a layer, and the printed devices of a part.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from dml.strategies.hybrid.parts import Part
 from dml.strategies.hybrid.picture import row
-from dml.strategies.hybrid.pieces import thrifty
+from dml.strategies.hybrid.pieces import checkpoint_layer
 from dml.types import Layer
 from dml.wire.mesh.conjugate import (
     copy_to_devices,
@@ -78,7 +78,7 @@ def test_no_collective_is_made_again(pair):
     numbers = jnp.ones((4, 4)), jnp.ones((4, 4))
     plain, kept = (
         str(jax.make_jaxpr(partial(both, call))(*numbers))
-        for call in (apply, thrifty(Layer(("w",), apply)))
+        for call in (apply, checkpoint_layer(Layer(("w",), apply)))
     )
     for name in ("all_gather", "reduce_scatter", "psum"):
         assert kept.count(f" {name}[") == plain.count(f" {name}[")

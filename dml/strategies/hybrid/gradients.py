@@ -1,8 +1,9 @@
-"""Sums of gradients over the axes of a mesh, their norm and their clipping.
+"""Sums of gradients over the axes of a mesh, and clipping by the norm.
 
-    data     all leaves: the mean over replicas, and over devices of `sequence`
-    tensor   replicated leaves whose layers process slices of the sequence
-    stage    params of several parts, such as a table that embeds and predicts
+    axis     leaves that are summed over the devices of the axis
+    data     all leaves, divided by the number of replicas; also over `sequence`
+    tensor   replicated leaves of layers that process slices of the sequence
+    stage    params that several parts read, such as a table that embeds and predicts
 
 All functions run inside shard_map, on the gradients of one device.
 """
@@ -13,8 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.strategies.hybrid.layout import Layout, each_part
-from dml.strategies.hybrid.parts import Part, shared
+from dml.strategies.hybrid.layout import Layout, apply_to_parts
+from dml.strategies.hybrid.parts import Part, shared_names
 from dml.types import Tensor
 from dml.update.dense import statistics
 from dml.wire.mesh.axes import replicas
@@ -26,32 +27,32 @@ def all_reduce_grads(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
     names = replicas(layout.axes)
     count = jax.lax.axis_size(names)
     grads = jax.tree.map(lambda leaf: jax.lax.psum(leaf, names) / count, grads)
-    return over_stages(layout, over_tensor(layout, model, grads))
+    return sum_over_stages(layout, sum_over_tensor(layout, model, grads))
 
 
-def over_tensor(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
-    """Sum the leaves that the model calls partial, in all parts."""
+def sum_over_tensor(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
+    """Sum the partial leaves of all parts over the axis `tensor`."""
     parts = [part for part in layout.parts if partial_leaves(part, model).shapes]
-    return each_part(parts, partial(part_over_tensor, layout, model), grads)
+    return apply_to_parts(parts, partial(sum_part_over_tensor, layout, model), grads)
 
 
-def part_over_tensor(
+def sum_part_over_tensor(
     layout: Layout, model: Tensor, part: Part, grads: Vectors
 ) -> Vectors:
-    """Sum the partial leaves of one part, on the devices of its stage."""
+    """Sum the partial leaves of one part over the axis `tensor`."""
     leaves, start = partial_leaves(part, model), layout.start(part)
     sums = jax.lax.psum(read(grads, leaves, start), "tensor")
     return write(grads, leaves, sums, start)
 
 
 def partial_leaves(part: Part, model: Tensor) -> Packing:
-    """Return the leaves whose gradient is a sum over the devices of `tensor`."""
+    """Return the leaves of which each device of `tensor` has a term of the gradient."""
     return part.params.select({name: model.partial[name] for name in part.names})
 
 
-def over_stages(layout: Layout, grads: Vectors) -> Vectors:
-    """Sum the gradients of params that several parts read, on all of them."""
-    names = shared(layout.parts)
+def sum_over_stages(layout: Layout, grads: Vectors) -> Vectors:
+    """Sum the gradients of params that several parts read; write the sum to each."""
+    names = shared_names(layout.parts)
     if not names:
         return grads
     shapes: dict[str, Any] = {}
@@ -61,22 +62,23 @@ def over_stages(layout: Layout, grads: Vectors) -> Vectors:
 
     def collect(part: Part, total: Vectors) -> Vectors:
         params = part.params.pick(set(part.names) & set(names))
-        summand = read(grads, params, layout.start(part))
-        return add(total, common.pick(params.shapes), summand)
+        term = read(grads, params, layout.start(part))
+        return add(total, common.pick(params.shapes), term)
 
     def distribute(part: Part, grads: Vectors) -> Vectors:
         params = part.params.pick(set(part.names) & set(names))
         sums = read(total, common.pick(params.shapes))
         return write(grads, params, sums, layout.start(part))
 
-    total = each_part(layout.parts, collect, zeros(common.lengths))
+    total = apply_to_parts(layout.parts, collect, zeros(common.lengths))
     total = jax.lax.psum(total, "stage")
-    return each_part(layout.parts, distribute, grads)
+    return apply_to_parts(layout.parts, distribute, grads)
 
 
 def norm(layout: Layout, grads: Vectors) -> jax.Array:
-    """Return the norm of the gradients of all weights, each counted once."""
-    size = layout.axes.shape["tensor"]
+    """Return the norm of the gradients of all params except running statistics."""
+    tensor_size = layout.axes.shape["tensor"]
+    # params that several parts read are counted in the first of these parts
     first = {name: part for part in reversed(layout.parts) for name in part.names}
 
     def add_squares(part: Part, total: Any) -> Any:
@@ -90,30 +92,30 @@ def norm(layout: Layout, grads: Vectors) -> jax.Array:
         squares = [
             # a replicated leaf is counted by every device of `tensor`
             jnp.sum(jnp.square(jnp.float32(leaf)))
-            / (size if leaf.shape == full.shape else 1)
+            / (tensor_size if leaf.shape == full.shape else 1)
             for leaf, full, is_statistic in leaves
             if not is_statistic
         ]
         return total + sum(squares)
 
-    square = each_part(layout.parts, add_squares, jnp.float32(0))
-    return jnp.sqrt(jax.lax.psum(square, ("stage", "tensor")))
+    squares = apply_to_parts(layout.parts, add_squares, jnp.float32(0))
+    return jnp.sqrt(jax.lax.psum(squares, ("stage", "tensor")))
 
 
-def clipped(layout: Layout, grads: Vectors, limit: float) -> Vectors:
+def clip_by_norm(layout: Layout, grads: Vectors, max_norm: float) -> Vectors:
     """Scale gradients to at most this norm; running statistics are not clipped."""
-    length = norm(layout, grads)
+    grads_norm = norm(layout, grads)
 
-    def scaled(leaf: jax.Array) -> jax.Array:
-        clipped = leaf / length.astype(leaf.dtype) * limit
-        return jnp.where(length < limit, leaf, clipped)
+    def clip(leaf: jax.Array) -> jax.Array:
+        scaled = leaf / grads_norm.astype(leaf.dtype) * max_norm
+        return jnp.where(grads_norm < max_norm, leaf, scaled)
 
-    def running(part: Part) -> Packing:
+    def running_statistics(part: Part) -> Packing:
         return part.params.select(statistics(part.params.shapes))
 
     def restore(part: Part, clipped: Vectors) -> Vectors:
-        start = layout.start(part)
-        return write(clipped, running(part), read(grads, running(part), start), start)
+        leaves, start = running_statistics(part), layout.start(part)
+        return write(clipped, leaves, read(grads, leaves, start), start)
 
-    parts = [part for part in layout.parts if running(part).shapes]
-    return each_part(parts, restore, jax.tree.map(scaled, grads))
+    parts = [part for part in layout.parts if running_statistics(part).shapes]
+    return apply_to_parts(parts, restore, jax.tree.map(clip, grads))

@@ -1,12 +1,13 @@
-"""Training on a mesh of three axes: examples, layers and matrices are divided at once.
+"""Training on a mesh of three axes, which divide examples, layers and matrices.
 
-    data 0   stage 0 → stage 1 → stage 2     microbatches pass through the stages;
-    data 1   stage 0 → stage 1 → stage 2     gradients are summed over data; the devices
-             └ tensor 0, 1: slices ┘         of a stage have slices of its matrices
+    data 0   stage 0 → stage 1 → stage 2     Microbatches pass through the stages.
+    data 1   stage 0 → stage 1 → stage 2     Gradients are averaged over data. The
+             └ tensor 0, 1: slices ┘         devices of a stage have slices of its
+                                             matrices.
 
 Examples that cannot be divided equally among replicas and microbatches form one more
 microbatch, which all replicas compute. A Step measures the bytes that a device sends
-over each axis; `programs.bytes_sent` states the collectives.
+over each axis; `programs.bytes_sent` lists the collectives.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from dml.models.gradient import add_scaled
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.pipedream import check_pipedream, pipedream
-from dml.strategies.hybrid.programs import Gradients, Learner, updating
+from dml.strategies.hybrid.programs import GradientPrograms, Learner, compile_update
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, identity
 from dml.update.dense import Optimizer
@@ -49,21 +50,21 @@ def hybrid(
     Args:
       problem: Problem to train; its model has layers.
       batches: Indices of each global minibatch, equal in all processes.
-      update: optax optimizer that does not clip: no device has the norm of all
-        gradients.
+      update: optax optimizer that does not clip, as no device has all gradients; see
+        `clip`.
       comm: Ranks, one JAX process each.
       timer: Measures the phases.
       axes: Mesh with the axes data, stage and tensor, and optionally sequence.
-      pipeline: Division among stages, and their schedule.
-      tensor: Layers of one device of the axis tensor; None: the model's layers,
-        replicated.
-      clip: Greatest norm of the gradients; 0 does not clip.
+      pipeline: Division of the layers among stages, and the schedule of the stages.
+      tensor: Layers sharded over the axis tensor; None: the layers of the problem's
+        model, replicated over the axis.
+      clip: Largest norm of the gradients; 0 does not clip.
       ahead: Number of minibatches prepared in the background.
-      state: State of the optimizer in an earlier Step; None starts anew.
+      state: State of the optimizer in an earlier Step; None: the initial state.
     """
     assert problem.model
     start = problem.params
-    model = tensor or dense(problem.model, start)
+    model = tensor or replicate_layers(problem.model, start)
     parts = divide(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
         check_pipedream(parts, pipeline, clip)
@@ -73,28 +74,37 @@ def hybrid(
     state = states.scatter(update.init(start) if state is None else state)
     params = layout.scatter(start)
     if pipeline.schedule == "pipedream":
-        fed = feed(problem.take, batches, lambda index: [index], ahead=ahead)
-        both = params, state
         yield from pipedream(
-            learner, pipeline, both, fed=fed, timer=timer, work=comm.platform.work
+            learner,
+            pipeline,
+            params,
+            state,
+            minibatches=feed(problem.take, batches, lambda index: [index], ahead=ahead),
+            timer=timer,
+            work=comm.platform.work,
         )
         return
-    gradients, updated = Gradients(model, layout, pipeline), updating(learner, clip)
-    split = partial(shares, axes.shape["data"], pipeline.microbatches)
-    fed = feed(problem.take, batches, split, ahead=ahead)
-    for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
+    gradients = GradientPrograms(model, layout, pipeline)
+    apply_gradients = compile_update(learner, clip)
+    split = partial(divide_examples, axes.shape["data"], pipeline.microbatches)
+    minibatches = feed(problem.take, batches, split, ahead=ahead)
+    for number, (count, (divided, remainder)) in enumerate(
+        timer.waits("input", minibatches), 1
+    ):
         with timer("gradient"):
-            total, remaining = None, rest.examples if rest else 0
-            if even:
-                equal = gradients(params, even.batch, pipeline.microbatches)
-                total = add_scaled(None, equal, 1 - remaining / count)
-            if rest:
-                uneven = gradients(params, rest.batch, 0)
-                total = add_scaled(total, uneven, remaining / count)
+            # of the minibatch: the loss and the gradients
+            total = None
+            share = (remainder.examples if remainder else 0) / count
+            if divided:
+                term = gradients(params, divided.batch, pipeline.microbatches)
+                total = add_scaled(None, term, 1 - share)
+            if remainder:
+                term = gradients(params, remainder.batch, 0)
+                total = add_scaled(total, term, share)
             loss, grads = jax.block_until_ready(total)
             comm.platform.work(1)
         with timer("update"):
-            params, state = jax.block_until_ready(updated(grads, state, params))
+            params, state = jax.block_until_ready(apply_gradients(grads, state, params))
         yield Step(
             number=number,
             loss=float(jax.device_get(local(loss))),
@@ -104,15 +114,15 @@ def hybrid(
             words_sent=0,
             measures={
                 "bytes_held": nbytes((params, state)),
-                "bytes_temporary": gradients.temporary,
-                **{f"{axis}_bytes": sent for axis, sent in gradients.sent.items()},
+                "bytes_temporary": gradients.temporary_bytes,
+                **{f"{axis}_bytes": n for axis, n in gradients.bytes_sent.items()},
             },
             state=partial(states.collect, state),
         )
 
 
-def dense(model: Model, params: Params) -> Tensor:
-    """Return a model whose layers are replicated over the axis tensor."""
+def replicate_layers(model: Model, params: Params) -> Tensor:
+    """Return a Tensor with the layers of a model, replicated over the axis tensor."""
     if not model.layers:
         raise BadInput(
             "expected a model with layers, got a model without; pass a network"
@@ -121,11 +131,18 @@ def dense(model: Model, params: Params) -> Tensor:
     return Tensor(model.layers, specs, jax.tree.map(lambda _: False, params))
 
 
-def shares(replicas: int, microbatches: int, index: np.ndarray) -> list[np.ndarray]:
-    """Return the examples that can be divided equally, and those that are left over.
+def divide_examples(
+    replicas: int, microbatches: int, indices: np.ndarray
+) -> list[np.ndarray]:
+    """Return the examples that can be divided equally, and the remaining examples.
 
-    The first are in the order of microbatches, then of replicas.
+    The first are ordered by microbatches, and by replicas in each microbatch.
+
+    Args:
+      replicas: Number of replicas.
+      microbatches: Number of microbatches of a replica.
+      indices: Indices of the examples of a minibatch.
     """
-    even = len(index) - len(index) % (replicas * microbatches)
-    equal = index[:even].reshape(replicas, microbatches, -1)
-    return [equal.swapaxes(0, 1).reshape(-1), index[even:]]
+    count = len(indices) - len(indices) % (replicas * microbatches)
+    divided = indices[:count].reshape(replicas, microbatches, -1)
+    return [divided.swapaxes(0, 1).reshape(-1), indices[count:]]

@@ -1,14 +1,14 @@
 """The instructions of a pipeline stage, with names as in ShallowSpeed's pipe.py.
 
-    zero_grad               empty buffers, and gradients of zero
-    load_mubatch            the examples of a microbatch
-    forward                 a part's output; saves activations for the backward
-    backward_grad_acc       a piece of a backward: adds to the gradients of params
-    send_recv_activations   to the next stage, and from the stage before
-    send_recv_gradients     to the stage before, and from the next stage
+    zero_grad               allocates buffers, and gradients of zero
+    load_mubatch            reads the examples of a microbatch
+    forward                 computes a part's output; saves activations for the backward
+    backward_grad_acc       computes a piece of a backward; accumulates gradients
+    send_recv_activations   sends to the next stage, receives from the previous stage
+    send_recv_gradients     sends to the previous stage, receives from the next stage
 
-pipeline.py executes them in the order of a schedule. All stages run one program, where
-a send and the receive of the neighbour are one ppermute.
+pipeline.py executes them in the order of a schedule. All stages run one program, in
+which a send and the receive of the neighbour are one ppermute.
 """
 
 from functools import partial
@@ -25,33 +25,33 @@ from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
 from dml.wire.plans.slots import Instructions, slot_count
 
-Weights = tuple[Vectors, Lengths]  # vectors with a part's params, and its first index
+Weights = tuple[Vectors, Lengths]  # vectors with params, first index of the part
 
 
 class InFlight(NamedTuple):
     """The memory of one device while a schedule is executed."""
 
-    activations: Vectors  # received, slot by slot
-    gradients: Vectors  # received, slot by slot
-    saved: Vectors  # saved activations, slot by slot
-    output: Vectors  # activations to be sent
-    input_grad: Vectors  # gradient to be sent, or incoming gradient of the next piece
-    loss: Any  # a vector of one, so that all fields are vectors
-    grads: Vectors  # of the params
-    # of PipeDream only, which updates params while microbatches are in flight
+    activations: Vectors  # received activations, in slots
+    gradients: Vectors  # received gradients, in slots
+    saved: Vectors  # saved activations, in slots
+    output: Vectors  # activations to send
+    input_grad: Vectors  # gradient to send, or incoming gradient of the next piece
+    loss: Any  # a vector of one element, so that all fields are vectors
+    grads: Vectors  # gradients of the params
+    # only for PipeDream, which updates params while microbatches are in flight
     params: Vectors = {}
-    state: Vectors = {}
-    versions: Vectors = {}  # of params, in the slots of saved
+    state: Vectors = {}  # of the optimizer
+    versions: Vectors = {}  # of params, in the same slots as saved activations
 
 
 class Program(NamedTuple):
     """A schedule and the data that its instructions read; inside shard_map."""
 
     layout: Layout
-    pieces: list[list[Piece]]  # of each part
+    pieces: list[list[Piece]]  # by part
     table: Instructions
     batches: Any  # microbatches on the first axis
-    microbatches: int  # their number in the means of loss and gradients
+    microbatches: int  # number of microbatches in the means of loss and gradients
 
     @property
     def message(self) -> Lengths:
@@ -60,14 +60,14 @@ class Program(NamedTuple):
         return packed.largest(packing(output).lengths for output in outputs)
 
     def saved(self, stage: int) -> Lengths:
-        """Lengths of a slot of saved activations: of the stage's largest part."""
+        """Lengths of a slot of saved activations, for the largest part of a stage."""
         parts = [part for part in self.layout.parts if part.stage == stage]
         shapes = [[piece.saved for piece in self.pieces[part.number]] for part in parts]
         return packed.largest(packing(saved).lengths for saved in shapes)
 
 
 def zero_grad(program: Program, params: Vectors) -> InFlight:
-    """ZeroGrad: return empty buffers with the slots of the fullest stage."""
+    """ZeroGrad: return empty buffers, as long as the stage with most slots needs."""
     table, message = program.table, program.message
     saved = [
         slot(int(count), program.saved(stage))
@@ -97,8 +97,8 @@ def forward(
     Args:
       program: The schedule and its data.
       part: The part.
-      weights: Vectors with the part's params, and its first index.
-      now: Row of the schedule, of this stage.
+      weights: Vectors with the part's params, and the first index of the part.
+      now: Instructions of this stage in this tick.
       memory: Memory of the device.
     """
     batch, pieces = load_mubatch(program, now), program.pieces[part.number]
@@ -107,12 +107,13 @@ def forward(
         sent = packing(program.pieces[part.number - 1][-1].output)
         at = slot(now.activations, program.message)
         activations = packed.read(memory.activations, sent, at)
-    layout, saved = packing([piece.saved for piece in pieces]), memory.saved
+    saved = memory.saved
+    layout = packing([piece.saved for piece in pieces])
     at = slot(now.saved, program.saved(part.stage))
-    for number, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         params = packed.read(weights[0], part.params.pick(piece.names), weights[1])
         activations, leaves = piece.forward(params, activations, batch)
-        saved = packed.write(saved, layout.entry(number), leaves, at)
+        saved = packed.write(saved, layout.entry(index), leaves, at)
     memory = memory._replace(saved=saved)
     if part is program.layout.parts[-1]:
         return memory._replace(loss=memory.loss + activations / program.microbatches)
@@ -123,24 +124,25 @@ def forward(
 def backward_grad_acc(
     program: Program,
     part: Part,
-    number: int,
+    index: int,
     weights: Weights,
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc: the backward of one piece; adds to the gradients of params.
+    """BackwardGradAcc: compute the backward of a piece; add to the gradients.
 
     Args:
       program: The schedule and its data.
       part: The part.
-      number: Number of the piece in the part.
-      weights: Vectors with the part's params, and its first index.
-      now: Row of the schedule, of this stage.
+      index: Index of the piece in the part.
+      weights: Vectors with the part's params, and the first index of the part.
+      now: Instructions of this stage in this tick.
       memory: Memory of the device.
     """
     pieces = program.pieces[part.number]
-    piece, output = pieces[number], packing(pieces[number].output)
-    if number < len(pieces) - 1:
+    piece = pieces[index]
+    output = packing(piece.output)
+    if index < len(pieces) - 1:
         grad = packed.read(memory.input_grad, output)
     elif part is program.layout.parts[-1]:
         grad = jnp.float32(1 / program.microbatches)  # of the loss
@@ -148,7 +150,7 @@ def backward_grad_acc(
         at = slot(now.gradients, program.message)
         grad = packed.read(memory.gradients, output, at)
     params = part.params.pick(piece.names)
-    layout = packing([piece.saved for piece in pieces]).entry(number)
+    layout = packing([piece.saved for piece in pieces]).entry(index)
     at = slot(now.saved, program.saved(part.stage))
     grads, grad = piece.backward(
         packed.read(weights[0], params, weights[1]),
@@ -162,21 +164,21 @@ def backward_grad_acc(
 
 
 def send_recv_activations(now: Instructions, memory: InFlight) -> InFlight:
-    """SendActivations to the next stage, RecvActivations from the stage before."""
-    number, received = now.recv_activations, shifted(memory.output, 1)
-    put = partial(packed.put, number, received)
-    return memory._replace(activations=when(number >= 0, put, memory.activations))
+    """SendActivations to the next stage, RecvActivations from the previous stage."""
+    slot_number, received = now.recv_activations, shift(memory.output, 1)
+    put = partial(packed.put, slot_number, received)
+    return memory._replace(activations=when(slot_number >= 0, put, memory.activations))
 
 
 def send_recv_gradients(now: Instructions, memory: InFlight) -> InFlight:
-    """SendInputGrad to the stage before, RecvOutputGrad from the next stage."""
-    number, received = now.recv_gradients, shifted(memory.input_grad, -1)
-    put = partial(packed.put, number, received)
-    return memory._replace(gradients=when(number >= 0, put, memory.gradients))
+    """SendInputGrad to the previous stage, RecvOutputGrad from the next stage."""
+    slot_number, received = now.recv_gradients, shift(memory.input_grad, -1)
+    put = partial(packed.put, slot_number, received)
+    return memory._replace(gradients=when(slot_number >= 0, put, memory.gradients))
 
 
-def shifted(vectors: Vectors, by: int) -> Vectors:
-    """Return the vectors of the stage that is `by` stages before this one."""
+def shift(vectors: Vectors, by: int) -> Vectors:
+    """Send vectors `by` stages forward in a ring; return the received vectors."""
     stages = jax.lax.axis_size("stage")
     ring = [(stage, (stage + by) % stages) for stage in range(stages)]
     return jax.tree.map(lambda vector: jax.lax.ppermute(vector, "stage", ring), vectors)

@@ -1,10 +1,10 @@
 """Layouts of params and optimizer states on a mesh: packed vectors, part by part.
 
               tensor 0          tensor 1
-    stage 0   part 0, part 2    part 0, part 2    each part's slices of its leaves, in
-    stage 1   part 1, part 3    part 1, part 3    one vector for each dtype
+    stage 0   part 0, part 2    part 0, part 2    A device has its slices of the leaves
+    stage 1   part 1, part 3    part 1, part 3    of its parts, in a vector per dtype.
 
-Replicas of axis data have equal vectors. Checkpoints contain full arrays, so that a
+Replicas on the axis data have equal vectors. Checkpoints contain full arrays, so that a
 run can continue on another mesh.
 """
 
@@ -32,11 +32,11 @@ from dml.wire.mesh.when import State, when
 
 
 class Layout(NamedTuple):
-    """The positions of a tree's leaves in vectors of stages x tensor x length."""
+    """The positions of a tree's leaves in vectors of shape stages x tensor x length."""
 
-    shapes: Any  # of the full arrays
-    packings: tuple[Packing, ...]  # of each part's slices on one device
-    lengths: Lengths  # of one part; the parts of a stage are consecutive
+    shapes: Any  # shapes of the full arrays
+    packings: tuple[Packing, ...]  # by part: its slices on one device
+    lengths: Lengths  # lengths of one part; the parts of a stage are consecutive
     parts: tuple[Part, ...]
     axes: Mesh
 
@@ -46,19 +46,22 @@ class Layout(NamedTuple):
 
     def scatter(self, tree: Any) -> Vectors:
         """Return the vectors of a tree of full arrays."""
-        leaves = by_path(jax.device_get(tree))
-        stages, size = self.axes.shape["stage"], self.axes.shape["tensor"]
+        leaves = leaves_by_path(jax.device_get(tree))
+        stages, tensor_size = self.axes.shape["stage"], self.axes.shape["tensor"]
         rounds = len(self.parts) // stages
         vectors = {
-            dtype: np.zeros((stages, size, rounds * length), dtype)
+            dtype: np.zeros((stages, tensor_size, rounds * length), dtype)
             for dtype, length in self.lengths.items()
         }
         for path, stage, dtype, indices, shape in self._entries():
             leaf = np.asarray(leaves[path])
             axis = sliced_axis(leaf.shape, shape)
-            slices = [leaf] * size if axis is None else np.split(leaf, size, axis)
-            for tensor, part in enumerate(slices):
-                vectors[dtype][stage, tensor, indices] = part.reshape(-1)
+            if axis is None:
+                slices = [leaf] * tensor_size
+            else:
+                slices = np.split(leaf, tensor_size, axis)
+            for tensor, leaf_slice in enumerate(slices):
+                vectors[dtype][stage, tensor, indices] = leaf_slice.reshape(-1)
         return {
             dtype: place(vector.reshape(-1), self.axes, SHARDED)
             for dtype, vector in vectors.items()
@@ -67,20 +70,24 @@ class Layout(NamedTuple):
     def collect(self, vectors: Vectors) -> Any:
         """Return the tree of full arrays on the host; collective."""
         replicated = _replicated(vectors, NamedSharding(self.axes, REPLICATED))
-        mesh = self.axes.shape["stage"], self.axes.shape["tensor"], -1
+        stages, tensor_size = self.axes.shape["stage"], self.axes.shape["tensor"]
         arrays = {
-            dtype: np.asarray(vector.addressable_data(0)).reshape(mesh)
+            dtype: np.asarray(vector.addressable_data(0)).reshape(
+                stages, tensor_size, -1
+            )
             for dtype, vector in replicated.items()
         }
-        shapes, leaves = by_path(self.shapes), dict[str, np.ndarray]()
+        shapes = leaves_by_path(self.shapes)
+        leaves: dict[str, np.ndarray] = {}
         for path, stage, dtype, indices, shape in self._entries():
             if path not in leaves:
                 rows = arrays[dtype][stage, :, indices]
                 slices = [row.reshape(shape) for row in rows]
                 axis = sliced_axis(shapes[path].shape, shape)
-                leaves[path] = (
-                    slices[0].copy() if axis is None else np.concatenate(slices, axis)
-                )
+                if axis is None:
+                    leaves[path] = slices[0].copy()
+                else:
+                    leaves[path] = np.concatenate(slices, axis)
         return jax.tree.unflatten(
             jax.tree.structure(self.shapes), [leaves[path] for path in shapes]
         )
@@ -88,65 +95,70 @@ class Layout(NamedTuple):
     def _entries(self) -> Iterator[tuple[str, int, str, slice, tuple[int, ...]]]:
         """Yield path, stage, dtype, indices and shape of each leaf of each part."""
         for part, packed in zip(self.parts, self.packings, strict=True):
-            offsets, start = by_path(packed.offsets), self.start(part)
-            for path, like in by_path(packed.shapes).items():
-                dtype = dtype_name(like)
+            offsets, start = leaves_by_path(packed.offsets), self.start(part)
+            for path, leaf in leaves_by_path(packed.shapes).items():
+                dtype = dtype_name(leaf)
                 first = start[dtype] + offsets[path]
-                yield (
-                    path,
-                    part.stage,
-                    dtype,
-                    slice(first, first + like.size),
-                    like.shape,
-                )
+                indices = slice(first, first + leaf.size)
+                yield path, part.stage, dtype, indices, leaf.shape
 
 
 def layout_of(
-    parts: Sequence[Part], params: Params, axes: Mesh, make: Callable[[Any], Any]
+    parts: Sequence[Part], params: Params, axes: Mesh, transform: Callable[[Any], Any]
 ) -> Layout:
-    """Return the layout of make(params).
+    """Return the layout of transform(params).
 
     Args:
       parts: Parts of the model.
       params: Params of the model, or their shapes.
       axes: The mesh.
-      make: Identity for params; optimizer.init for its state.
+      transform: The identity for a layout of params; optimizer.init for a layout of the
+        optimizer's state.
     """
     packings = tuple(
-        packing(jax.eval_shape(make, part.params.shapes)) for part in parts
+        packing(jax.eval_shape(transform, part.params.shapes)) for part in parts
     )
     lengths = largest(packed.lengths for packed in packings)
-    return Layout(jax.eval_shape(make, params), packings, lengths, tuple(parts), axes)
+    shapes = jax.eval_shape(transform, params)
+    return Layout(shapes, packings, lengths, tuple(parts), axes)
 
 
-def each_part(
+def apply_to_parts(
     parts: Sequence[Part], change: Callable[[Part, State], State], state: State
 ) -> State:
-    """Apply change(part, state) of each part on its stage; return the last state."""
+    """Replace the state by change(part, state) for every part, on the part's stage."""
     stage = jax.lax.axis_index("stage")
     for part in parts:
         state = when(stage == part.stage, partial(change, part), state)
     return state
 
 
-def by_path(tree: Any) -> dict[str, Any]:
+def leaves_by_path(tree: Any) -> dict[str, Any]:
     """Return the leaves of a tree by their paths."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 def sliced_axis(shape: tuple[int, ...], part: tuple[int, ...]) -> int | None:
-    """Return the axis along which an array is sliced; None if it is replicated."""
+    """Return the axis along which an array is sliced; None if it is replicated.
+
+    Args:
+      shape: Shape of the full array.
+      part: Shape of its part on one device.
+    """
     sizes = enumerate(zip(shape, part, strict=True))
-    return next((axis for axis, (full, slice_) in sizes if full != slice_), None)
+    return next((axis for axis, (full, local) in sizes if full != local), None)
 
 
 def place(array: np.ndarray, axes: Mesh, spec: PartitionSpec) -> jax.Array:
     """Place an array, equal in all processes, on the devices."""
     sharding = NamedSharding(axes, spec)
-    indices = sharding.addressable_devices_indices_map(array.shape)
+    indices_map = sharding.addressable_devices_indices_map(array.shape)
     # not make_array_from_callback: a transfer guard would report it
-    shards = [jax.device_put(array[at], device) for device, at in indices.items()]
+    shards = [
+        jax.device_put(array[indices], device)
+        for device, indices in indices_map.items()
+    ]
     return jax.make_array_from_single_device_arrays(array.shape, sharding, shards)
 
 

@@ -1,8 +1,8 @@
 """The division of a model on a mesh, as lines for a terminal.
 
-stage  layers                  of a matrix  parameters  devices (rank:device)
-0      embed block_0 block_1   1/2          0.61 MB     0:0 0:1 | 0:4 0:5
-1      block_2 block_3 head    1/2          0.58 MB     0:2 0:3 | 0:6 0:7
+stage  params                 matrix slice  params per device  devices (rank:device)
+0      embed block_0 block_1  1/2           0.61 MB            0:0 0:1 | 0:4 0:5
+1      block_2 block_3 head   1/2           0.58 MB            0:2 0:3 | 0:6 0:7
 """
 
 from collections import Counter
@@ -16,55 +16,67 @@ from jax.sharding import Mesh
 from dml.strategies.hybrid.parts import Part
 from dml.wire.mesh.axes import format_axes, replicas
 
-HEAD = ("stage", "layers", "of a matrix", "parameters", "devices (rank:device)")
+HEADINGS = (
+    *("stage", "params", "matrix slice", "params per device"),
+    "devices (rank:device)",
+)
 MB = 1e6
-MAX_DEVICES = 8  # devices shown in a row
+MAX_DEVICES = 8  # number of devices shown in a row
 
 
-def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
-    """Return a heading and a row for each stage; a bar separates replicas."""
+def mesh_lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
+    """Return the mesh, the headings, and a row for each stage."""
     names = *replicas(axes), "stage", "tensor"
     grid = np.transpose(axes.devices, [axes.axis_names.index(name) for name in names])
-    grid = grid.reshape(-1, *grid.shape[-2:])
-    rows = [HEAD, *(row(parts, grid, stage) for stage in range(grid.shape[1]))]
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    grid = grid.reshape(-1, *grid.shape[-2:])  # replicas x stages x tensor
+    rows = [HEADINGS, *(row(parts, grid, stage) for stage in range(grid.shape[1]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = [
-        "  ".join(cell.ljust(n) for cell, n in zip(row, wide, strict=True)).rstrip()
-        for row in rows
+        "  ".join(cell.ljust(n) for cell, n in zip(cells, widths, strict=True)).rstrip()
+        for cells in rows
     ]
     return [f"mesh {format_axes(dict(axes.shape))}", *table]
 
 
 def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
-    """Return the cells of one stage."""
+    """Return the cells of one stage; a bar separates replicas.
+
+    Args:
+      parts: Parts of the model.
+      grid: Devices: replicas x stages x tensor.
+      stage: Index of the stage.
+    """
     parts = [part for part in parts if part.stage == stage]
     names = list(dict.fromkeys(name for part in parts for name in part.names))
     leaves = jax.tree.leaves([part.params.shapes for part in parts])
-    size, named = grid.shape[2], numbered(grid.flat)
+    tensor_size, labels = grid.shape[2], device_labels(grid.flat)
     replicas = [
-        " ".join(named[device.id] for device in slices) for slices in grid[:, stage]
+        " ".join(labels[device.id] for device in devices) for devices in grid[:, stage]
     ]
-    shown = max(1, MAX_DEVICES // size)
+    shown = max(1, MAX_DEVICES // tensor_size)
     more = [f"{len(replicas) - shown} more"] if len(replicas) > shown else []
     return (
         str(stage),
-        short(names),
-        f"1/{size}" if size > 1 else "all",
+        shorten(names),
+        f"1/{tensor_size}" if tensor_size > 1 else "all",
         f"{sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) / MB:.2f} MB",
         " | ".join([*replicas[:shown], *more]),
     )
 
 
-def numbered(devices: Iterable[Any]) -> dict[int, str]:
-    """Return rank:device by JAX's id; ids of CPUs begin at 2048 times the rank."""
-    counts, named = Counter[int](), dict[int, str]()
+def device_labels(devices: Iterable[Any]) -> dict[int, str]:
+    """Return rank:device of each device by its id in JAX.
+
+    Devices are counted on each rank, as JAX's ids of CPUs begin at 2048 times the rank.
+    """
+    counts, labels = Counter[int](), dict[int, str]()
     for device in sorted(devices, key=lambda device: (device.process_index, device.id)):
         rank = device.process_index
-        named[device.id] = f"{rank}:{counts[rank]}"
+        labels[device.id] = f"{rank}:{counts[rank]}"
         counts[rank] += 1
-    return named
+    return labels
 
 
-def short(names: Sequence[str]) -> str:
-    """Join the names; of five or more, the first two and the last."""
+def shorten(names: Sequence[str]) -> str:
+    """Join the names; of five or more, only the first two and the last."""
     return " ".join(names) if len(names) < 5 else f"{names[0]} {names[1]} … {names[-1]}"

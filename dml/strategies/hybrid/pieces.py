@@ -1,10 +1,12 @@
 """Pieces of a part: a forward that saves activations, and a backward that reads them.
 
-    input ──→ piece 0 ──→ piece 1 ──→ output     shapes are found by tracing once
-                 ╰ saved ╯   ╰ saved ╯           inside shard_map, without computing
+    forward     input ─→ piece 0 ─→ piece 1 ─→ output      Shapes are known from
+                            │ saved    │ saved             tracing once inside
+    backward    grad  ←─ piece 0 ←─ piece 1 ←─ grad        shard_map.
 
-jax.vjp returns a function whose leaves are all that the backward reads: params, which a
-device has anyway, and saved activations, which have a slot for each microbatch.
+jax.vjp returns a function whose leaves are all arrays that the backward reads: params,
+which the device stores anyway, and activations, which are saved in a slot for each
+microbatch.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +19,8 @@ from dml.models.layered import layer_params
 from dml.strategies.hybrid.parts import Part, names
 from dml.types import Layer
 
-SAVED = {  # primitives that are expensive to recompute: products and collectives
+# primitives whose results are saved, as they are expensive to recompute
+SAVED_PRIMITIVES = {
     *("dot_general", "conv_general_dilated", "psum", "pmax", "all_gather"),
     *("reduce_scatter", "all_to_all", "ppermute"),
 }
@@ -26,12 +29,13 @@ SAVED = {  # primitives that are expensive to recompute: products and collective
 class Piece(NamedTuple):
     """Consecutive layers whose backward takes one tick."""
 
-    apply: Callable[[Any, Any, Any], Any]  # batch, params, input -> output
-    names: list[str]  # of the params
-    output: Any  # shapes
+    apply: Callable[[Any, Any, Any], Any]  # (batch, params, input) -> output
+    names: list[str]  # names of the params
+    output: Any  # shapes of the output
     saved: list[Any]  # shapes of the saved activations
     vjp: Any  # tree structure of the function that jax.vjp returns
-    params: list[int | None]  # by leaf: index of the param; None: a saved activation
+    # by leaf of this tree: index of the param; None: a saved activation
+    params: list[int | None]
 
     def forward(self, params: Any, inputs: Any, batch: Any) -> tuple[Any, list[Any]]:
         """Return the output and the saved activations."""
@@ -46,24 +50,29 @@ class Piece(NamedTuple):
         return self.vjp.unflatten(leaves)(grad)
 
 
-def thrifty(layer: Layer) -> Callable[..., Any]:
-    """Return the layer's function; it saves only products and collectives.
+def checkpoint_layer(layer: Layer) -> Callable[..., Any]:
+    """Return the function of a layer, saving only products and collectives.
 
-    The backward recomputes norms, activations and softmax from products. It takes a
-    third of the memory per microbatch and a tenth more operations.
+    The backward recomputes norms, activation functions and softmax from products. This
+    takes a third of the memory per microbatch, and a tenth more operations.
     """
 
     def is_saved(primitive: Any, *_: Any, **__: Any) -> bool:
-        return primitive.name in SAVED
+        return primitive.name in SAVED_PRIMITIVES
 
     return jax.checkpoint(layer.apply, policy=is_saved)
 
 
-def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
-    """Return the pieces of each part, inside shard_map.
+def trace_pieces(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
+    """Return the pieces of each part; called inside shard_map.
 
-    With remat a piece saves its input only. The last layer of the model computes the
-    gradient together with the loss, and saves everything.
+    The last layer of the model saves all activations, as its cross-entropy computes the
+    gradient together with the loss.
+
+    Args:
+      parts: Parts of the model.
+      batch: A microbatch.
+      remat: Whether a piece saves only its input.
     """
     last = parts[-1].layers[-1]
 
@@ -71,23 +80,23 @@ def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
         layers: Sequence[Layer], batch: Any, params: Any, activations: Any
     ) -> Any:
         for layer in layers:
-            call = layer.apply if layer is last else thrifty(layer)
+            call = layer.apply if layer is last else checkpoint_layer(layer)
             activations = call(layer_params(layer, params), activations, batch)
         return activations
 
     inputs: Any = None
-    pieces_of: list[list[Piece]] = [[] for _ in parts]
-    for part, pieces in zip(parts, pieces_of, strict=True):
+    pieces_by_part: list[list[Piece]] = [[] for _ in parts]
+    for part, pieces in zip(parts, pieces_by_part, strict=True):
         for layers in part.pieces:
             call: Any = partial(apply, layers)
             call = jax.checkpoint(call) if remat else call
             params = part.params.pick(names(layers)).shapes
-            pieces.append(piece(call, params, inputs, batch))
+            pieces.append(trace_piece(call, params, inputs, batch))
             inputs = pieces[-1].output
-    return pieces_of
+    return pieces_by_part
 
 
-def piece(
+def trace_piece(
     apply: Callable[[Any, Any, Any], Any], params: Any, inputs: Any, batch: Any
 ) -> Piece:
     """Trace a function; return its Piece.
@@ -99,15 +108,15 @@ def piece(
       batch: A microbatch.
     """
     structure: Any = None
-    param_of: list[int | None] = []
+    param_indices: list[int | None] = []
 
-    def once(params: Any, inputs: Any) -> Any:
+    def forward(params: Any, inputs: Any) -> Any:
         nonlocal structure
         output, vjp = jax.vjp(partial(apply, batch), params, inputs)
         leaves, structure = jax.tree.flatten(vjp)
-        known = {id(leaf): n for n, leaf in enumerate(jax.tree.leaves(params))}
-        param_of.extend(known.get(id(leaf)) for leaf in leaves)
-        return output, [leaf for leaf in leaves if id(leaf) not in known]
+        index = {id(leaf): n for n, leaf in enumerate(jax.tree.leaves(params))}
+        param_indices.extend(index.get(id(leaf)) for leaf in leaves)
+        return output, [leaf for leaf in leaves if id(leaf) not in index]
 
-    output, saved = jax.eval_shape(once, params, inputs)
-    return Piece(apply, list(params), output, saved, structure, param_of)
+    output, saved = jax.eval_shape(forward, params, inputs)
+    return Piece(apply, list(params), output, saved, structure, param_indices)

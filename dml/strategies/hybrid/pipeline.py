@@ -1,12 +1,12 @@
 """Execution of any schedule of wire/plans/pipelines.py, by one program on all devices.
 
-    tick      0  1  2  3  4  5  6  7  8  9       F: forward   B: backward_grad_acc
-    stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      in ticks of a piece each
-    stage 1   .  F0 B0 B0 F1 B1 B1 F2 B2 B2      1f1b; a digit is a microbatch
+    tick      0  1  2  3  4  5  6  7  8  9       1f1b. F: forward of a microbatch,
+    stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      B: backward_grad_acc of one of two
+    stage 1   .  F0 B0 B0 F1 B1 B1 F2 B2 B2      pieces. A digit is a microbatch.
 
 In every tick each stage computes by its column of the schedule. Then the stages send
-activations to the next stage, and gradients to the stage before. The program is a loop
-over ticks: its size depends on the number of parts, not of microbatches.
+activations to the next stage, and gradients to the previous stage. The program is a
+loop over ticks, so its size depends on the number of parts, not of microbatches.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,28 +20,35 @@ from dml.strategies.hybrid import instructions
 from dml.strategies.hybrid.instructions import InFlight, Program
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
-from dml.strategies.hybrid.pieces import traced
+from dml.strategies.hybrid.pieces import trace_pieces
 from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
 from dml.wire.plans import slots
 from dml.wire.plans.pipelines import FORWARD, Schedule
 from dml.wire.plans.slots import Instructions
 
-PART, TRAVEL = "part", "travel"  # scopes; programs.py counts words by them
+# names in JAX of the operations of a tick; programs.py counts bytes by these names
+COMPUTE_SCOPE, SEND_SCOPE = "pipeline_compute", "pipeline_send"
 
 Forward = Callable[[Part, Instructions, InFlight], InFlight]
 Backward = Callable[[Part, int, Instructions, InFlight], InFlight]
 
 
-def execute(
+def scheduled_program(
     layout: Layout, schedule: Schedule, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
-    """Return the program of a device: (params, microbatches) -> loss, gradients."""
+    """Return the program of a device: (params, microbatches) -> (loss, gradients).
+
+    Args:
+      layout: Layout of the params.
+      schedule: The work of each stage in each tick.
+      remat: Whether a piece saves only its input.
+    """
     table = slots.instructions(schedule)
 
     def run(params: Vectors, batches: Any) -> tuple[Any, Vectors]:
         first = jax.tree.map(lambda leaf: leaf[0], batches)
-        pieces = traced(layout.parts, first, remat)
+        pieces = trace_pieces(layout.parts, first, remat)
         program = Program(layout, pieces, table, batches, schedule.microbatches)
 
         def forward(part: Part, now: Instructions, memory: InFlight) -> InFlight:
@@ -49,16 +56,17 @@ def execute(
             return instructions.forward(program, part, weights, now, memory)
 
         def backward(
-            part: Part, number: int, now: Instructions, memory: InFlight
+            part: Part, index: int, now: Instructions, memory: InFlight
         ) -> InFlight:
             weights = params, layout.start(part)
             return instructions.backward_grad_acc(
-                program, part, number, weights, now, memory
+                program, part, index, weights, now, memory
             )
 
-        step = partial(tick, layout.parts, forward, backward)
+        execute_tick = partial(tick, layout.parts, forward, backward)
         start = instructions.zero_grad(program, params)
-        memory, _ = jax.lax.scan(step, start, jax.tree.map(jnp.asarray, table))
+        rows = jax.tree.map(jnp.asarray, table)
+        memory, _ = jax.lax.scan(execute_tick, start, rows)
         return memory.loss[0], memory.grads
 
     return run
@@ -75,34 +83,35 @@ def tick(
 
     Args:
       parts: Parts of the model.
-      forward: (part, row, memory) -> memory.
-      backward: (part, number of the piece, row, memory) -> memory.
+      forward: (part, instructions of this stage, memory) -> memory.
+      backward: (part, index of the piece, instructions of this stage, memory) ->
+        memory.
       memory: Memory of the device.
-      row: Row of the schedule, of all stages.
+      row: Instructions of all stages in this tick.
     """
     stage = jax.lax.axis_index("stage")
     now = Instructions(*(column[stage] for column in row))
 
     def is_due(part: Part, piece: int) -> Any:
-        is_turn = (stage == part.stage) & (now.round == part.round)
-        return is_turn & (now.piece == piece)
+        is_active = (stage == part.stage) & (now.round == part.round)
+        return is_active & (now.piece == piece)
 
     # order matters: XLA would copy all of `saved` if it were read before it is written
-    with jax.named_scope(PART):
+    with jax.named_scope(COMPUTE_SCOPE):
         for part in parts:
             memory = when(is_due(part, FORWARD), partial(forward, part, now), memory)
         for part in parts:
-            for number in reversed(range(len(part.pieces))):  # from the last to 0
-                due = is_due(part, len(part.pieces) - number)
-                memory = when(due, partial(backward, part, number, now), memory)
+            for index in reversed(range(len(part.pieces))):  # from the last to 0
+                due = is_due(part, len(part.pieces) - index)
+                memory = when(due, partial(backward, part, index, now), memory)
 
-    # all stages take part if any of them receives
-    with jax.named_scope(TRAVEL):
+    # if any stage receives, all stages call ppermute
+    with jax.named_scope(SEND_SCOPE):
         if len(parts) > 1:
-            sent = (row.recv_activations >= 0).any()
+            any_receives = (row.recv_activations >= 0).any()
             send_recv = partial(instructions.send_recv_activations, now)
-            memory = when(sent, send_recv, memory)
-            sent = (row.recv_gradients >= 0).any()
+            memory = when(any_receives, send_recv, memory)
+            any_receives = (row.recv_gradients >= 0).any()
             send_recv = partial(instructions.send_recv_gradients, now)
-            memory = when(sent, send_recv, memory)
+            memory = when(any_receives, send_recv, memory)
     return memory, None

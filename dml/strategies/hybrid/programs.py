@@ -1,7 +1,7 @@
 """Compiled programs of hybrid training: gradients of a minibatch, and their update.
 
-Gradients   params, microbatches → a schedule executed → sums over the axes
-updating    gradients, state, params → clipping → each device's parts
+GradientPrograms   params, microbatches → pipeline → sums over the axes → gradients
+compile_update     gradients, state, params → clipping → optimizer, part by part
 """
 
 from collections.abc import Callable
@@ -13,11 +13,15 @@ import numpy as np
 import optax
 from jax.sharding import PartitionSpec
 
-from dml.strategies.hybrid.gradients import all_reduce_grads, clipped
-from dml.strategies.hybrid.layout import Layout, each_part, place
+from dml.strategies.hybrid.gradients import all_reduce_grads, clip_by_norm
+from dml.strategies.hybrid.layout import Layout, apply_to_parts, place
 from dml.strategies.hybrid.parts import TRANSPOSED, Part, Pipeline
-from dml.strategies.hybrid.pipeline import PART, TRAVEL, execute
-from dml.strategies.hybrid.transposed import transposed
+from dml.strategies.hybrid.pipeline import (
+    COMPUTE_SCOPE,
+    SEND_SCOPE,
+    scheduled_program,
+)
+from dml.strategies.hybrid.transposed import transposed_program
 from dml.types import Batch, Tensor
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import (
@@ -35,66 +39,79 @@ from dml.wire.plans.pipelines import Schedule, make
 from dml.wire.plans.slots import instructions
 
 
-class Gradients:
-    """The compiled programs of a pipeline, by microbatches and examples."""
+class GradientPrograms:
+    """Programs for the gradients of a minibatch.
+
+    They are compiled by the number of microbatches and of examples.
+    """
 
     def __init__(self, model: Tensor, layout: Layout, pipeline: Pipeline) -> None:
         self.model, self.layout, self.pipeline = model, layout, pipeline
         self.calls: dict[tuple[int, int], jax.stages.Compiled] = {}
-        self.sent: dict[str, float] = {}  # bytes of a device in a step, by axis
+        # mean bytes that a device sends per step, by axis
+        self.bytes_sent: dict[str, float] = {}
 
     def __call__(self, params: Vectors, batch: Batch, microbatches: int) -> Any:
         """Return the mean loss and the gradients.
 
-        With microbatches = 0 all replicas compute the same single microbatch.
+        Args:
+          params: Params of the model.
+          batch: A minibatch, with its examples ordered by microbatches.
+          microbatches: Number of microbatches of a replica; 0: all replicas compute the
+            same single microbatch.
         """
         spec, count = self.spec(bool(microbatches)), max(1, microbatches)
 
-        def placed(leaf: np.ndarray) -> jax.Array:
+        def place_microbatches(leaf: np.ndarray) -> jax.Array:
             leaf = leaf.reshape(count, -1, *leaf.shape[1:])
             return place(leaf, self.layout.axes, spec)
 
-        arguments = params, jax.tree.map(placed, batch)
+        arguments = params, jax.tree.map(place_microbatches, batch)
         key = microbatches, len(jax.tree.leaves(batch)[0])
         if key not in self.calls:
-            self.calls[key] = self.program(count, spec).lower(*arguments).compile()
-            # the words of a transposed backward are not known
-            if microbatches and self.pipeline.schedule != TRANSPOSED and not self.sent:
-                self.sent = bytes_sent(self.calls[key], self.schedule(count))
+            call = self.program(count, spec).lower(*arguments).compile()
+            self.calls[key] = call
+            # bytes are counted by named scopes, which a transposed program has not
+            has_scopes = self.pipeline.schedule != TRANSPOSED
+            if microbatches and has_scopes and not self.bytes_sent:
+                self.bytes_sent = bytes_sent(call, self.schedule(count))
         return self.calls[key](*arguments)
 
     def spec(self, divided: bool) -> PartitionSpec:
-        """Return the partition of a batch, whose examples may be divided."""
+        """Return the partition of a batch.
+
+        divided: whether its examples are divided among the replicas.
+        """
         if RING in self.layout.axes.axis_names:
             return EXAMPLE_POSITIONS if divided else POSITIONS
         return EXAMPLES if divided else REPLICATED
 
     @property
-    def temporary(self) -> int:
-        """Bytes of a device besides arguments and results, as compiled."""
+    def temporary_bytes(self) -> int:
+        """Largest number of bytes of temporaries on a device, from the compiler."""
         analyses = [call.memory_analysis() for call in self.calls.values()]
         return max(
             (memory.temp_size_in_bytes for memory in analyses if memory), default=0
         )
 
     def schedule(self, microbatches: int) -> Schedule:
-        """Return the schedule of a number of microbatches."""
+        """Return the schedule for a number of microbatches."""
         pipeline, stages = self.pipeline, self.layout.axes.shape["stage"]
         return make(
             pipeline.name, stages, microbatches, pipeline.rounds, pipeline.pieces
         )
 
     def program(self, microbatches: int, spec: PartitionSpec) -> Any:
-        """Return the program of `microbatches` on each replica, not compiled."""
+        """Return the program for a number of microbatches per replica, not compiled."""
         layout, remat = self.layout, self.pipeline.remat
         if self.pipeline.schedule == TRANSPOSED:
-            on_device = transposed(layout, microbatches, remat)
+            on_device = transposed_program(layout, microbatches, remat)
         else:
-            on_device = execute(layout, self.schedule(microbatches), remat)
+            on_device = scheduled_program(layout, self.schedule(microbatches), remat)
 
         def means(params: Vectors, batches: Batch) -> tuple[Any, Vectors]:
             loss, grads = on_device(params, batches)
-            # all devices of `tensor` have the loss, but only the last of `stage`
+            # all devices of `tensor`, but only the last of `stage` have the loss
             names = replicas(layout.axes)
             loss = jax.lax.psum(loss, (*names, "stage")) / jax.lax.axis_size(names)
             return loss, all_reduce_grads(layout, self.model, grads)
@@ -105,32 +122,40 @@ class Gradients:
                 mesh=layout.axes,
                 in_specs=(SHARDED, spec),
                 out_specs=(REPLICATED, SHARDED),
-                check_vma=False,  # gradients.py has all sums
+                check_vma=False,  # all sums are written out in gradients.py
             )
         )
 
 
 class Learner(NamedTuple):
-    """A model with the layouts of its params and of the optimizer's state."""
+    """A model and its optimizer."""
 
     model: Tensor
-    layout: Layout
-    states: Layout
+    layout: Layout  # of the params
+    states: Layout  # of the optimizer's state
     optimizer: Optimizer
 
 
-def updating(
+def compile_update(
     learner: Learner, clip: float
 ) -> Callable[[Vectors, Vectors, Vectors], tuple[Vectors, Vectors]]:
-    """Return the compiled update of params and state; each device updates its parts."""
+    """Return the compiled update of params and state; each device updates its parts.
+
+    Args:
+      learner: The model, the layouts and the optimizer.
+      clip: Largest norm of the gradients; 0 does not clip.
+
+    Returns:
+      (gradients, state, params) -> params, state.
+    """
     layout = learner.layout
 
     def update(grads: Vectors, state: Vectors, params: Vectors) -> tuple[Any, Any]:
         if clip:
-            grads = clipped(layout, grads, clip)
+            grads = clip_by_norm(layout, grads, clip)
         step = partial(optimizer_step, learner, grads)
-        # order matters: with params first XLA fuses other operations, and bits differ
-        state, params = each_part(layout.parts, step, (state, params))
+        # order matters: with params first XLA fuses differently, which changes rounding
+        state, params = apply_to_parts(layout.parts, step, (state, params))
         return params, state
 
     return jax.jit(
@@ -141,7 +166,7 @@ def updating(
             out_specs=(SHARDED, SHARDED),
             check_vma=False,
         ),
-        donate_argnums=(0, 1),  # not params: the last Step may still be in use
+        donate_argnums=(0, 1),  # not params, which the previous Step may still read
     )
 
 
@@ -156,50 +181,51 @@ def optimizer_step(
       part: The part.
       memory: Optimizer state and params.
     """
-    (_, layout, states, optimizer), (state, params) = learner, memory
-    packed, at = states.packings[part.number], layout.start(part)
-    before = read(params, part.params, at)
-    updates, after = optimizer.update(
-        read(grads, part.params, at), read(state, packed, states.start(part)), before
-    )
-    params = write(params, part.params, optax.apply_updates(before, updates), at)
-    return write(state, packed, after, states.start(part)), params
+    state, params = memory
+    params_at, state_at = learner.layout.start(part), learner.states.start(part)
+    packed_state = learner.states.packings[part.number]
+    part_grads = read(grads, part.params, params_at)
+    part_params = read(params, part.params, params_at)
+    part_state = read(state, packed_state, state_at)
+    updates, part_state = learner.optimizer.update(part_grads, part_state, part_params)
+    part_params = optax.apply_updates(part_params, updates)
+    params = write(params, part.params, part_params, params_at)
+    return write(state, packed_state, part_state, state_at), params
 
 
 def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, float]:
     """Return the mean bytes that a device sends in a step by rings, for each axis.
 
-    tensor   in parts: once per microbatch, by one stage of K
-    sequence as tensor: keys and values of ring attention, and their gradients
-    stage    activations and gradients: in every tick in which any stage receives
-    data     gradients, params of several parts and norms: once
+    axis       collectives                                  executions in a step
+    tensor     of the layers                                per microbatch, on one stage
+    sequence   keys and values of ring attention, grads     per microbatch, on one stage
+    stage      activations and gradients                    per tick with a receive
+    data       gradients, norms, params of several parts    1
 
-    The collectives are read from XLA's text, their numbers from the schedule.
+    The collectives are read from XLA's text, their executions from the schedule.
     """
     table = instructions(schedule)
-    ticks = [
+
+    def per_microbatch(nbytes: float) -> float:
+        """Return mean bytes per device of a collective that one stage executes."""
+        return nbytes * schedule.microbatches / schedule.stages
+
+    receiving_ticks = [
         int(np.count_nonzero((column >= 0).any(axis=1)))
         for column in (table.recv_activations, table.recv_gradients)
     ]
     nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
     for collective in collectives(compiled.as_text() or ""):
-        if PART in collective.op_name and collective.kind == "collective-permute":
-            rounds = collective.times / len(
-                table.piece
-            )  # `times` counts those of all ticks
-            ring = (
-                ring_bytes(collective)
-                * rounds
-                * schedule.microbatches
-                / schedule.stages
-            )
-            nbytes[RING] = nbytes.get(RING, 0.0) + ring
-        elif PART in collective.op_name:
-            nbytes["tensor"] += (
-                ring_bytes(collective) * schedule.microbatches / schedule.stages
-            )
-        elif TRAVEL in collective.op_name:
-            nbytes["stage"] += ring_bytes(collective) * sum(ticks) / len(ticks)
+        sent = ring_bytes(collective)
+        if COMPUTE_SCOPE in collective.op_name:
+            if collective.kind == "collective-permute":  # ring attention
+                rounds = collective.times / len(table.piece)  # per tick
+                ring = per_microbatch(sent * rounds)
+                nbytes[RING] = nbytes.get(RING, 0.0) + ring
+            else:
+                nbytes["tensor"] += per_microbatch(sent)
+        elif SEND_SCOPE in collective.op_name:
+            nbytes["stage"] += sent * sum(receiving_ticks) / len(receiving_ticks)
         else:
-            nbytes["data"] += ring_bytes(collective)
+            nbytes["data"] += sent
     return nbytes

@@ -1,8 +1,8 @@
 """Training on parameter servers, one epoch after another.
 
-An epoch is a run of `server` that begins and ends with a barrier. Servers keep their
-rows and the state of the updates between epochs; so do workers whose copies are
-updated.
+An epoch is a call of `server`, which begins with a barrier, and an all-reduce of its
+counts. Between epochs servers keep their rows and the state of their update rule.
+Workers that update a copy of the rows keep the state of the copy's update rule.
 """
 
 from collections import defaultdict
@@ -15,14 +15,14 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.server.report import WORK, Report
-from dml.strategies.server.server import Setup, collected, row_partition, server
+from dml.strategies.server.server import Setup, collect_table, row_partition, server
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.collectives import tree_allreduce
 
-STALEST = 1023  # updates; greater staleness is counted as this
+MAX_STALENESS = 1023  # in updates; greater staleness is counted as this
 
 
-def by_epochs(
+def train_epochs(
     problem: Problem,
     batches: Iterable[np.ndarray],
     update: Callable[[np.ndarray], Any],
@@ -37,39 +37,44 @@ def by_epochs(
     """Train a table on servers; yield a Step on all ranks after each epoch.
 
     Args:
-      problem: Problem to train, with one table of rows.
+      problem: Problem of a table.
       batches: Indices of each clock's global minibatch, equal on all ranks.
-      update: Rule of rows, with arrays of state in the shape of the rows.
-      comm: Ranks, workers and servers.
+      update: Update rule of rows, with arrays of state in the shape of the rows.
+      comm: Workers and servers.
       timer: Measures the phases.
-      setup: How ranks share the work.
-      every: Number of minibatches in an epoch.
-      state: State of the update in an earlier Step.
-      summary: Receives the staleness and the waiting share of all epochs.
+      setup: Roles of the ranks, settings of servers and workers.
+      every: Number of clocks in an epoch.
+      state: State of the update rule in an earlier Step.
+      summary: Receives the totals of all epochs so far: staleness, late gradients,
+        share of time spent waiting.
     """
-    roles, batches, number = setup.roles, iter(batches), 0
+    roles, batches = setup.roles, iter(batches)
     split = row_partition(comm, problem, len(roles.servers))
-    place = roles.server(comm.rank)
-    rows = slice(0) if place is None else split.rows_of(place)
-    shard = restored_shard(
+    server_index = roles.server(comm.rank)
+    rows = slice(0) if server_index is None else split.rows_of(server_index)
+    shard = restore_shard(
         update, problem.params[rows], [array[rows] for array in state]
     )
-    replica = cache(partial(restored_shard, update, problem.params, state))
+    make_copy_shard = cache(partial(restore_shard, update, problem.params, state))
 
-    def own(table_TxD: np.ndarray) -> Shard:
-        replica().values = table_TxD
-        return replica()
+    def copy_update(table_TxD: np.ndarray) -> Shard:
+        copy_shard = make_copy_shard()  # the same object in all epochs
+        copy_shard.values = table_TxD
+        return copy_shard
 
-    setup, all_counts = setup._replace(own=own), np.zeros(STALEST + 2 + len(WORK))
+    setup = setup._replace(copy_update=copy_update)
+    all_counts = np.zeros(MAX_STALENESS + 2 + len(WORK))
+    number = 0  # of clocks so far
     for epoch in count(1):
-        sent, start, report = comm.bytes_sent, timer.clock(), Report()
-        clocks = [*islice(batches, every)]
-        if not clocks:
+        bytes_before, start, report = comm.bytes_sent, timer.clock(), Report()
+        minibatches = [*islice(batches, every)]
+        if not minibatches:
             return
-        totals, seconds = np.zeros(2), defaultdict[str, float](float)
+        totals = np.zeros(2)  # summed loss, number of examples
+        seconds = defaultdict[str, float](float)
         for step in server(
             problem,
-            clocks,
+            minibatches,
             lambda rows: shard,
             comm=comm,
             timer=timer,
@@ -85,30 +90,30 @@ def by_epochs(
             tree_allreduce(comm, counts)
         all_counts += counts
         if summary is not None:
-            summary |= summary_of(all_counts)
+            summary |= summarize(all_counts)
         seconds["wait"] += timer.lap()["wait"]
-        # neither connecting nor a server's work is in a phase
+        # the setup of an epoch and the work of a server are not in a phase
         seconds["wire"] += timer.clock() - start - sum(seconds.values())
-        number += len(clocks)
+        number += len(minibatches)
         yield Step(
             number=number,
             loss=float(totals[0] / totals[1]),
-            params=partial(collected, comm, roles, split, lambda: shard.values),
+            params=partial(collect_table, comm, roles, split, lambda: shard.values),
             examples=problem.examples,
             seconds=dict(seconds),
-            words_sent=(comm.bytes_sent - sent) // 4,
+            words_sent=(comm.bytes_sent - bytes_before) // 4,
             epoch=epoch,
             state=lambda: [
-                collected(comm, roles, split, partial(np.asarray, array))
+                collect_table(comm, roles, split, partial(np.asarray, array))
                 for array in shard.state
             ],
         )
 
 
-def restored_shard(
+def restore_shard(
     update: Callable[[np.ndarray], Any], values: np.ndarray, state: Sequence[np.ndarray]
 ) -> Any:
-    """Return the Shard of these rows, with the state of an earlier Step, if any."""
+    """Return the Shard of these rows, with the state of an earlier Step if given."""
     shard = update(values)
     for array, saved in zip(shard.state if state else (), state, strict=True):
         array[...] = saved
@@ -116,28 +121,32 @@ def restored_shard(
 
 
 def staleness_counts(report: Report) -> np.ndarray:
-    """Return numbers of gradients by staleness, sums of WORK, and late gradients.
+    """Return number of gradients by staleness, sums of WORK, number of late gradients.
 
-    Gradients without rows and late gradients have no staleness.
+    The result is one array, for a sum over ranks. Gradients without rows and late
+    gradients have no staleness.
     """
     log = report.log
-    stale = [entry.staleness for entry in log if entry.rows and not entry.late]
-    counts = np.bincount(np.minimum(np.array(stale, np.int64), STALEST))
-    counts = np.append(counts, np.zeros(STALEST + 1 - len(counts)))
+    staleness = [entry.staleness for entry in log if entry.rows and not entry.late]
+    counts = np.bincount(np.minimum(np.array(staleness, np.int64), MAX_STALENESS))
+    counts = np.append(counts, np.zeros(MAX_STALENESS + 1 - len(counts)))
     late = sum(entry.late for entry in log)
     return np.concatenate([counts, report.work.sum(0), [late]])
 
 
-def summary_of(all_counts: np.ndarray) -> dict[str, Any]:
-    """Return the counts of all ranks and epochs by name."""
-    counts = np.trim_zeros(all_counts[: STALEST + 1], "b")
-    work = dict(zip(WORK, all_counts[STALEST + 1 :].tolist(), strict=False))
-    busy = work["computed"] + work["waited"]
+def summarize(all_counts: np.ndarray) -> dict[str, Any]:
+    """Return the counts of all ranks and epochs by name.
+
+    all_counts: sum of the results of `staleness_counts`.
+    """
+    counts = np.trim_zeros(all_counts[: MAX_STALENESS + 1], "b")
+    work = dict(zip(WORK, all_counts[MAX_STALENESS + 1 :].tolist(), strict=False))
+    seconds = work["computed"] + work["waited"]
     return {
         "staleness": counts.astype(int).tolist(),
         "staleness_mean": float(np.arange(len(counts)) @ counts) / (counts.sum() or 1),
         "staleness_max": max(0, len(counts) - 1),
         "late": int(all_counts[-1]),
-        "idle_share": work["waited"] / (busy or 1),
+        "idle_share": work["waited"] / (seconds or 1),
         **{name: int(work[name]) for name in ("keys_sent", "keys_known", "nonfinite")},
     }

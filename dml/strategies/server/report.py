@@ -1,6 +1,6 @@
 """Measurements of a run on parameter servers, of each rank and of all ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,27 +17,28 @@ from dml.wire.server.server import Applied, Server
 class Snapshot(NamedTuple):
     """A copy of the table during the run."""
 
-    seconds: float
-    clocks: float  # mean over workers
+    seconds: float  # time of the copy
+    clocks: float  # number of ended clocks, mean over workers
     updates: int
-    values: np.ndarray
+    values: np.ndarray  # rows of one server, or all rows
 
 
 class Collected(NamedTuple):
     """The measurements of all ranks."""
 
-    table: np.ndarray  # TxD, at the end
-    log: np.ndarray  # row per gradient and server: fields of Applied, server
-    snapshots: list[Snapshot]  # of the full table
+    table: np.ndarray  # T rows of D columns, at the end
+    log: np.ndarray  # row per gradient and server: fields of Applied, server index
+    snapshots: list[Snapshot]  # of all rows
     work: np.ndarray  # row per worker: columns of WORK
     summary: dict[str, float]
 
 
+# Measurements of a worker: seconds, then counts.
 WORK = (
     *("computed", "waited", "rows_pulled", "rows_pushed"),
-    *("keys_sent", "keys_known", "nonfinite", "offered", "sifted", "skipped_clocks"),
+    *("keys_sent", "keys_known", "nonfinite", "offered", "filtered", "skipped_clocks"),
 )
-TOTALS = WORK[2:]
+COUNTS = WORK[2:]
 
 
 class Report:
@@ -51,92 +52,129 @@ class Report:
         self.version = 0
         self.work = np.zeros((0, len(WORK)))
 
-    def snapshot(self, seconds: float, clocks: float, server: Server) -> None:
+    def add_snapshot(self, seconds: float, clocks: float, server: Server) -> None:
+        """Copy the rows of a server."""
         copy = server.shard.values.copy()
         self.snapshots.append(Snapshot(seconds, clocks, server.version, copy))
 
-    def served(self, server: Server) -> None:
+    def record_server(self, server: Server) -> None:
+        """Store the rows, the log and the version of a server after the run."""
         self.values, self.log = np.asarray(server.shard.values), server.log
         self.version = server.version
 
-    def worked(self, client: Client) -> None:
+    def record_worker(self, client: Client) -> None:
+        """Store the measurements of a worker after the run."""
         values = vars(client) | vars(client.outbox) | vars(self.counts)
         self.work = np.array([[values[name] for name in WORK]], float)
 
 
-def collected(
+def collect_reports(
     comm: CountedComm, roles: Roles, split: Partition, width: int, report: Report
 ) -> Collected | None:
     """Gather all reports on rank 0; return None elsewhere; collective.
 
     Args:
-      comm: Ranks.
+      comm: Workers and servers.
       roles: Which ranks are workers and which are servers.
       split: Partition of the rows among servers.
       width: Number of columns of the table.
       report: Measurements of this rank.
     """
     log = np.array(report.log, float).reshape(-1, len(Applied._fields))
-    moments = np.array([each[:3] for each in report.snapshots], float).reshape(-1, 3)
-    copies = [each.values.reshape(-1) for each in report.snapshots]
-    flat = np.concatenate([np.empty(0, np.float32), *copies])
-    ends = np.array([[comm.bytes_sent // 4, report.version]], float)
+    # of each snapshot: seconds, clocks, updates; and the rows
+    moments = np.array([entry[:3] for entry in report.snapshots], float).reshape(-1, 3)
+    copies = [snapshot.values.reshape(-1) for snapshot in report.snapshots]
+    flat_copies = np.concatenate([np.empty(0, np.float32), *copies])
+    # elements sent, updates
+    words_and_updates = np.array([[comm.bytes_sent // 4, report.version]], float)
     gathered = gather_arrays(
-        comm, report.values.reshape(-1), log, moments, flat, report.work, ends
+        comm,
+        report.values.reshape(-1),
+        log,
+        moments,
+        flat_copies,
+        report.work,
+        words_and_updates,
     )
     if gathered is None:
         return None
-    values, logs, times, copies_of, work, ends_of = gathered
+    # lists with an array of each rank
+    values, logs, all_moments, all_copies, works, all_words_and_updates = gathered
 
-    def full(parts: Sequence[np.ndarray]) -> np.ndarray:
-        return joined(split, [part.reshape(-1, width) for part in parts])
+    def assemble(parts: Sequence[np.ndarray]) -> np.ndarray:
+        return assemble_table(split, [part.reshape(-1, width) for part in parts])
 
     ranks = roles.servers
-    first = times[ranks[0]].tolist()
-    moments_of = min(len(times[rank]) for rank in ranks)
-    snapshots = [
-        Snapshot(
-            *(seconds, clocks, int(updates)),
-            full([copies_of[r].reshape(len(times[r]), -1)[k] for r in ranks]),
-        )
-        for k, (seconds, clocks, updates) in enumerate(first[:moments_of])
-    ]
-    every = [
-        np.column_stack([logs[rank], np.full(len(logs[rank]), number)])
-        for number, rank in enumerate(ranks)
-    ]
-    log, totals = np.concatenate(every), np.concatenate(work)
-    summary = totalled(log, totals) | {
-        "words_sent": int(sum(each[0, 0] for each in ends_of)),
-        "updates": int(ends_of[ranks[0]][0, 1]),
+    log = np.concatenate(
+        [
+            np.column_stack([logs[rank], np.full(len(logs[rank]), index)])
+            for index, rank in enumerate(ranks)
+        ]
+    )
+    snapshots = assemble_snapshots(
+        [all_moments[rank] for rank in ranks],
+        [all_copies[rank] for rank in ranks],
+        assemble,
+    )
+    work = np.concatenate(works)
+    words, updates = np.concatenate(all_words_and_updates).T
+    summary = summarize(log, work) | {
+        "words_sent": int(words.sum()),
+        "updates": int(updates[ranks[0]]),
         "rows_imbalance": imbalance(split),
     }
-    table = full([values[rank] for rank in ranks])
-    return Collected(table, log, snapshots, totals, summary)
+    table = assemble([values[rank] for rank in ranks])
+    return Collected(table, log, snapshots, work, summary)
 
 
-def joined(split: Partition, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the table from the rows of all servers."""
+def assemble_snapshots(
+    moments: Sequence[np.ndarray],
+    copies: Sequence[np.ndarray],
+    assemble: Callable[[Sequence[np.ndarray]], np.ndarray],
+) -> list[Snapshot]:
+    """Return the snapshots of all rows.
+
+    Args:
+      moments: For each server, a row per snapshot: seconds, clocks, updates.
+      copies: For each server, the rows in all snapshots as one flat array.
+      assemble: rows of each server -> all rows.
+    """
+    snapshots = []
+    count = min(map(len, moments))  # a server may have one snapshot more than another
+    for k, (seconds, clocks, updates) in enumerate(moments[0][:count].tolist()):
+        rows = [
+            flat.reshape(len(times), -1)[k]
+            for flat, times in zip(copies, moments, strict=True)
+        ]
+        snapshots.append(Snapshot(seconds, clocks, int(updates), assemble(rows)))
+    return snapshots
+
+
+def assemble_table(split: Partition, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the table from the rows of each server."""
     table_TxD = np.empty((int(split.edges[-1]), parts[0].shape[1]), np.float32)
-    for number, part in enumerate(parts):
-        table_TxD[split.rows_of(number)] = part
+    for server, part in enumerate(parts):
+        table_TxD[split.rows_of(server)] = part
     return table_TxD
 
 
-def totalled(log: np.ndarray, work: np.ndarray) -> dict[str, float]:
-    """Return the totals and means of a run by name."""
+def summarize(log: np.ndarray, work: np.ndarray) -> dict[str, float]:
+    """Return the totals and means of a run by name.
+
+    Args:
+      log: Row per gradient and server, as in Collected.
+      work: Row per worker, as in Collected.
+    """
     column = dict(zip((*Applied._fields, "server"), log.T, strict=True))
-    late, first = column["late"] > 0, column["server"] == 0
-    stale = column["staleness"][~late & (column["rows"] > 0)]
-    busy, waited = work[:, 0].sum(), work[:, 1].sum()
+    late, on_first_server = column["late"] > 0, column["server"] == 0
+    staleness = column["staleness"][~late & (column["rows"] > 0)]
+    computed, waited = work[:, 0].sum(), work[:, 1].sum()
+    counts = work[:, 2:].sum(0)
     return {
-        "staleness_mean": float(stale.mean()) if len(stale) else 0.0,
-        "staleness_max": int(stale.max()) if len(stale) else 0,
-        "gradients": int((~late & first).sum()),
-        "late": int((late & first).sum()),
-        "idle_share": float(waited / ((busy + waited) or 1)),
-        **{
-            name: int(total)
-            for name, total in zip(TOTALS, work[:, 2:].sum(0), strict=True)
-        },
+        "staleness_mean": float(staleness.mean()) if len(staleness) else 0.0,
+        "staleness_max": int(staleness.max()) if len(staleness) else 0,
+        "gradients": int((~late & on_first_server).sum()),
+        "late": int((late & on_first_server).sum()),
+        "idle_share": float(waited / ((computed + waited) or 1)),
+        **{name: int(n) for name, n in zip(COUNTS, counts, strict=True)},
     }

@@ -1,7 +1,7 @@
 """The roles of ranks: workers and servers.
 
-apart       rank 0  1  2  3  4  5 │ 6  7        workers, then servers: 1 in 4
-colocated   rank 0  1  2  3  4  5  6  7         all are both, with a shard each
+separate    rank 0  1  2  3  4  5 │ 6  7        workers, then servers: 1 in 4 ranks
+colocated   rank 0  1  2  3  4  5  6  7         every rank is a worker and a server
 """
 
 from typing import NamedTuple
@@ -10,15 +10,20 @@ from dml.types import BadInput
 
 
 class Roles(NamedTuple):
-    """Workers are ranks 0 to workers - 1."""
+    """Which ranks are workers and which are servers.
+
+    Attributes:
+      workers: Number of workers, which are ranks 0 to workers - 1.
+      servers: Ranks of the servers, which are consecutive.
+    """
 
     workers: int
-    servers: tuple[int, ...]  # their ranks, which are consecutive
+    servers: tuple[int, ...]
 
     def server(self, rank: int) -> int | None:
-        """Return the number of the server on that rank, if there is one."""
-        number = rank - self.servers[0]
-        return number if 0 <= number < len(self.servers) else None
+        """Return the index of the server on this rank; None: it has no server."""
+        index = rank - self.servers[0]
+        return index if 0 <= index < len(self.servers) else None
 
 
 def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
@@ -26,7 +31,7 @@ def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
 
     Args:
       size: Number of ranks.
-      servers: Number of servers; 0: 1 in 4 and at least 1, or all if colocated.
+      servers: Number of servers; 0: 1 in 4 ranks and at least 1, or all if colocated.
       colocated: Whether servers are also workers.
     """
     if servers < 0:

@@ -3,8 +3,8 @@
     minibatch k ─► shard of each worker ─► gradient ─► servers ─► rows ─► workers
 
 A worker yields a Step per clock, with the loss of its shard; a server yields one Step
-at the end. The report receives the measurements of this rank. Words per clock: for each
-worker those of the rows that it reads and of its gradient (`workers`).
+at the end. The report receives the measurements of this rank. Elements sent per clock
+and worker: the rows that the worker reads, and its gradient (see `workers`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,10 +15,10 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
-from dml.strategies.server.report import Report, joined
+from dml.strategies.server.report import Report, assemble_table
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import as_table, row_rule
-from dml.strategies.server.workers import Parts, WorkerOptions, worker_steps
+from dml.strategies.server.workers import MinibatchParts, WorkerOptions, worker_steps
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, no_op
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
@@ -31,29 +31,29 @@ from dml.wire.server.consistency import Consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 
-Make = Callable[[np.ndarray], Shard]  # rows -> the Shard that stores and updates them
+MakeShard = Callable[[np.ndarray], Shard]  # rows -> their Shard
 
 
 class Setup(NamedTuple):
-    """How ranks share the work.
+    """The roles of the ranks, and the settings of servers and workers.
 
     Attributes:
       roles: Which ranks are workers and which are servers.
       rule: Consistency: how far workers may drift apart, and when gradients are
         applied.
-      own: rows -> Shard that applies a worker's gradients to its copy; None: the
-        servers'.
+      copy_update: rows -> Shard that updates a worker's copy by its own gradients;
+        None: the update of the servers.
       worker_options: How a worker computes and pushes.
-      known: Number of key lists that a server caches for each worker.
-      snapshots: Number of clocks between two copies of the table; 0: none.
-      reducer: Its `combine` adds the terms of an update on each server.
+      key_lists: Number of key lists that a server stores for each worker.
+      snapshots: Number of clocks between two snapshots of the table; 0: none.
+      reducer: Its `combine` adds the gradients of an update on each server.
     """
 
     roles: Roles
     rule: Consistency
-    own: Make | None = None
+    copy_update: MakeShard | None = None
     worker_options: WorkerOptions = WorkerOptions()
-    known: int = 64
+    key_lists: int = 64
     snapshots: int = 0
     reducer: Reducer = exact(tree_allreduce)
 
@@ -68,29 +68,30 @@ def server(
     setup: Setup,
     report: Report | None = None,
     every: int | None = None,
-    **own: Any,
+    **epoch_options: Any,
 ) -> Iterator[Step]:
-    """Train by the setup's consistency; `bsp` has the bits of `serial`.
+    """Train by the consistency of the setup; `bsp` is bit-identical to `serial`.
 
     Args:
       problem: Problem to train; a tree of parameters becomes a table of one column.
       batches: Indices of each clock's global minibatch, equal on all ranks.
-      update: Rule of rows, or an optimizer that treats all numbers independently.
-      comm: Ranks, workers and servers.
+      update: Update rule of rows, or an elementwise optimizer.
+      comm: Workers and servers.
       timer: Measures the phases.
-      setup: How ranks share the work.
-      report: Receives this rank's measurements.
-      every: Number of updates in an epoch, after which all ranks yield a Step; None: a
+      setup: Roles of the ranks, settings of servers and workers.
+      report: Receives the measurements of this rank.
+      every: Number of clocks in an epoch, after which all ranks yield a Step; None: a
         worker yields a Step per clock, a server one at the end.
-      **own: With `every`, the options `state` and `summary` of `epochs.by_epochs`.
+      **epoch_options: With `every`, the arguments `state` and `summary` of
+        `epochs.train_epochs`.
     """
-    key, call = tuple(map(id, problem)), partial(as_table, problem)
-    problem = once(comm, "table", key, call)
+    key = tuple(map(id, problem))
+    problem = once(comm, "table", key, partial(as_table, problem))
     update = row_rule(update)
     if every:
-        from dml.strategies.server.epochs import by_epochs
+        from dml.strategies.server.epochs import train_epochs
 
-        yield from by_epochs(
+        yield from train_epochs(
             problem,
             batches,
             update,
@@ -98,26 +99,29 @@ def server(
             timer=timer,
             setup=setup,
             every=every,
-            **own,
+            **epoch_options,
         )
         return
-    if own:
-        raise TypeError(f"expected `every` with {', '.join(own)}, got None; pass every")
-    # order matters: servers of an earlier run must end before a message of this one
+    if epoch_options:
+        names = ", ".join(epoch_options)
+        raise TypeError(f"expected `every` with {names}, got None; pass every")
+    # order matters: the servers of an earlier run must end before this run's messages
     comm.Barrier()
     report = Report() if report is None else report
     roles = setup.roles
     split = row_partition(comm, problem, len(roles.servers))
-    serving = (
+    local_server = (
         make_server(problem, update, split, comm, setup, report)
         if roles.server(comm.rank) is not None
         else None
     )
 
-    def values() -> np.ndarray:
-        return np.asarray(serving.shard.values) if serving else problem.params[:0]
+    def rows() -> np.ndarray:
+        if local_server:
+            return np.asarray(local_server.shard.values)
+        return problem.params[:0]
 
-    table = partial(collected, comm, roles, split, values)
+    table = partial(collect_table, comm, roles, split, rows)
     if comm.rank < roles.workers:
         for step in run_worker(
             problem,
@@ -128,89 +132,89 @@ def server(
             setup=setup,
             report=report,
             split=split,
-            serving=serving,
+            local_server=local_server,
         ):
             yield step._replace(params=table)
         return
-    assert serving
-    serving.serve()
-    report.served(serving)
-    yield final_step(serving, timer, table)
+    assert local_server
+    local_server.serve()
+    report.record_server(local_server)
+    yield final_step(local_server, timer, table)
 
 
 def run_worker(
     problem: Problem,
     batches: Iterable[np.ndarray],
-    update: Make,
+    update: MakeShard,
     *,
     comm: CountedComm,
     timer: Timer,
     setup: Setup,
     report: Report,
     split: Partition,
-    serving: Server | None,
+    local_server: Server | None,
 ) -> Iterator[Step]:
     """Train as a worker; a colocated rank also serves while it waits.
 
     Args:
-      problem: The problem of a table.
+      problem: Problem of a table.
       batches: Indices of each clock's global minibatch.
       update: rows -> Shard.
-      comm: Ranks.
+      comm: Workers and servers.
       timer: Measures the phases.
-      setup: How ranks share the work.
-      report: Receives this rank's measurements.
+      setup: Roles of the ranks, settings of servers and workers.
+      report: Receives the measurements of this rank.
       split: Partition of the rows among servers.
-      serving: This rank's server; None: it has none.
+      local_server: Server on this rank; None: the rank is only a worker.
     """
     roles = setup.roles
-    meanwhile: Any = colocated(serving, comm) if serving else None
+    colocated: Any = make_colocated(local_server, comm) if local_server else None
     client = Client(
         comm,
         split,
         problem.params.shape[1],
         roles.servers,
-        known=setup.known,
-        wait=meanwhile and meanwhile.wait,
+        known=setup.key_lists,
+        wait=colocated and colocated.wait,
     )
-    replica = make_replica(problem, client, setup, setup.own or update)
+    replica = make_replica(problem, client, setup, setup.copy_update or update)
     step = None
     for step in worker_steps(
-        Parts(problem, batches, comm.rank, roles.workers),
+        MinibatchParts(problem, batches, comm.rank, roles.workers),
         replica,
         timer=timer,
         options=setup.worker_options,
         counts=report.counts,
-        poll=meanwhile and meanwhile.poll,
+        poll=colocated and colocated.poll,
     ):
         yield step
     if step is None:  # the worker skipped every clock
         yield Step(client.clock, 0.0, no_op, 0, timer.lap(), words_sent=0)
-    report.worked(client)
-    if serving:
-        meanwhile.finish()
-        serving.settle()
-        report.served(serving)
+    report.record_worker(client)
+    if local_server:
+        colocated.finish()
+        local_server.settle()
+        report.record_server(local_server)
 
 
-def collected(
+def collect_table(
     comm: CountedComm,
     roles: Roles,
     split: Partition,
     rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
-    """Return the servers' rows on rank 0, None elsewhere; collective, after the run.
+    """Return the table on rank 0, None elsewhere; collective, after the run.
 
     Args:
-      comm: Ranks.
+      comm: Workers and servers.
       roles: Which ranks are workers and which are servers.
       split: Partition of the rows among servers.
-      rows: () -> the rows of this rank's server.
+      rows: () -> the rows of the server on this rank; no rows on other ranks.
     """
     gathered = gather_arrays(comm, rows())
     if gathered is None:
         return None
-    return joined(split, [gathered[0][rank] for rank in roles.servers])
+    return assemble_table(split, [gathered[0][rank] for rank in roles.servers])
 
 
 def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partition:
@@ -224,20 +228,20 @@ def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partitio
 
 def make_server(
     problem: Problem,
-    update: Make,
+    update: MakeShard,
     split: Partition,
     comm: CountedComm,
     setup: Setup,
     report: Report,
 ) -> Server:
-    """Make this rank's server.
+    """Make the server of this rank.
 
     Args:
-      problem: The problem of a table.
+      problem: Problem of a table.
       update: rows -> Shard.
       split: Partition of the rows among servers.
-      comm: Ranks.
-      setup: How ranks share the work.
+      comm: Workers and servers.
+      setup: Roles of the ranks, settings of servers and workers.
       report: Receives the snapshots.
     """
     combine, workers = setup.reducer.combine, setup.roles.workers
@@ -249,47 +253,53 @@ def make_server(
     rows = split.rows_of(setup.roles.server(comm.rank) or 0)
     shard = update(problem.params[rows].copy())
 
-    def on_clock(clocks: int) -> None:
+    def on_clock(total_clocks: int) -> None:
         every = setup.snapshots * workers
-        if every and clocks // every > len(report.snapshots):
-            report.snapshot(comm.Wtime(), clocks / workers, serving)
+        if every and total_clocks // every > len(report.snapshots):
+            report.add_snapshot(comm.Wtime(), total_clocks / workers, new_server)
 
-    serving = Server(comm, shard, workers, setup.rule, on_clock, combine)
-    return serving
+    new_server = Server(comm, shard, workers, setup.rule, on_clock, combine)
+    return new_server
 
 
-def make_replica(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
+def make_replica(
+    problem: Problem, client: Client, setup: Setup, make_shard: MakeShard
+) -> Replica:
     """Make this worker's copy of the rows.
 
-    Its own gradients update the copy if rows are cached between clocks.
+    The worker's own gradients update the copy if rows are cached between clocks.
 
     Args:
-      problem: The problem of a table.
+      problem: Problem of a table.
       client: Connection to the servers.
-      setup: How ranks share the work.
-      make: rows -> Shard.
+      setup: Roles of the ranks, settings of servers and workers.
+      make_shard: rows -> Shard that updates the copy.
     """
     rule, worker_options = setup.rule, setup.worker_options
     cached = (
         rule.pull_period != 1
         or rule.push_based
         or worker_options.prefetch
-        or worker_options.pushes > 1
+        or worker_options.push_period > 1
     )
-    own = make(problem.params.copy()) if cached and rule.aggregation_count else None
-    return Replica(client, problem.params, rule, own)
+    if cached and rule.aggregation_count:
+        return Replica(client, problem.params, rule, make_shard(problem.params.copy()))
+    return Replica(client, problem.params, rule, None)
 
 
-def colocated(serving: Server, comm: CountedComm) -> Colocated:
+def make_colocated(local_server: Server, comm: CountedComm) -> Colocated:
+    """Make the handler of messages to this rank's server while its worker waits."""
+
     def handle(source: int, message: np.ndarray) -> bool:
-        serving.handle(source, message)
-        return len(serving.ended) < serving.workers
+        local_server.handle(source, message)
+        return len(local_server.ended) < local_server.workers
 
-    return Colocated(comm, serving.inbox, handle)
+    return Colocated(comm, local_server.inbox, handle)
 
 
-def final_step(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
-    """Return the Step that a server yields at the end."""
-    losses = [each.loss for each in serving.log[-serving.workers :]]
+def final_step(local_server: Server, timer: Timer, table: Callable[[], Any]) -> Step:
+    """Return the Step of a server, with the mean loss of the last gradients."""
+    last_entries = local_server.log[-local_server.workers :]
+    losses = [entry.loss for entry in last_entries]
     mean = float(np.mean(losses)) if losses else 0.0
-    return Step(serving.version, mean, table, 0, timer.lap(), words_sent=0)
+    return Step(local_server.version, mean, table, 0, timer.lap(), words_sent=0)

@@ -1,7 +1,7 @@
-"""A tree of parameters as a table of one column; every example touches all rows.
+"""Problems for parameter servers, which store a table of rows.
 
-Parameter servers store rows. A problem whose parameters are a tree is trained as this
-table; a problem of rows is returned unchanged.
+A tree of parameters becomes a table of one column, of which every example touches all
+rows. A problem with a table is returned unchanged.
 """
 
 from functools import partial
@@ -15,16 +15,16 @@ from dml.wire.comm.buffers import Layout, layout, pack, unpack
 
 
 def as_table(problem: Problem) -> Problem:
-    """Return the problem of a table."""
+    """Return the problem with one table of rows as params."""
     if problem.table:
         return problem.table()
     if isinstance(problem.params, np.ndarray) and problem.params.ndim == 2:
         return problem
-    return flattened(problem)
+    return flatten(problem)
 
 
 def row_rule(update: Update) -> Any:
-    """Return the rule that updates rows as the optimizer would update the tree."""
+    """Return the update rule of rows; an optimizer becomes a rule of one column."""
     if not hasattr(update, "init"):
         return update
     from dml.update.flat import flat
@@ -32,52 +32,54 @@ def row_rule(update: Update) -> Any:
     return partial(flat, update)
 
 
-def flattened(problem: Problem) -> Problem:
-    """Return the problem of one column with all numbers of the parameters."""
+def flatten(problem: Problem) -> Problem:
+    """Return the problem of one column with all elements of the tree."""
     flat_layout = layout(problem.params)
     if set(flat_layout.dtypes) != {np.dtype(np.float32)}:
-        kinds = ", ".join(sorted({str(dtype) for dtype in flat_layout.dtypes}))
-        raise BadInput(f"expected params of float32, got {kinds}; cast them")
+        dtypes = ", ".join(sorted({str(dtype) for dtype in flat_layout.dtypes}))
+        raise BadInput(f"expected params of float32, got {dtypes}; cast them")
     start_Tx1 = np.empty((flat_layout.length, 1), np.float32)
     pack(problem.params, start_Tx1[:, 0])
-    every = slice(0, flat_layout.length)
-    differentiate = compiled(problem) if problem.model else partial(by_leaves, problem)
+    all_rows = slice(0, flat_layout.length)
+    differentiate = (
+        compile_gradient(problem) if problem.model else partial(pack_gradient, problem)
+    )
 
     def gradient(table_Tx1: np.ndarray, batch: Any) -> tuple[float, Rows]:
         loss, grads_T = differentiate(table_Tx1[:, 0], batch)
-        return float(loss), Rows(every, grads_T[:, None])
+        return float(loss), Rows(all_rows, grads_T[:, None])
 
     return Problem(
         start_Tx1,
         problem.examples,
         gradient,
-        lambda table_Tx1: problem.evaluate(unpacked(table_Tx1, flat_layout)),
+        lambda table_Tx1: problem.evaluate(unpack_table(table_Tx1, flat_layout)),
         problem.take,
-        lambda batch: every,
+        lambda batch: all_rows,
     )
 
 
-def compiled(problem: Problem) -> Any:
-    """Return (vector, batch) -> loss and flat gradient, compiled as one program."""
+def compile_gradient(problem: Problem) -> Any:
+    """Return (vector, batch) -> (loss, flat gradient), compiled as one program."""
     from jax.flatten_util import ravel_pytree
 
     from dml.models.gradient import gradient
 
     assert problem.model
     model_loss = problem.model.loss
-    _, tree = ravel_pytree(problem.params)
+    _, to_tree = ravel_pytree(problem.params)
 
     def loss(vector: Any, batch: Any) -> Any:
-        return model_loss(tree(vector), batch)
+        return model_loss(to_tree(vector), batch)
 
     def differentiate(vector_T: np.ndarray, batch: Any) -> tuple[Any, np.ndarray]:
-        lost, grads = gradient(loss, vector_T, batch)
-        return lost, np.array(grads)  # a copy: JAX's memory is read-only
+        value, grads = gradient(loss, vector_T, batch)
+        return value, np.array(grads)  # a copy, as JAX's memory is read-only
 
     return differentiate
 
 
-def by_leaves(
+def pack_gradient(
     problem: Problem, vector_T: np.ndarray, batch: Any
 ) -> tuple[Any, np.ndarray]:
     """Return the loss and the packed gradient of a problem without a model."""
@@ -88,6 +90,6 @@ def by_leaves(
     return loss, packed_T
 
 
-def unpacked(table_Tx1: np.ndarray, flat_layout: Layout) -> Params:
-    """Return the table's numbers as a tree."""
+def unpack_table(table_Tx1: np.ndarray, flat_layout: Layout) -> Params:
+    """Return the elements of a table of one column as a tree."""
     return unpack(table_Tx1[:, 0], flat_layout)

@@ -1,9 +1,10 @@
 """A worker's loop over clocks: read rows, compute a gradient, push it.
 
-    read ─► gradient ─► push, clock ─► read ─► …          wait: until the rows arrive
-            request the next rows                         with prefetch, before the
-                                                          gradient is computed
-Words per clock: those of the rows read and of the gradient.
+    read rows ─► gradient ─► push, end the clock ─► read rows ─► …
+
+With prefetch a worker requests the next rows before it computes the gradient. Elements
+sent per clock: the rows of each worker's part of the minibatch from the servers, and
+their gradient to the servers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from dml.types import BadInput, Problem, Rows, Step, no_op
 from dml.wire.reducers.rows import Keys, sum_rows
 from dml.wire.server.replica import Reading, Replica
 
-RowFilter = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> mask
+RowFilter = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows, grads -> mask
 SKIP, STOP = "skip", "stop"
 
 
@@ -25,15 +26,16 @@ class WorkerOptions(NamedTuple):
     """How a worker computes and pushes.
 
     Attributes:
-      pushes: Number of clocks between two pushes, each of their summed gradients.
-      prefetch: Whether the next rows are requested before the computation.
-      microbatches: Number of parts of a minibatch; a colocated server serves between
-        them.
+      push_period: Number of clocks between two pushes; a push has the sum of their
+        gradients.
+      prefetch: Whether the next rows are requested before the gradient is computed.
+      microbatches: Number of microbatches of a worker's part of a minibatch; a
+        colocated server serves between them.
       on_nonfinite: SKIP or STOP at a gradient that is not finite.
-      row_filter: (values, gradients) -> mask of the rows to push; None pushes all.
+      row_filter: (rows, gradients) -> mask of the rows to push; None pushes all.
     """
 
-    pushes: int = 1
+    push_period: int = 1
     prefetch: bool = False
     microbatches: int = 1
     on_nonfinite: str = STOP
@@ -41,35 +43,44 @@ class WorkerOptions(NamedTuple):
 
 
 class Counts:
-    """Counters and seconds of a worker's gradients."""
+    """Counters and seconds of a worker.
+
+    Attributes:
+      nonfinite: Number of gradients with NaN or infinity.
+      offered: Number of rows of gradients before the row filter.
+      filtered: Number of these rows that the row filter removed.
+      skipped_clocks: Number of clocks without a gradient of this worker.
+      waited: Seconds in which it waited for rows.
+      computed: Seconds in which it computed gradients.
+    """
 
     def __init__(self) -> None:
-        self.nonfinite = self.sifted = self.offered = self.skipped_clocks = 0
+        self.nonfinite = self.filtered = self.offered = self.skipped_clocks = 0
         self.waited = self.computed = 0.0
 
 
-class Part(NamedTuple):
+class MinibatchPart(NamedTuple):
     """A worker's part of a minibatch."""
 
     clock: int
-    indices: np.ndarray  # of its examples
-    batch: Any  # `take` of the indices
-    rows: Keys  # that it touches
+    indices: np.ndarray  # of the examples
+    batch: Any  # problem.take(indices)
+    rows: Keys  # rows that the examples touch
     weight: float  # share of the minibatch's examples
 
 
 class PendingGradient(NamedTuple):
     """A gradient to push."""
 
-    rows: Keys
+    rows: Keys  # rows to push
     grads: np.ndarray  # multiplied by the weight
     weight: float  # share of the minibatch's examples
     loss: float
     read: Keys  # rows that were read
-    mask: np.ndarray | None = None  # of the rows read: those in `rows`; None: all
+    mask: np.ndarray | None = None  # mask of the rows read that are pushed; None: all
 
 
-class Parts:
+class MinibatchParts:
     """A worker's parts of the minibatches, in order."""
 
     def __init__(
@@ -78,26 +89,30 @@ class Parts:
         self.problem, self.batches = problem, enumerate(batches)
         self.worker, self.workers = worker, workers
 
-    def at(self, clock: int) -> Part | None:
-        """Return this worker's part of that clock's minibatch; None after the last."""
-        for number, index in self.batches:
+    def part(self, clock: int) -> MinibatchPart | None:
+        """Return the part in the minibatch of this clock; None after the last clock.
+
+        Clocks must increase from call to call; the minibatches between are skipped.
+        """
+        for number, minibatch in self.batches:
             if number == clock:
-                indices = shard(index, self.worker, self.workers)
-                weight = len(indices) / len(index)
+                indices = shard(minibatch, self.worker, self.workers)
+                weight = len(indices) / len(minibatch)
                 if not len(indices):
-                    return Part(clock, indices, None, np.empty(0, int), weight)
+                    return MinibatchPart(clock, indices, None, np.empty(0, int), weight)
                 batch = self.problem.take(indices)
-                return Part(clock, indices, batch, touched(self.problem, batch), weight)
+                rows = touched_rows(self.problem, batch)
+                return MinibatchPart(clock, indices, batch, rows, weight)
         return None
 
 
-def touched(problem: Problem, batch: Any) -> Keys:
-    """Return the rows that a batch touches; all of a problem without `touched`."""
+def touched_rows(problem: Problem, batch: Any) -> Keys:
+    """Return the rows that a batch touches; all rows if `problem.touched` is None."""
     return problem.touched(batch) if problem.touched else slice(0, len(problem.params))
 
 
 def worker_steps(
-    parts: Parts,
+    parts: MinibatchParts,
     replica: Replica,
     *,
     timer: Timer,
@@ -116,24 +131,25 @@ def worker_steps(
       poll: Lets a colocated server serve; None: there is none.
     """
     client, comm = replica.client, replica.client.comm
-    part = parts.at(client.clock)
+    part = parts.part(client.clock)
     reading: Reading | None = None
-    unpushed: list[PendingGradient] = []  # gradients of clocks that are not pushed yet
+    unpushed: list[PendingGradient] = []
     while part:
-        sent = comm.bytes_sent
+        bytes_before = comm.bytes_sent
         with timer("wait"):
             reading = reading or replica.begin_read(part.rows, part.clock)
             replica.finish_read(reading, part.rows, part.clock)
         if replica.rule.backups and replica.clock > part.clock:
-            # the other workers are clocks ahead: skip to their clock
+            # the other workers are ahead by several clocks: skip to their clock
             if unpushed:
                 push(replica, unpushed, ends_clock=False)
                 unpushed = []
             counts.skipped_clocks += replica.clock - part.clock
-            client.clock, reading = replica.clock, None
-            part = parts.at(client.clock)
+            client.clock = replica.clock
+            reading = None
+            part = parts.part(client.clock)
             continue
-        following = parts.at(part.clock + 1)
+        following = parts.part(part.clock + 1)
         reading = None
         if options.prefetch and following:
             with timer("wire"):
@@ -142,9 +158,10 @@ def worker_steps(
             loss, grads = part_gradient(parts.problem, replica, part, options, poll)
             comm.platform.work(part.weight * parts.workers)
         with timer("wire"):
-            unpushed.append(filtered(replica, part, grads, options, counts, loss))
-            replica.add_gradient(*unpushed[-1][:3])
-            if len(unpushed) == options.pushes or not following:
+            pending = filter_gradient(replica, part, grads, options, counts, loss)
+            unpushed.append(pending)
+            replica.add_gradient(pending.rows, pending.grads, pending.weight)
+            if len(unpushed) == options.push_period or not following:
                 push(replica, unpushed)
                 unpushed = []
             else:
@@ -152,7 +169,7 @@ def worker_steps(
         seconds = timer.lap()
         counts.waited += seconds.get("wait", 0.0)
         counts.computed += seconds.get("gradient", 0.0)
-        words = (comm.bytes_sent - sent) // 4
+        words = (comm.bytes_sent - bytes_before) // 4
         yield Step(part.clock + 1, loss, no_op, len(part.indices), seconds, words)
         part = following
     client.end()
@@ -162,11 +179,11 @@ def worker_steps(
 def part_gradient(
     problem: Problem,
     replica: Replica,
-    part: Part,
+    part: MinibatchPart,
     options: WorkerOptions,
     poll: Callable[[], object] | None,
 ) -> tuple[float, np.ndarray]:
-    """Return the part's loss and its gradient times its weight in the minibatch.
+    """Return the loss of the part, and its gradient times its weight.
 
     Args:
       problem: The problem of a table.
@@ -180,32 +197,34 @@ def part_gradient(
     if options.microbatches == 1:
         loss, rows = problem.gradient(replica.table, part.batch)
         return loss, rows.values * np.float32(part.weight)
-    loss, total = 0.0, []
-    for piece in np.array_split(part.indices, options.microbatches):
-        if len(piece):
-            share = len(piece) / len(part.indices)
-            piece_loss, grads = problem.gradient(replica.table, problem.take(piece))
-            loss += piece_loss * share
+    loss = 0.0
+    terms = []
+    for indices in np.array_split(part.indices, options.microbatches):
+        if len(indices):
+            share = len(indices) / len(part.indices)
+            mean_loss, grads = problem.gradient(replica.table, problem.take(indices))
+            loss += mean_loss * share
             scaled = grads.values * np.float32(share * part.weight)
-            total.append(Rows(grads.index, scaled))
+            terms.append(Rows(grads.index, scaled))
         if poll:
             poll()
-    rows, values = sum_rows(total)
-    if len(total) == 1 or isinstance(rows, slice) or isinstance(part.rows, slice):
+    rows, values = sum_rows(terms)
+    if len(terms) == 1 or isinstance(rows, slice) or isinstance(part.rows, slice):
         return loss, values
-    order = np.argsort(rows)  # touched rows are in any order
+    # return the values in the order of part.rows, which need not be sorted
+    order = np.argsort(rows)
     return loss, values[order[np.searchsorted(rows, part.rows, sorter=order)]]
 
 
-def filtered(
+def filter_gradient(
     replica: Replica,
-    part: Part,
+    part: MinibatchPart,
     grads: np.ndarray,
     options: WorkerOptions,
     counts: Counts,
     loss: float,
 ) -> PendingGradient:
-    """Return the gradient to push: finite, and filtered; count what is left out.
+    """Return the gradient to push: the filtered rows, or no rows if it is not finite.
 
     Args:
       replica: This worker's copy of the rows.
@@ -225,15 +244,18 @@ def filtered(
                 "finite gradient, got NaN or infinity; pass a lower --lr, or "
                 "--on_nonfinite=skip"
             )
-        none = slice(0, 0) if isinstance(part.rows, slice) else part.rows[:0]
-        return PendingGradient(none, grads[:0], 0.0, loss, none)
+        no_rows = slice(0, 0) if isinstance(part.rows, slice) else part.rows[:0]
+        return PendingGradient(no_rows, grads[:0], 0.0, loss, no_rows)
     if options.row_filter is None:
         return PendingGradient(part.rows, grads, part.weight, loss, part.rows)
     if isinstance(part.rows, slice):
-        raise BadInput("expected sparse rows for a row filter, got a dense problem")
+        raise BadInput(
+            "expected a problem whose minibatches touch some rows, got one whose "
+            "minibatches touch all rows; pass no row filter"
+        )
     mask = options.row_filter(replica.table[part.rows], grads / np.float32(part.weight))
     counts.offered += len(part.rows)
-    counts.sifted += len(part.rows) - int(mask.sum())
+    counts.filtered += len(part.rows) - int(mask.sum())
     return PendingGradient(
         part.rows[mask], grads[mask], part.weight, loss, part.rows, mask
     )
@@ -242,16 +264,20 @@ def filtered(
 def push(
     replica: Replica, unpushed: list[PendingGradient], ends_clock: bool = True
 ) -> None:
-    """Push the sum of several clocks' gradients; end the last clock if `ends_clock`."""
+    """Push the sum of the gradients of several clocks.
+
+    Args:
+      replica: This worker's copy of the rows.
+      unpushed: Gradients to push, at least one.
+      ends_clock: Whether the push also ends the worker's clock.
+    """
     weight = sum(gradient.weight for gradient in unpushed)
     loss = sum(gradient.loss for gradient in unpushed) / len(unpushed)
     replica.pushes += 1
-    if len(unpushed) == 1:  # the server knows its keys from the pull
+    if len(unpushed) == 1:  # the servers store the list of keys since the pull
         (gradient,) = unpushed
         keys, grads, mask = gradient.read, gradient.grads, gradient.mask
     else:
-        keys, grads = sum_rows(
-            [Rows(filtered.rows, filtered.grads) for filtered in unpushed]
-        )
+        keys, grads = sum_rows([Rows(term.rows, term.grads) for term in unpushed])
         mask = None
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=mask)

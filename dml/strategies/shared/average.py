@@ -1,10 +1,11 @@
-"""Parallel SGD: each worker trains its own table; the mean at the end (Zinkevich 2010).
+"""Parallel SGD: each worker trains a table of its own; the result is the mean.
 
     worker 0   blocks 5 0 1   w_0 ─┐
-    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before it
+    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2       (Zinkevich 2010)
 
-Memory holds p tables. Words per Step: those of the all-reduce over the loss and the
-number of changed rows.
+Workers wait for each other at the end of an epoch only. The memory contains one table
+per worker. Elements sent per Step: an all-reduce of the loss and the number of changed
+rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,12 +19,12 @@ from dml.strategies.shared.workers import (
     Descent,
     Table,
     Workers,
-    epochs,
-    gradients,
+    allocate_gradients,
     settle,
+    train_epochs,
 )
 from dml.types import CountedComm, Problem, Step
-from dml.wire.memory import hogwild
+from dml.wire.memory import hogwild as hogwild_policy
 from dml.wire.memory import state as memory
 from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import EpochSettings, Order, Worker
@@ -38,7 +39,7 @@ def average(
     timer: Timer,
     threads: int = 1,
 ) -> Iterator[Step]:
-    """Train each worker on its blocks; a Step has the mean of all tables.
+    """Train the table of each worker on its blocks; yield a Step per epoch.
 
     Args:
       problem: Problem to train, equal on all ranks; it needs a kernel with a model.
@@ -47,24 +48,29 @@ def average(
       comm: Ranks, all on one host.
       timer: Measures the phases.
       threads: Number of workers of each rank.
+
+    Yields:
+      Steps whose params are the mean of all tables.
     """
     start, kernel = problem.params, problem.kernel
     with closing(Workers(comm, threads, problem.examples)) as workers:
         flat = workers.allocate(workers.count * start.size, start.dtype)
         tables = flat.reshape(workers.count, *start.shape)
         momentum = bool(update.momentum)
-        own = [memory.state(start, 1, momentum, False, np.zeros) for _ in workers.local]
-        grads = [gradients(problem) for _ in workers.local]
-        descend = lock_free_loop(kernel.model, hogwild)
+        states = [
+            memory.state(start, 1, momentum, False, np.zeros) for _ in workers.local
+        ]
+        grads = [allocate_gradients(problem) for _ in workers.local]
+        descend = lock_free_loop(kernel.model, hogwild_policy)
         if workers.comm.rank == 0:
             tables[:] = start
 
         def work(
             data: Any, order: Order, settings: EpochSettings, worker: Worker
         ) -> Any:
-            order = share_of(order, worker)
+            order = worker_order(order, worker)
             thread = worker.index % threads
-            state = own[thread]._replace(table=tables[worker.index])
+            state = states[thread]._replace(table=tables[worker.index])
             losses = descend(state, data, order, Worker(0, 1), settings, grads[thread])
             settle(kernel, data, order.steps, state.table, state.velocity)
             return losses
@@ -73,7 +79,7 @@ def average(
             return tables.mean(axis=0, dtype=np.float64).astype(start.dtype)
 
         table = Table(lambda data, steps: None, mean)
-        yield from epochs(
+        yield from train_epochs(
             problem,
             batches,
             update,
@@ -84,8 +90,8 @@ def average(
         )
 
 
-def share_of(order: Order, worker: Worker) -> Order:
-    """Return the blocks of a worker, and their steps."""
+def worker_order(order: Order, worker: Worker) -> Order:
+    """Return the order of the blocks of one worker."""
     visits = order.visits[worker.index :: worker.count]
     steps = len(visits) * order.batch
     if len(visits) and visits[-1] == order.visits[-1]:  # the last block may be short

@@ -1,13 +1,14 @@
-"""CYCLADES (Pan 2016) and synchronous minibatches: equal bits on any number of workers.
+"""CYCLADES (Pan 2016) and synchronous minibatches on a shared table.
 
-    plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
-           block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit blocks in a new order
+    plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     The plan is made once. All epochs have
+           block 1: worker 0 ▯▯   worker 1 ▯▯▯    the same blocks, in different orders.
 
-A block's edges are divided among workers by connected components of its conflict graph,
-so that two workers share no row. The result is that of serial descent in the epoch's
-order, except for `deferred` rows: they are left out of the graph and change at the
-end of a block. If all rows are deferred, a block is a synchronous minibatch. A barrier
-ends each block. Words per Step: the loss, and the rows changed.
+The edges ▯ of a block are divided among workers by connected components of its conflict
+graph, so that two workers share no row. The result is bit-identical on any number of
+workers. It is bit-identical to serial descent in the order of the epoch, except for
+deferred rows, which are left out of the graph and change at the end of a block. If all
+rows are deferred, a block is a synchronous minibatch. A barrier ends each block.
+Elements sent per Step: an all-reduce of the loss and the number of changed rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,8 +21,8 @@ from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,
     Workers,
-    epochs,
-    one_table,
+    shared_table,
+    train_epochs,
 )
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import state as memory
@@ -50,8 +51,8 @@ def cyclades(
       update: Learning rates and momentum.
       comm: Ranks, all on one host.
       timer: Measures the phases.
-      deferred: Mask of the rows that change at the end of a block only; if all do, a
-        block is a synchronous minibatch.
+      deferred: Mask of the rows that change only at the end of a block; if all rows
+        are deferred, a block is a synchronous minibatch.
       batch: Number of edges in a block.
       threads: Number of workers of each rank.
     """
@@ -62,11 +63,11 @@ def cyclades(
             blocks = load_shared(
                 comm, lambda: plan(edges, batch, workers.count, deferred)
             )
-        board = allocated(problem, batch, workers, blocks)
+        board = allocate_board(problem, batch, workers, blocks)
         momentum = bool(update.momentum)
         state = memory.state(start, workers.count, momentum, False, workers.allocate)
         descend = batch_loop(kernel.model)
-        table = one_table(problem, state, workers)
+        table = shared_table(problem, state, workers)
 
         def work(
             data: Any, order: Order, settings: EpochSettings, worker: Worker
@@ -76,7 +77,7 @@ def cyclades(
         def updates(order: Order) -> int:
             return len(order.visits) if deferred.all() else order.steps
 
-        yield from epochs(
+        yield from train_epochs(
             problem,
             batches,
             update,
@@ -88,22 +89,25 @@ def cyclades(
         )
 
 
-def allocated(problem: Problem, batch: int, workers: Workers, plan: Plan) -> Board:
+def allocate_board(problem: Problem, batch: int, workers: Workers, plan: Plan) -> Board:
     """Allocate the gradients of a block, and sums for deferred rows.
 
     Args:
-      problem: The problem.
+      problem: Problem with a kernel.
       batch: Number of edges in a block.
-      workers: Threads of this rank.
+      workers: Workers of all ranks, which share the board.
       plan: Division of the blocks among workers.
     """
-    starts, start = problem.kernel.data.edges.starts, problem.params
-    bounds = np.append(starts[:-1:batch], starts[-1])
-    most, rows = int(np.diff(bounds).max()), len(start) if plan.deferred.any() else 0
+    starts, table = problem.kernel.data.edges.starts, problem.params
+    block_starts = np.append(starts[:-1:batch], starts[-1])
+    largest_block = int(np.diff(block_starts).max())  # rows of the edges of a block
+    sums = len(table) if plan.deferred.any() else 0
 
-    def allocate(length: int) -> np.ndarray:
-        values = workers.allocate(length * start[0].size, start.dtype)
-        return values.reshape(length, *start.shape[1:])
+    def allocate(rows: int) -> np.ndarray:
+        values = workers.allocate(rows * table[0].size, table.dtype)
+        return values.reshape(rows, *table.shape[1:])
 
-    moves, seen = (workers.allocate(size, np.uint8) for size in (batch, rows))
-    return Board(plan, allocate(most), moves, allocate(rows), seen)
+    # order matters: all ranks allocate shared memory in the same order
+    moves = workers.allocate(batch, np.uint8)
+    seen = workers.allocate(sums, np.uint8)
+    return Board(plan, allocate(largest_block), moves, allocate(sums), seen)

@@ -1,11 +1,11 @@
 """Lock-free and locked descent on one table; without locks it is HOGWILD! (Niu 2011).
 
-    blocks   5 2 0 4 1 3 …     Each worker takes its share of an epoch's blocks, and
+    blocks   5 2 0 4 1 3 …     Each worker visits a part of the blocks of an epoch, and
     worker   0 1 0 1 0 1 …     changes rows that other workers read and write.
 
 The locking policy determines when a worker waits. Runs of several workers are not
-reproducible. One worker is serial descent, bit for bit, by every policy. Words per
-Step: the losses, and the rows changed.
+reproducible. With one worker, every policy is bit-identical to serial descent. Elements
+sent per Step: an all-reduce of the losses and the number of changed rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,12 +21,12 @@ from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,
     Workers,
-    epochs,
-    gradients,
-    one_table,
+    allocate_gradients,
+    shared_table,
+    train_epochs,
 )
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
-from dml.wire.memory import hogwild as lock_free
+from dml.wire.memory import hogwild as hogwild_policy
 from dml.wire.memory import state as memory
 from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import EpochSettings, Order, State, Worker
@@ -39,7 +39,7 @@ def hogwild(
     *,
     comm: CountedComm,
     timer: Timer,
-    policy: ModuleType = lock_free,
+    policy: ModuleType = hogwild_policy,
     threads: int = 1,
     counting: bool = False,
     delay: int = 0,
@@ -52,18 +52,18 @@ def hogwild(
       update: Learning rates and momentum.
       comm: Ranks, all on one host.
       timer: Measures the phases.
-      policy: Locking policy, a module of wire.memory: hogwild, atomic, locked, whole or
-        round_robin. Problems with a fused kernel support hogwild only.
+      policy: Locking policy, a module of wire.memory: hogwild, atomic, locked,
+        global_lock or round_robin. A fused kernel supports only hogwild.
       threads: Number of workers of each rank.
-      counting: Whether lost changes of rows are measured.
-      delay: Number of extra reads by which each gradient is delayed.
+      counting: Whether to count the changes of rows that other workers overwrite.
+      delay: Number of extra memory reads per gradient, to simulate a slower gradient.
     """
     kernel = problem.kernel
-    plain = policy is lock_free and not (update.momentum or counting or delay)
+    plain = policy is hogwild_policy and not (update.momentum or counting or delay)
     if kernel.fused and not plain:
         raise BadInput(
-            "expected no locks, no momentum, no counts and no delay with a fused "
-            "kernel, got at least one of them; leave them out"
+            "expected no locks, no momentum, no counting and no delay with a fused "
+            "kernel, got at least one of them; delete these options"
         )
     with closing(Workers(comm, threads, problem.examples)) as workers:
         state = memory.state(
@@ -74,7 +74,7 @@ def hogwild(
             workers.allocate,
         )
         counts: tuple[str, ...] = ("rows_changed",)
-        table = one_table(problem, state, workers)
+        table = shared_table(problem, state, workers)
         if kernel.fused:
             work, counts = fused_work(kernel, state), ()
         else:
@@ -82,7 +82,7 @@ def hogwild(
             table = table._replace(clear=partial(clear, state))
         if counting:
             table = table._replace(measure=partial(rows_lost, state))
-        yield from epochs(
+        yield from train_epochs(
             problem,
             batches,
             update,
@@ -95,17 +95,17 @@ def hogwild(
         )
 
 
-Work = Callable[[Any, Order, EpochSettings, Worker], Any]  # see `epochs`
+Work = Callable[[Any, Order, EpochSettings, Worker], Any]  # see `train_epochs`
 
 
 def fused_work(kernel: Kernel, state: State) -> Work:
-    """Return the work of a worker with a fused kernel, which returns losses."""
+    """Return the work of a worker by a fused kernel; its result is a list of losses."""
     fused = kernel.fused
     assert fused
 
     def work(data: Any, order: Order, settings: EpochSettings, worker: Worker) -> Any:
-        shares = dealt(kernel, order, worker) if order.steps else [order.visits]
-        return [fused(state.table, data, s, settings.rate) for s in shares]
+        parts = worker_blocks(kernel, order, worker) if order.steps else [order.visits]
+        return [fused(state.table, data, blocks, settings.rate) for blocks in parts]
 
     return work
 
@@ -116,13 +116,13 @@ def edge_work(
     """Return the work of a worker, edge by edge, by a locking policy.
 
     Args:
-      problem: The problem; its kernel has a model.
-      state: The shared table.
-      workers: Threads of this rank.
-      policy: A locking policy of wire.memory.
+      problem: Problem with a model in its kernel.
+      state: State with the shared table.
+      workers: Workers of all ranks.
+      policy: Locking policy, a module of wire.memory.
     """
     descend = lock_free_loop(problem.kernel.model, policy)
-    grads = {worker.index: gradients(problem) for worker in workers.local}
+    grads = {worker.index: allocate_gradients(problem) for worker in workers.local}
 
     def work(data: Any, order: Order, settings: EpochSettings, worker: Worker) -> Any:
         return descend(state, data, order, worker, settings, grads[worker.index])
@@ -137,15 +137,18 @@ def clear(state: State) -> None:
 
 
 def rows_lost(state: State, sums: np.ndarray) -> dict[str, float]:
-    """Return how many changes of rows other workers overwrote."""
+    """Return the number of changes of rows that other workers overwrote.
+
+    sums: sums over workers of the loss and the number of changed rows.
+    """
     return {"rows_lost": sums[1] - float(state.hits.sum(dtype=np.int64))}
 
 
-def dealt(kernel: Kernel, order: Order, worker: Worker) -> list[np.ndarray]:
-    """Return a worker's blocks of each part; all workers have about equal examples.
+def worker_blocks(kernel: Kernel, order: Order, worker: Worker) -> list[np.ndarray]:
+    """Return the blocks of a worker in each part of an epoch.
 
-    The blocks of all parts are dealt together, as a part may have fewer blocks than
-    there are workers.
+    All workers have about equal numbers of examples in the epoch. They may differ in a
+    part, as a part may have fewer blocks than there are workers.
     """
     sizes = kernel.sizes[order.visits]
     owner = np.empty(len(sizes), np.int64)

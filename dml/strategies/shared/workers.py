@@ -1,8 +1,9 @@
-"""The workers of one host: the threads of each rank, and one table in shared memory.
+"""The workers of one host: the threads of each rank, with shared memory.
 
-    rank 0  threads 0 1      rank 1  threads 2 3      one host, one copy of the data
+    rank 0  workers 0 1      rank 1  workers 2 3      one host, one copy of the data
 
-Strategies in this folder call `epochs`, which sums over workers and yields Steps.
+The strategies in this folder call `train_epochs`, which runs the workers, sums their
+losses and yields Steps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import first_of_each_host
-from dml.wire.memory import hogwild
+from dml.wire.memory import hogwild as hogwild_policy
 from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.shared import shared_zeros
 from dml.wire.memory.state import EpochSettings, Order, State, Worker, state
@@ -27,11 +28,11 @@ from dml.wire.plans.topology import chunks
 
 
 class Descent(NamedTuple):
-    """The update of strategies with a kernel.
+    """The update of strategies that use a kernel.
 
     Attributes:
-      rate: Epoch (1, 2, ...) -> learning rate of its updates.
-      momentum: Share of a row's last change that is added to the next one (Polyak).
+      rate: Epoch (1, 2, ...) -> learning rate in this epoch.
+      momentum: Momentum (Polyak); 0 for none.
     """
 
     rate: Callable[[int], float]
@@ -60,12 +61,14 @@ def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
 
 
 class Workers:
-    """Owns the threads of a rank; all ranks must be on one host.
+    """The workers of all ranks; owns the threads of this rank.
+
+    All ranks must be on one host.
 
     Args:
       comm: Ranks.
       threads: Number of workers of each rank.
-      examples: Number of examples of the problem, at least one for each worker.
+      examples: Number of examples of the problem, at least one per worker.
     """
 
     def __init__(self, comm: CountedComm, threads: int, examples: int):
@@ -81,7 +84,7 @@ class Workers:
         if self.count > examples:
             raise BadInput(
                 f"expected at most {examples} workers for {examples} examples, got "
-                f"{self.count}; pass fewer ranks or --threads"
+                f"{self.count}; pass fewer ranks or fewer --threads"
             )
         first = comm.rank * threads
         self.local = [Worker(first + thread, self.count) for thread in range(threads)]
@@ -91,12 +94,15 @@ class Workers:
             started = Barrier(threads - 1)
             list(self.pool.map(lambda _: started.wait(), range(threads - 1)))
 
-    def each(self, call: Callable[[Worker], np.ndarray]) -> np.ndarray:
-        """Call each worker; return the sum of the results."""
+    def run(self, work: Callable[[Worker], np.ndarray]) -> np.ndarray:
+        """Run work(worker) for the workers of this rank; return the sum of the results.
+
+        The calling thread runs the first worker, as waking a thread takes as long as
+        100 updates.
+        """
         first, *others = self.local
-        # this thread is the first worker: waking a thread takes as long as 100 updates
-        results = self.pool.map(call, others) if self.pool else ()
-        return np.array([call(first), *results], np.float64).sum(axis=0)
+        results = self.pool.map(work, others) if self.pool else ()
+        return np.array([work(first), *results], np.float64).sum(axis=0)
 
     def close(self) -> None:
         """End the threads."""
@@ -110,61 +116,65 @@ def epoch_settings(
     """Return the data and the learning rate, momentum and delay of an epoch.
 
     Args:
-      problem: The problem.
+      problem: Problem with a kernel.
       update: Learning rates and momentum.
       epoch: Number of the epoch, from 1.
-      delay: Number of extra reads by which each gradient is delayed.
+      delay: Number of extra memory reads per gradient.
     """
-    kernel, kind, rate = problem.kernel, problem.params.dtype.type, update.rate(epoch)
+    kernel, rate = problem.kernel, update.rate(epoch)
     data = kernel.model.with_rate(kernel.data, rate) if kernel.model else kernel.data
-    return data, EpochSettings(kind(rate), kind(update.momentum), delay)
+    scalar = problem.params.dtype.type
+    return data, EpochSettings(scalar(rate), scalar(update.momentum), delay)
 
 
 def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
-    """Turn rows into the parameters that they represent after so many steps."""
+    """Apply the deferred decay of `steps` steps to the tables, in place."""
     for table in tables if kernel.model else ():
         kernel.model.settle(table, data, steps)
 
 
-def descent(
+def serial_descent(
     problem: Problem,
 ) -> Callable[[np.ndarray, Any, np.ndarray, EpochSettings], float]:
-    """Return (table, data, blocks, settings) -> loss: serial descent by these blocks.
+    """Return (table, data, blocks, settings) -> summed loss, which changes the table.
 
-    Blocks of a problem without a fused kernel are single edges.
+    The blocks are visited one after another. Without a fused kernel a block is an edge.
     """
     kernel = problem.kernel
     if kernel.fused:
         return lambda table, data, blocks, settings: kernel.fused(
             table, data, blocks, settings.rate
         )
-    run, grads = lock_free_loop(kernel.model, hogwild), gradients(problem)
+    run = lock_free_loop(kernel.model, hogwild_policy)
+    grads = allocate_gradients(problem)
     empty = state(problem.params[:1], 1, False, False, np.zeros)
 
     def descend(
         table: np.ndarray, data: Any, blocks: np.ndarray, settings: EpochSettings
     ) -> float:
         order = Order(blocks, 1, len(blocks))
-        now = empty._replace(table=table)
-        return run(now, data, order, Worker(0, 1), settings, grads)[0]
+        current = empty._replace(table=table)
+        loss, *_ = run(current, data, order, Worker(0, 1), settings, grads)
+        return loss
 
     return descend
 
 
-def gradients(problem: Problem) -> np.ndarray:
+def allocate_gradients(problem: Problem) -> np.ndarray:
     """Allocate memory for the gradients of the edge with the most rows."""
-    most = int(np.diff(problem.kernel.data.edges.starts).max())
-    return np.empty((most, *problem.params.shape[1:]), problem.params.dtype)
+    max_rows = int(np.diff(problem.kernel.data.edges.starts).max())
+    return np.empty((max_rows, *problem.params.shape[1:]), problem.params.dtype)
 
 
 class Table(NamedTuple):
-    """How a strategy reads and resets its table at the end of an epoch.
+    """How `train_epochs` reads the table of a strategy at the end of an epoch.
 
     Attributes:
-      settle: (data of the epoch, its steps) -> None; turns rows into parameters.
-      copy: () -> copy of the table; on rank 0.
-      clear: () -> None; resets counters at the start of each epoch; on rank 0.
-      measure: Sums over workers -> measures by name.
+      settle: (data, steps of the epoch) -> None; applies the deferred decay to this
+        rank's part of the table.
+      copy: () -> copy of the table; called on rank 0.
+      clear: () -> None; resets counters before the next epoch; called on rank 0.
+      measure: sums over workers of the results of `work` -> measures by name.
     """
 
     settle: Callable[[Any, int], None]
@@ -173,19 +183,19 @@ class Table(NamedTuple):
     measure: Callable[[np.ndarray], dict[str, float]] = lambda sums: {}
 
 
-def one_table(problem: Problem, shared: State, workers: Workers) -> Table:
-    """Return the Table of a table that all workers share; rank 0 fills it."""
+def shared_table(problem: Problem, shared: State, workers: Workers) -> Table:
+    """Return the Table of a table that all workers share; rank 0 initialises it."""
     if workers.comm.rank == 0:
         shared.table[...] = problem.params
     chunk = chunks(len(shared.table), workers.comm.size)[workers.comm.rank]
 
-    def settled(data: Any, steps: int) -> None:
+    def settle_chunk(data: Any, steps: int) -> None:
         settle(problem.kernel, data, steps, shared.table[chunk], shared.velocity[chunk])
 
-    return Table(settled, shared.table.copy)
+    return Table(settle_chunk, shared.table.copy)
 
 
-def epochs(
+def train_epochs(
     problem: Problem,
     batches: Iterable[Order],
     update: Descent,
@@ -198,22 +208,23 @@ def epochs(
     delay: int = 0,
     updates: Callable[[Order], int] = attrgetter("steps"),
 ) -> Iterator[Step]:
-    """Train epoch after epoch; yield a Step after each.
+    """Train by epochs; yield a Step after each epoch.
 
     Args:
       problem: Problem to train, with a kernel.
       batches: Order of each epoch.
       update: Learning rates and momentum.
-      workers: Threads of this rank.
+      workers: Workers of all ranks.
       timer: Measures the phases.
-      work: (data, order, settings, worker) -> losses, then `counts`; summed over
-        workers.
-      table: How the table is read.
-      counts: Names of the last numbers that `work` returns.
-      delay: Number of extra reads by which each gradient is delayed.
+      work: (data, order, settings, worker) -> summed losses, one or more, followed by
+        the values of `counts`. The results are summed over workers.
+      table: Access to the table.
+      counts: Names of the last elements of the results of `work`.
+      delay: Number of extra memory reads per gradient.
       updates: order -> number of updates in an epoch; by default one per example.
     """
-    comm, number = workers.comm, 0
+    comm = workers.comm
+    number = 0  # of updates so far
     with timer("compile"):
         data, settings = epoch_settings(problem, update, 1)
         no_blocks = Order(np.empty(0, np.int64), 1, 0)
@@ -221,22 +232,23 @@ def epochs(
             comm, lambda: work(data, no_blocks, settings, workers.local[0])
         )
     comm.Barrier()
-    before = comm.bytes_sent
+    bytes_before = comm.bytes_sent
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         with timer("update"):
             comm.platform.work(1)
             data, settings = epoch_settings(problem, update, epoch, delay)
-            sums = workers.each(partial(work, data, order, settings))
+            sums = workers.run(partial(work, data, order, settings))
         with timer("wait"):
             tree_allreduce(comm, sums)
         with timer("update"):
             table.settle(data, order.steps)
-        losses = len(sums) - len(counts)
+        losses = len(sums) - len(counts)  # number of losses, which come first
         measures = dict(zip(counts, sums[losses:].tolist(), strict=True))
         measures |= table.measure(sums)
         with timer("wait"):
             comm.Barrier()
-        sent, before = comm.bytes_sent - before, comm.bytes_sent
+        bytes_sent = comm.bytes_sent - bytes_before
+        bytes_before = comm.bytes_sent
         number += updates(order)
         yield Step(
             number=number,
@@ -244,7 +256,7 @@ def epochs(
             params=partial(collect, table, comm),
             examples=order.steps,
             seconds=timer.lap(),
-            words_sent=sent // sums.itemsize,
+            words_sent=bytes_sent // sums.itemsize,
             measures=measures,
             epoch=epoch,
         )

@@ -1,13 +1,14 @@
 """The worker's side of a parameter server: pull rows, push gradients, count clocks.
 
-    worker                       server s
-      │ ── PULL keys ────────────► │  answers when the clock is complete
+    worker                       each server
+      │ ── PULL keys ────────────► │  replies when the required clock is complete
       │ ◄─ clock, version, rows ── │
-      │ ── PUSH keys, gradients ─► │  stores or applies them
-      │ ── CLOCK ────────────────► │
+      │ ── PUSH keys, gradients ─► │  stores or applies the gradients
+      │ ── CLOCK ────────────────► │  counts the clocks that the worker has ended
 
-Each exchange is one with each of s servers, which have a part of the rows. 2nD words
-per clock, for n rows of D words, and n words of keys that the server does not know yet.
+Each server has a part of the rows, and the worker exchanges these messages with every
+server. Cost per clock and worker: 2nD elements for n rows of D columns, and n elements
+of keys unless the servers store this list of keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +20,24 @@ from dml.types import BadInput, CountedComm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.partition import Part, Partition, split_keys
 from dml.wire.reducers.rows import Keys, length
-from dml.wire.server.header import BITS, CLOCK, END, FLOATS, PULL, PUSH, WORDS
+from dml.wire.server.header import (
+    BITS,
+    CLOCK,
+    END,
+    PULL,
+    PUSH,
+    REPLY_FLOATS,
+    REPLY_INTS,
+)
 from dml.wire.server.messages import Acknowledged, Gradient, Outbox
 
 
 class Reply(NamedTuple):
-    """The rows of a pull that one server sends."""
+    """The part of a pull that one server sends."""
 
     server: int
-    which: Keys  # of the keys
-    word: np.ndarray  # clock, version, applied, count
+    which: Keys  # positions of the keys in the pull
+    head: np.ndarray  # clock, version, applied pushes, number of rows
     rows: np.ndarray
 
 
@@ -36,16 +45,16 @@ class PendingPull(NamedTuple):
     """A pull in progress."""
 
     requests: list[Any]
-    parts: list[Reply]
-    rows: int
-    out: np.ndarray | None
+    replies: list[Reply]
+    rows: int  # number of keys
+    out: np.ndarray | None  # receives the rows; None: allocated when they arrive
 
 
 class PulledRows(NamedTuple):
     """The rows of a pull, and the servers that sent them."""
 
     values: np.ndarray
-    words: np.ndarray  # a row per server: clock, version, applied, count
+    heads: np.ndarray  # row per server: clock, version, applied pushes, number of rows
     servers: list[int]
 
 
@@ -55,10 +64,10 @@ class Client:
     comm: the ranks.
     partition: the rows of each server.
     width: columns of the table.
-    ranks: of the servers in comm.
-    known: key lists that a server remembers.
-    wait: requests -> None; waits for all of them. By default `Waitall`; a rank that is
-        also a server handles its messages meanwhile.
+    ranks: the rank of each server in comm.
+    known: number of key lists that a server stores.
+    wait: requests -> None; waits until all requests have completed. None: `Waitall`. On
+        a rank that is also a server, it handles messages to this server meanwhile.
     """
 
     def __init__(
@@ -75,17 +84,21 @@ class Client:
         self.width, self.ranks = width, ranks
         self.wait = wait or comm.Waitall
         self.outbox = Outbox(comm, partition, width, ranks, known, self.wait)
-        self.clock = 0  # clocks that this worker has ended
-        self.versions = np.zeros(len(ranks), np.int64)  # of the rows last read
+        self.clock = 0  # number of clocks that this worker has ended
+        # for each server: version of the rows last read, replies and changes received
+        self.versions = np.zeros(len(ranks), np.int64)
         self.replies, self.changes = [0] * len(ranks), [0] * len(ranks)
         self.rows_pulled = self.rows_pushed = 0
-        self.split: tuple[Any, list[Part]] = (None, [])
+        self.split: tuple[Any, list[Part]] = (None, [])  # last keys and their parts
         self.rows = int(partition.edges[-1])
 
     def pull(
         self, keys: Keys, need: int = -1, out: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return rows, as soon as all clocks before `need` are complete."""
+        """Return rows after the servers have completed all clocks before `need`.
+
+        out: receives the rows; None: a new array.
+        """
         return self.finish_pull(self.begin_pull(keys, need, out)).values
 
     def push(
@@ -98,16 +111,17 @@ class Client:
         ends_clock: bool = False,
         has: np.ndarray | None = None,
     ) -> None:
-        """Send gradients of rows, times their weight in the minibatch.
+        """Send gradients of rows.
 
-        values: a row for each key, or for each key of the mask `has`. They may be read
-            until this worker has sent two more messages.
+        values: a gradient for each key, or for each key in the mask `has`; multiplied
+            by `weight`. Do not change the array before the second message after it.
+        weight: share of the minibatch from which the gradients were computed.
         """
-        wanted = length(keys) if has is None else int(has.sum())
-        if values.shape != (wanted, self.width):
+        rows = length(keys) if has is None else int(has.sum())
+        if values.shape != (rows, self.width):
             raise BadInput(
                 f"rank {self.comm.rank}: expected values of shape "
-                f"{(wanted, self.width)}, got {values.shape}; pass a row per key"
+                f"{(rows, self.width)}, got {values.shape}; pass a row per key"
             )
         values = np.ascontiguousarray(values, np.float32)
         kind = PUSH | (CLOCK if ends_clock else 0) | (0 if has is None else BITS)
@@ -116,34 +130,36 @@ class Client:
         for part in self.parts(keys):
             acknowledged = self.acknowledged(part.server)
             self.outbox.send(part, kind, self.clock, acknowledged, gradient)
-        self.rows_pushed += wanted
+        self.rows_pushed += rows
         self.clock += ends_clock
 
     def end_clock(self) -> None:
-        """Send the servers the end of this worker's clock."""
+        """End this worker's clock; notify the servers."""
         self.notify(CLOCK)
         self.clock += 1
 
     def end(self) -> None:
-        """Send the servers the end of this worker's messages."""
+        """Notify the servers that this worker sends no more; wait for all sends."""
         self.notify(END)
         self.outbox.settle()
 
     def notify(self, kind: int) -> None:
+        """Send every server a message without keys."""
         self.outbox.next_turn()
         for server in range(len(self.ranks)):
             self.outbox.notify(server, kind, self.clock, self.acknowledged(server))
 
     def acknowledged(self, server: int) -> Acknowledged:
+        """Return the version and the numbers of messages received from a server."""
         version = int(self.versions[server])
         return version, self.replies[server], self.changes[server]
 
-    # A pull in two halves, with computation between them.
+    # A pull in two parts, with computation between them.
 
     def begin_pull(
         self, keys: Keys, need: int = -1, out: np.ndarray | None = None
     ) -> PendingPull:
-        """Begin a pull; `finish_pull` completes it."""
+        """Request rows; `finish_pull` waits for the replies."""
         values = out
         if isinstance(keys, slice) and values is None:
             values = self.memory(length(keys))
@@ -153,34 +169,36 @@ class Client:
             count = length(part.local)
             if not count and pull.rows:
                 continue
-            rank, get = self.ranks[part.server], self.comm.Irecv
-            if isinstance(part.local, slice):  # received in place
-                word = np.zeros(WORDS, np.int64)
+            rank = self.ranks[part.server]
+            receive = self.comm.Irecv
+            if isinstance(part.local, slice):  # head and rows in two messages
+                head = np.zeros(REPLY_INTS, np.int64)
                 assert values is not None
-                straight = isinstance(part.selection, slice)
-                rows = values[part.selection] if straight else self.memory(count)
-                pull.requests.append(get(word, rank, Tag.VALUES))
-                pull.requests.append(get(rows, rank, Tag.VALUES))
+                in_place = isinstance(part.selection, slice)
+                rows = values[part.selection] if in_place else self.memory(count)
+                pull.requests.append(receive(head, rank, Tag.VALUES))
+                pull.requests.append(receive(rows, rank, Tag.VALUES))
             else:
-                buffer = np.empty(FLOATS + count * self.width, np.float32)
-                word = buffer[:FLOATS].view(np.int64)
-                rows = buffer[FLOATS:].reshape(count, self.width)
-                pull.requests.append(get(buffer, rank, Tag.VALUES))
-            pull.parts.append(Reply(part.server, part.selection, word, rows))
+                buffer = np.empty(REPLY_FLOATS + count * self.width, np.float32)
+                head = buffer[:REPLY_FLOATS].view(np.int64)
+                rows = buffer[REPLY_FLOATS:].reshape(count, self.width)
+                pull.requests.append(receive(buffer, rank, Tag.VALUES))
+            pull.replies.append(Reply(part.server, part.selection, head, rows))
             self.outbox.send(part, PULL, need, self.acknowledged(part.server))
         self.rows_pulled += length(keys)
         return pull
 
     def finish_pull(self, pull: PendingPull) -> PulledRows:
-        """Return the rows of a pull when they have arrived."""
+        """Wait for the rows of a pull and return them in the order of the keys."""
         self.wait(pull.requests)
         values = pull.out
-        words = np.zeros((len(self.ranks), WORDS), np.int64)
-        for server, which, word, rows in pull.parts:
-            words[server] = word
+        heads = np.zeros((len(self.ranks), REPLY_INTS), np.int64)
+        for server, which, head, rows in pull.replies:
+            heads[server] = head
             self.replies[server] += 1
-            self.versions[server] = word[1]
-            self.comm.platform.note(int(word[1]))
+            version = int(head[1])
+            self.versions[server] = version
+            self.comm.platform.note(version)
             if values is None and len(rows) == pull.rows and isinstance(which, slice):
                 values = rows  # all rows, in their order
                 continue
@@ -190,19 +208,21 @@ class Client:
                 values[which] = rows
         if values is None:
             values = self.memory(pull.rows)
-        return PulledRows(values, words, [part.server for part in pull.parts])
+        return PulledRows(values, heads, [reply.server for reply in pull.replies])
 
     def memory(self, count: int) -> np.ndarray:
+        """Allocate a number of rows."""
         return np.empty((count, self.width), np.float32)
 
     def parts(self, keys: Keys) -> list[Part]:
-        """Split keys by server; a push mostly has the keys of the pull before it."""
+        """Split keys by server; cached, as a push mostly has the keys of its pull."""
         if self.split[0] is not keys:
             self.check(keys)
             self.split = keys, list(split_keys(self.partition, keys))
         return self.split[1]
 
     def check(self, keys: Keys) -> None:
+        """Raise if a key is not a row of the table."""
         if isinstance(keys, slice):
             low, high = keys.start, keys.stop - 1
         elif len(keys):

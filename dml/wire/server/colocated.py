@@ -1,7 +1,8 @@
 """Ranks that are a worker and a server: they serve in waits and between gradients.
 
-rank 0   gradient ─ poll ─ gradient ─ poll ─ wait for rows ░░ serve ░░
-                      ▲ others' pulls and pushes ▲        ▲
+rank 0   gradient ─ poll ─ gradient ─ poll ─ wait for rows and serve
+                     ▲                 ▲          ▲      ▲
+                     pulls and pushes of other workers
 """
 
 from collections.abc import Callable
@@ -14,17 +15,19 @@ from dml.wire.comm.tags import Tag
 
 
 class Colocated:
-    """The receive of messages to this rank's server while the rank waits.
+    """Handles messages to this rank's server while its worker waits.
 
-    `handle(source, message)` handles a message and returns whether more will follow.
+    comm: the ranks.
+    inbox: buffer for a message.
+    handle: (source, message) -> whether more messages will follow.
     """
 
     def __init__(
         self, comm: Comm, inbox: np.ndarray, handle: Callable[[int, np.ndarray], bool]
     ):
         self.comm, self.inbox, self.handle = comm, inbox, handle
-        self.receive: Any = None  # posted while this rank waits; it may stay so
-        self.more = True
+        self.receive: Any = None  # the posted receive, which may outlast a wait
+        self.more = True  # whether more messages will follow
         self.status = Status()
 
     def handle_inbox(self) -> None:
@@ -33,7 +36,7 @@ class Colocated:
         self.more = self.handle(self.status.source, self.inbox)
 
     def next_receive(self) -> Any:
-        """Return the receive of the next message."""
+        """Return the posted receive of the next message; post it if necessary."""
         if self.receive is None:
             self.receive = self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
         return self.receive
@@ -49,15 +52,17 @@ class Colocated:
             self.handle_inbox()
 
     def wait(self, requests: list[Any]) -> None:
-        """Return when all requests have completed; handle messages meanwhile."""
-        left = list(requests)
-        while left and self.more:
-            place = self.comm.Waitany([*left, self.next_receive()], self.status)
-            if place == len(left):
+        """Wait until all requests have completed; handle messages meanwhile."""
+        remaining = list(requests)
+        while remaining and self.more:
+            completed = self.comm.Waitany(
+                [*remaining, self.next_receive()], self.status
+            )
+            if completed == len(remaining):  # the receive of a message to the server
                 self.handle_inbox()
             else:
-                del left[place]
-        self.comm.Waitall(left)
+                del remaining[completed]
+        self.comm.Waitall(remaining)
 
     def finish(self) -> None:
         """Handle messages until no more will follow."""

@@ -1,9 +1,9 @@
 """How far workers may drift apart, and when a server applies their gradients.
 
-by clock     w0 ───g───┐     all gradients of a clock, summed in worker order,
-             w1 ─g─────┴ w   when the last one has come, backup workers left out
-by arrival   w0 ───g w       each when it comes, or `aggregation_count` together
-             w1 ─g w
+by clock     w0 ───g───┐     An update U has all gradients g of a clock, summed in
+             w1 ─g─────┴ U   worker order, except those of backup workers.
+by arrival   w0 ───g U       An update has the next `aggregation_count` gradients
+             w1 ─g U         to arrive from any workers w0, w1, …
 """
 
 import math
@@ -16,13 +16,14 @@ from dml.types import BadInput
 class Consistency(NamedTuple):
     """When workers wait, and when a server updates.
 
-    staleness: clocks that a worker may be ahead of the slowest.
-    aggregation_count: gradients in an update, by arrival; 0: those of a clock.
-    backups: workers that a clock is not waited for.
+    staleness: number of clocks that a worker may be ahead of the slowest worker.
+    aggregation_count: number of gradients in an update by arrival; 0: by clock.
+    backups: number of workers for which a clock does not wait.
     averaged: whether an update is the mean of its gradients, not their sum.
     staleness_scaled: whether each gradient is divided by its staleness.
     push_based: whether servers send changed rows after every clock, without a request.
-    pull_period: clocks after which a row is read again, if its bound allows it so long.
+    pull_period: number of clocks after which a row is read again; earlier if
+        `staleness` requires it.
     """
 
     staleness: float = math.inf
@@ -35,19 +36,19 @@ class Consistency(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The flags of all consistencies."""
+    """The values of the flags of all consistencies."""
 
-    staleness: int = 3  # of ssp, essp
-    softsync: int = 1
-    backup: int = 1
-    staleness_scaled: bool = False
+    staleness: int = 3  # in clocks, for ssp and essp
+    softsync: int = 1  # n of n-softsync
+    backup: int = 1  # number of backup workers
+    staleness_scaled: bool = False  # for async, ssp, essp and softsync
     pull_period: int = 0  # 0: the default of the consistency
 
 
 def by_clock(choice: Choice, workers: int) -> Consistency:
-    """BSP: the gradients of a clock are one update; all workers wait for it.
+    """BSP: the gradients of a clock are one update, for which all workers wait.
 
-    It has the bits of one rank.
+    The result is bit-identical to training on one rank.
     """
     return Consistency(0, aggregation_count=0)
 
@@ -58,7 +59,7 @@ def by_arrival(choice: Choice, workers: int) -> Consistency:
 
 
 def bounded(choice: Choice, workers: int) -> Consistency:
-    """Clocks differ by at most s (Ho 2013); rows are read when the bound requires it.
+    """SSP: clocks differ by at most s (Ho 2013); rows are read if s requires it.
 
     With s = 0 no gradient is applied before its clock is complete.
     """
@@ -75,16 +76,17 @@ def bounded(choice: Choice, workers: int) -> Consistency:
 
 
 def push_based(choice: Choice, workers: int) -> Consistency:
-    """The same, but servers send changed rows after every clock (Dai 2015)."""
+    """ESSP: as SSP, but servers send changed rows after every clock (Dai 2015)."""
     return bounded(choice, workers)._replace(push_based=True)
 
 
 def softsync(choice: Choice, workers: int) -> Consistency:
-    """Update with the mean of ⌊λ/n⌋ gradients of any workers (Zhang 2015)."""
+    """Update with the mean of ⌊λ/n⌋ gradients of any of λ workers (Zhang 2015)."""
     n = choice.softsync
     if not 1 <= n <= workers:
         raise BadInput(
-            f"expected --softsync of 1 to {workers}, the workers, got {n}; correct it"
+            f"expected --softsync of 1 to {workers}, the number of workers, got {n}; "
+            "correct it"
         )
     scaled = choice.staleness_scaled
     return Consistency(
@@ -93,12 +95,12 @@ def softsync(choice: Choice, workers: int) -> Consistency:
 
 
 def backup(choice: Choice, workers: int) -> Consistency:
-    """Close a clock without its last b workers, and drop late gradients (Chen 2016)."""
+    """Close a clock without its b last workers; drop late gradients (Chen 2016)."""
     b = choice.backup
     if not 0 <= b < workers:
         raise BadInput(
-            f"expected --backup of 0 to {workers - 1}, fewer than the workers, got "
-            f"{b}; correct it"
+            f"expected --backup of 0 to {workers - 1}, fewer than the {workers} "
+            f"workers, got {b}; correct it"
         )
     return Consistency(0, aggregation_count=0, backups=b, averaged=True)
 
@@ -115,6 +117,5 @@ CONSISTENCIES: dict[str, Callable[[Choice, int], Consistency]] = {
 
 def consistency(name: str, choice: Choice, workers: int) -> Consistency:
     """Return a consistency by name for a number of workers."""
-    arguments = CONSISTENCIES[name](choice, workers)
-    period = choice.pull_period or arguments.pull_period
-    return arguments._replace(pull_period=period)
+    rule = CONSISTENCIES[name](choice, workers)
+    return rule._replace(pull_period=choice.pull_period or rule.pull_period)

@@ -1,6 +1,8 @@
 """The head of a message to a parameter server: it precedes keys and values.
 
-| head, 64 bytes | keys, where the server does not know them | values, N x D |
+| head, 64 bytes | keys, unless the server knows them | mask | values, rows x width |
+
+A pull has no values. A mask is sent if only some of the keys have values.
 """
 
 import struct
@@ -8,58 +10,63 @@ from typing import NamedTuple
 
 import numpy as np
 
-NBYTES = 64
-INLINE = 1 << 16  # bytes of values that are copied behind their head
-FORM = struct.Struct("<iiqqqiidd")
-WORDS = 4  # int64 before the rows of a reply: clock, version, applied, rows
-FLOATS = 2 * WORDS  # as many of float32
-LAST = np.full(WORDS, -1)  # no more changes come
+NBYTES = 64  # bytes of the head
+INLINE = 1 << 16  # largest bytes of values in one message with their head
+FORMAT = struct.Struct("<iiqqqiidd")
+# The head of a reply: clock, version, the worker's applied pushes, number of rows.
+REPLY_INTS = 4  # int64 elements
+REPLY_FLOATS = 2 * REPLY_INTS  # float32 elements with the same number of bytes
+LAST = np.full(REPLY_INTS, -1)  # head of the message after the last changed rows
 
 
-# Kinds of a message, which may have several. Plain numbers: enums take microseconds.
+# Kinds of a message, combined by |. Plain numbers, as enums take microseconds.
 PULL = 1  # request rows, when all gradients of clocks before `clock` are applied
 PUSH = 2  # gradients
 CLOCK = 4  # this worker has ended `clock`
 END = 8  # this worker sends no more messages
-KEYS = 16  # the message has keys, which later ones replace by a number
+KEYS = 16  # the message has keys; later messages have the number of their list
 BITS = 32  # the message has a mask of the keys with values
 
 
 class Head(NamedTuple):
+    """The head of a message from a worker to a server."""
+
     kind: int
-    rows: int  # keys
-    start: int  # the first of consecutive rows, or -1 - the number of known keys
+    rows: int  # number of keys
+    start: int  # first of consecutive rows, or -1 - the number of the list of keys
     clock: int
-    version: int  # of the rows that the gradients are of
-    replies: int  # that the sender has received from this server
-    changes: int  # messages of changed rows that it has received
-    weight: float  # of the gradients in their minibatch
+    version: int  # version of the rows from which the gradients were computed
+    replies: int  # number of replies that the worker has received from this server
+    changes: int  # number of messages of changed rows that it has received
+    weight: float  # share of the minibatch's examples
     loss: float
 
 
 def write(head: Head, message: np.ndarray) -> None:
-    FORM.pack_into(message.data, 0, *head)
+    """Write the head to the first bytes of a message."""
+    FORMAT.pack_into(message.data, 0, *head)
 
 
 def read(message: np.ndarray) -> Head:
-    return Head(*FORM.unpack_from(message.data))
+    """Read the head of a message."""
+    return Head(*FORMAT.unpack_from(message.data))
 
 
 def keys_end(rows: int, kind: int) -> int:
-    """Return the first byte of the mask or the values: a multiple of 8."""
+    """Return where the keys end, in bytes from the head's start: a multiple of 8."""
     return NBYTES + (-(-rows // 2) * 8 if kind & KEYS else 0)
 
 
 def bits_end(rows: int, kind: int) -> int:
-    """Return the first byte of the values: a multiple of 8."""
+    """Return where the mask ends and the values start: a multiple of 8."""
     return keys_end(rows, kind) + (-(-rows // 64) * 8 if kind & BITS else 0)
 
 
 def is_separate(rows: int, width: int) -> bool:
-    """Return whether the values are a separate message."""
+    """Return whether the values of so many rows are a separate message."""
     return 4 * rows * width > INLINE
 
 
-def longest(rows: int, width: int) -> int:
-    """Return the largest number of bytes of a message with so many rows."""
+def max_nbytes(rows: int, width: int) -> int:
+    """Return the largest number of bytes of one message with so many rows."""
     return bits_end(rows, KEYS | BITS) + min(INLINE, 4 * rows * width)

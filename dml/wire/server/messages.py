@@ -1,4 +1,4 @@
-"""A worker's messages to its servers, built in buffers that are used again."""
+"""A worker's messages to its servers, built in buffers that are reused."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,21 +16,20 @@ from dml.wire.server.header import (
     bits_end,
     is_separate,
     keys_end,
-    longest,
+    max_nbytes,
     write,
 )
 
 TURNS = 2  # message buffers per server: one is filled while the other is sent
-Acknowledged = tuple[
-    int, int, int
-]  # version read, numbers of replies and of changes received
+# version of the rows last read, numbers of replies and of changes received
+Acknowledged = tuple[int, int, int]
 
 
 class Lists:
-    """The last lists of keys sent to a server, by their number (Li 2014).
+    """The last `most` lists of keys sent to a server, and their numbers (Li 2014).
 
-    The server has the same lists, which need not be sent again. Both ends number them
-    alike, as messages between two ranks never overtake each other.
+    The server stores the same lists under the same numbers, as messages between two
+    ranks never overtake each other. A stored list is not sent again, only its number.
     """
 
     def __init__(self, most: int):
@@ -38,42 +37,50 @@ class Lists:
         self.numbers: dict[bytes, int] = {}
 
     def number(self, keys: np.ndarray) -> tuple[int, bool]:
-        """Return a list's number, and whether the server has it."""
+        """Return the number of a list, and whether the server stores the list."""
         if not self.most:
             return 0, False
-        text = keys.tobytes()
-        number = self.numbers.get(text)
+        content = keys.tobytes()
+        number = self.numbers.get(content)
         if number is not None:
             return number, True
         number = self.count % self.most
         if self.count >= self.most:
             del self.numbers[next(iter(self.numbers))]
-        self.numbers[text] = number
+        self.numbers[content] = number
         self.count += 1
         return number, False
 
 
 class Gradient(NamedTuple):
-    """A push: a row for each key, or for each key of the mask `has`."""
+    """The gradient of a push."""
 
-    values: np.ndarray
-    weight: float  # in the minibatch
+    values: np.ndarray  # a row for each key, or for each key in the mask `has`
+    weight: float  # share of the minibatch's examples
     loss: float
-    has: np.ndarray | None
+    has: np.ndarray | None  # mask of the keys with values; None: all
 
     def select(self, which: Keys) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the values of some of the keys, and the mask of those with values."""
+        """Return the values and the mask of the keys at the positions `which`."""
         if self.has is None:
             if isinstance(which, slice):
                 return self.values[which], None
             return np.take(self.values, which, axis=0, mode="clip"), None
         has = self.has[which]
-        place = np.cumsum(self.has) - 1
-        return self.values[place[which][has]], has
+        value_rows = np.cumsum(self.has) - 1  # row of `values` for each key with values
+        return self.values[value_rows[which][has]], has
 
 
 class Outbox:
-    """The buffers of messages, and the sends that may not have completed."""
+    """The buffers of a worker's messages, and the sends that are not yet completed.
+
+    comm: the ranks.
+    partition: the rows of each server.
+    width: columns of the table.
+    ranks: the rank of each server.
+    known: number of key lists that a server stores.
+    wait: requests -> None; waits until all requests have completed.
+    """
 
     def __init__(
         self,
@@ -92,7 +99,7 @@ class Outbox:
         self.sending: list[list[list]] = [[[] for _ in ranks] for _ in range(TURNS)]
 
     def next_turn(self) -> None:
-        """Begin a message to each server."""
+        """Switch to the other buffers; called before the messages to the servers."""
         self.turn = (self.turn + 1) % TURNS
 
     def send(
@@ -103,10 +110,11 @@ class Outbox:
         acknowledged: Acknowledged,
         gradient: Gradient | None = None,
     ) -> None:
-        """Send a server its part of a list of keys, or of a gradient."""
+        """Send a server its part of the keys, and of the gradient in a push."""
         server, local = part.server, part.local
-        rows, start = length(local), 0
-        message = self.buffer(server, longest(rows, self.width))
+        rows = length(local)
+        start = 0
+        message = self.buffer(server, max_nbytes(rows, self.width))
         if isinstance(local, slice):
             start = local.start
         elif rows:
@@ -118,19 +126,21 @@ class Outbox:
                 kind |= KEYS
                 self.keys_sent += rows
                 message[NBYTES : NBYTES + 4 * rows].view(np.int32)[:] = local
-        stop, body, fields = keys_end(rows, kind), None, (0.0, 0.0)
+        stop = keys_end(rows, kind)
+        body = None  # values in a separate message
+        weight, loss = 0.0, 0.0
         if gradient:
             body, has = gradient.select(part.selection)
-            fields = gradient.weight, gradient.loss
+            weight, loss = gradient.weight, gradient.loss
             if has is not None:
                 bits = np.packbits(has)
                 message[stop : stop + len(bits)] = bits
                 stop = bits_end(rows, kind)
             if not is_separate(len(body), self.width):
-                inside = message[stop : stop + body.nbytes].view(np.float32)
-                inside[:] = body.reshape(-1)
+                values = message[stop : stop + body.nbytes].view(np.float32)
+                values[:] = body.reshape(-1)
                 stop, body = stop + body.nbytes, None
-        write(Head(kind, rows, start, clock, *acknowledged, *fields), message)
+        write(Head(kind, rows, start, clock, *acknowledged, weight, loss), message)
         self.dispatch(message[:stop], server, Tag.SERVER)
         if body is not None:
             self.dispatch(body.reshape(-1), server, Tag.GRADIENTS)
@@ -138,17 +148,18 @@ class Outbox:
     def notify(
         self, server: int, kind: int, clock: int, acknowledged: Acknowledged
     ) -> None:
-        """Send a server a message without rows."""
+        """Send a server a head without keys, as at the end of a clock."""
         message = self.buffer(server, NBYTES)[:NBYTES]
         write(Head(kind, 0, 0, clock, *acknowledged, 0.0, 0.0), message)
         self.dispatch(message, server, Tag.SERVER)
 
     def dispatch(self, message: np.ndarray, server: int, tag: Tag) -> None:
+        """Start a send to a server."""
         request = self.comm.Isend(message, self.ranks[server], tag)
         self.sending[self.turn][server].append(request)
 
     def buffer(self, server: int, nbytes: int) -> np.ndarray:
-        """Return the buffer of a message, after the earlier message in it is sent."""
+        """Return a server's buffer, after the send of its earlier message."""
         self.sent(self.sending[self.turn][server])
         buffers = self.buffers[self.turn]
         if len(buffers[server]) < nbytes:
@@ -156,12 +167,13 @@ class Outbox:
         return buffers[server]
 
     def settle(self) -> None:
-        """Return when all messages are sent."""
+        """Wait until all messages are sent."""
         for turn in self.sending:
             for requests in turn:
                 self.sent(requests)
 
     def sent(self, requests: list[Any]) -> None:
+        """Wait until these sends have completed, and drop their requests."""
         if requests:
             self.wait(requests)
             requests.clear()

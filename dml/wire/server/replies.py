@@ -1,8 +1,9 @@
 """Rows that a server sends to workers: replies to pulls, and changed rows.
 
-Consecutive rows are sent without a copy. While such a message may be in transit, the
-server's update works on a copy of the rows, so no message has rows of two versions.
-Each message of a worker contains the number of replies that the worker has received.
+Consecutive rows are sent without a copy. Before an update while such a message may be
+in transit, the server replaces its rows by a copy, so no message has rows of two
+versions. Each message from a worker contains the number of replies and of messages of
+changed rows that the worker has received.
 """
 
 from typing import Any, NamedTuple
@@ -12,9 +13,9 @@ import numpy as np
 from dml.types import Comm, Shard
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import FLOATS, LAST, Head
+from dml.wire.server.header import LAST, REPLY_FLOATS, Head
 
-REPLIES, CHANGES = 0, 1
+REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
 
 class State(NamedTuple):
@@ -22,69 +23,79 @@ class State(NamedTuple):
 
     clock: int
     version: int
-    applied: int  # of the worker's pushes
+    applied: int  # number of pushes of the receiving worker, applied or late
 
 
 class Sent(NamedTuple):
     """One message of rows in transit."""
 
     requests: list[Any]
-    buffer: np.ndarray | None  # reusable after the send
+    buffer: np.ndarray | None  # reused after the send; None: sent without a copy
 
 
 class Replies:
-    """The messages that have been sent and may not have arrived."""
+    """Sends rows to workers; keeps the messages that may be in transit.
+
+    comm: the ranks.
+    shard: the rows of this server and their update.
+    workers: number of workers, which are ranks 0 to workers - 1.
+    push_based: whether `send_changes` sends changed rows after every clock.
+    """
 
     def __init__(self, comm: Comm, shard: Shard, workers: int, push_based: bool):
         self.comm, self.shard, self.workers = comm, shard, workers
         self.rows, self.width = shard.values.shape
-        # by worker: replies, and changes
+        # for each worker: replies, and messages of changed rows
         self.sent: list[tuple[list[Sent], list[Sent]]]
         self.sent = [([], []) for _ in range(workers)]
         self.received_counts = [[0, 0] for _ in range(workers)]
-        self.uncopied: set[int] = set()  # messages sent from the rows themselves
+        self.uncopied: set[int] = set()  # ids of messages sent without a copy
         self.free_buffers: list[np.ndarray] = []
         self.push_based = push_based
         if push_based:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
             self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
 
-    def reply(self, worker: int, at: Keys, state: State) -> None:
-        """Start to send rows to a worker."""
-        self.sent[worker][REPLIES].append(self.send_rows(worker, at, state, Tag.VALUES))
+    def reply(self, worker: int, keys: Keys, state: State) -> None:
+        """Start to send a worker the rows of its pull."""
+        message = self.send_rows(worker, keys, state, Tag.VALUES)
+        self.sent[worker][REPLIES].append(message)
         if self.push_based:
-            self.reads[worker, at] = True
+            self.reads[worker, keys] = True
 
-    def send_rows(self, worker: int, at: Keys, state: State, tag: Tag) -> Sent:
-        """Send state and rows: a range without a copy, others in one message."""
+    def send_rows(self, worker: int, keys: Keys, state: State, tag: Tag) -> Sent:
+        """Send state and rows: a range without a copy, other rows in one message."""
         requests: list[Any] = []
-        if isinstance(at, slice):
-            rows, buffer = self.shard.values[at], None
+        if isinstance(keys, slice):
+            rows, buffer = self.shard.values[keys], None
             self.uncopied.add(id(requests))
             requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
             requests.append(self.comm.Isend(rows, worker, tag))
         else:
-            buffer = self.take_buffer(FLOATS + len(at) * self.width)
-            buffer[:FLOATS].view(np.int64)[:] = *state, len(at)
-            packed = self.gather(at, buffer, FLOATS)
+            buffer = self.take_buffer(REPLY_FLOATS + len(keys) * self.width)
+            buffer[:REPLY_FLOATS].view(np.int64)[:] = *state, len(keys)
+            packed = self.gather(keys, buffer, REPLY_FLOATS)
             requests.append(self.comm.Isend(packed, worker, tag))
         return Sent(requests, buffer)
 
     def send_changes(self, worker: int, state: State) -> None:
         """Start to send a worker the changed rows that it has read."""
-        at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
-        if len(at) == self.rows:
+        changed = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
+        count = len(changed)
+        if count == self.rows:
             message = self.send_rows(worker, slice(0, self.rows), state, Tag.CHANGED)
-        else:  # the number of rows, then row numbers and rows
-            buffer = self.take_buffer(len(at) * (1 + self.width))
-            buffer[: len(at)].view(np.int32)[:] = at
-            parts = np.array([*state, len(at)]), self.gather(at, buffer, len(at))
-            requests = [self.comm.Isend(part, worker, Tag.CHANGED) for part in parts]
+        else:  # the head, then row numbers and rows
+            buffer = self.take_buffer(count * (1 + self.width))
+            buffer[:count].view(np.int32)[:] = changed
+            head, body = np.array([*state, count]), self.gather(changed, buffer, count)
+            requests = [
+                self.comm.Isend(part, worker, Tag.CHANGED) for part in (head, body)
+            ]
             message = Sent(requests, buffer)
         self.sent[worker][CHANGES].append(message)
 
     def take_buffer(self, floats: int) -> np.ndarray:
-        """Return the buffer of a reply that has arrived, or a new buffer."""
+        """Return a buffer of at least `floats` float32 elements, reused if possible."""
         buffer = (
             self.free_buffers.pop()
             if self.free_buffers
@@ -92,15 +103,15 @@ class Replies:
         )
         return buffer if buffer.size >= floats else np.empty(floats, np.float32)
 
-    def gather(self, at: np.ndarray, buffer: np.ndarray, start: int) -> np.ndarray:
+    def gather(self, keys: np.ndarray, buffer: np.ndarray, start: int) -> np.ndarray:
         """Copy rows to the buffer from start on; return the buffer up to their end."""
-        stop = start + len(at) * self.width
+        stop = start + len(keys) * self.width
         rows = buffer[start:stop].reshape(-1, self.width)
-        np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
+        np.take(self.shard.values, keys, axis=0, out=rows, mode="clip")
         return buffer[:stop]
 
     def send_last(self, worker: int) -> None:
-        """Send a worker the message that no more changes follow."""
+        """Send a worker the message that ends the changed rows."""
         request = self.comm.Isend(LAST, worker, Tag.CHANGED)
         self.sent[worker][CHANGES].append(Sent([request], None))
 

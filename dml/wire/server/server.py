@@ -1,8 +1,11 @@
 """A parameter server: rows of a table, updated by the gradients of all workers.
 
-pulls     ──► answered when all gradients of the clocks that they need are applied
-gradients ──► by arrival, or collected and summed in worker order when a clock closes
-              ──► combine ──► update ──► rows, one version newer
+pulls     ──► answered when all gradients of the required clocks are applied
+gradients ──► combine ──► update ──► the next version of the rows
+
+Gradients are applied on arrival, or stored until their clock closes and then summed in
+the order of the workers. A clock closes when all workers, or all but the backup
+workers, have ended it.
 """
 
 from collections.abc import Callable
@@ -26,7 +29,7 @@ from dml.wire.server.header import (
     bits_end,
     is_separate,
     keys_end,
-    longest,
+    max_nbytes,
     read,
 )
 from dml.wire.server.replies import Replies, State
@@ -35,35 +38,35 @@ NOTHING = np.empty(0, np.int32)
 
 
 class Push(NamedTuple):
-    """Gradients of some rows, from one worker."""
+    """A gradient from one worker."""
 
     worker: int
     head: Head
-    at: Keys
+    keys: Keys  # rows of this server
     grads: np.ndarray
 
 
 class Applied(NamedTuple):
     """The log entry of a gradient: applied, or late and dropped."""
 
-    seconds: float
+    seconds: float  # time at which it was applied or dropped
     worker: int
     clock: int
-    staleness: int  # updates between the rows that it was computed from and its own
+    staleness: int  # number of updates since the version from which it was computed
     loss: float
-    rows: int  # of this server
-    late: int
+    rows: int  # number of the gradient's rows that are on this server
+    late: int  # 1: dropped; 0: applied
 
 
 class Server:
-    """One server: its rows, the clocks of its workers, waiting pulls and gradients.
+    """One server: its rows, the clocks of its workers, pending pulls and gradients.
 
     comm: the ranks.
     shard: the rows of this server and their update.
-    workers: their number; they are ranks 0 to workers - 1.
+    workers: number of workers, which are ranks 0 to workers - 1.
     rule: when gradients are applied and pulls answered.
-    on_clock: called with the sum of all workers' clocks whenever it grows.
-    combine: the sum of an update's gradients; see `Reducer`.
+    on_clock: called with the sum of all workers' clocks whenever the sum grows.
+    combine: sums the gradients of one update; see `Reducer`.
 
     `serve` handles messages until every worker has ended, `handle` a single one.
     """
@@ -80,18 +83,20 @@ class Server:
         self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
         self.workers, self.on_clock = workers, on_clock
         self.rows, self.width = shard.values.shape
-        self.inbox = np.empty(longest(self.rows, self.width), np.uint8)
+        self.inbox = np.empty(max_nbytes(self.rows, self.width), np.uint8)
         self.body = np.empty(shard.values.size, np.float32)
-        self.clock = self.version = 0  # closed clocks, updates
-        self.clocks = [0] * workers  # ended, of each worker
-        self.total = 0  # their sum
-        self.finished_workers = 0  # workers that have ended the open clock
+        self.clock = 0  # number of closed clocks
+        self.version = 0  # number of updates
+        self.clocks = [0] * workers  # number of clocks that each worker has ended
+        self.total = 0  # sum of `clocks`
+        self.finished_workers = 0  # number of workers that have ended the open clock
         self.applied = [0] * workers  # pushes of each worker, applied or late
-        self.ended: set[int] = set()
+        self.ended: set[int] = set()  # workers that send no more messages
         self.status = Status()
         self.log: list[Applied] = []
         self.pending: list[Push] = []  # not yet applied, in order of arrival
         self.waiting: list[tuple[int, int, Keys]] = []  # pulls: worker, clock, keys
+        # for each worker: stored lists of keys by number
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
         self.out = Replies(comm, shard, workers, rule.push_based)
 
@@ -107,7 +112,7 @@ class Server:
         self.handle(self.status.source, self.inbox)
 
     def settle(self) -> None:
-        """Apply the pending gradients; return when all sent messages have arrived."""
+        """Apply the pending gradients; wait until all sent messages have arrived."""
         self.ended.clear()
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
@@ -118,17 +123,17 @@ class Server:
         head = read(message)
         self.out.release_received(worker, head)
         if head.kind & (PULL | PUSH):
-            at = self.keys(worker, head, message)
+            keys = self.keys(worker, head, message)
             if head.kind & PULL and head.clock <= self.clock:
-                self.out.reply(worker, at, self.state(worker))
+                self.out.reply(worker, keys, self.state(worker))
             elif head.kind & PULL:
-                self.waiting.append((worker, head.clock, at))
+                self.waiting.append((worker, head.clock, keys))
             else:
-                self.accept(self.push(worker, head, at, message))
+                self.accept(self.push(worker, head, keys, message))
         if head.kind & CLOCK:
-            before = self.clock
+            clock_before = self.clock
             self.end_clock(worker, head.clock + 1)
-            if self.clock > before:
+            if self.clock > clock_before:
                 self.answer_pulls()
         if head.kind & END:
             self.ended.add(worker)
@@ -141,29 +146,30 @@ class Server:
             return NOTHING
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
-        known = self.lists[worker]
+        stored = self.lists[worker]
+        list_number = -1 - head.start
         if head.kind & KEYS:
             keys = message[NBYTES : NBYTES + 4 * head.rows].view(np.int32)
-            known[-1 - head.start] = keys.copy()
-        return known[-1 - head.start]
+            stored[list_number] = keys.copy()
+        return stored[list_number]
 
     # Gradients.
 
-    def push(self, worker: int, head: Head, at: Keys, message: np.ndarray) -> Push:
+    def push(self, worker: int, head: Head, keys: Keys, message: np.ndarray) -> Push:
         """Read a push, whose values follow its head or are a second message."""
         start = bits_end(head.rows, head.kind)
         if head.kind & BITS:
             bits = message[keys_end(head.rows, head.kind) : start]
             has = np.unpackbits(bits, count=head.rows).view(bool)
-            at = indices(at)[has]
-        rows = length(at)
+            keys = indices(keys)[has]
+        rows = length(keys)
         if is_separate(rows, self.width):
             flat = self.body[: rows * self.width]
             self.comm.Recv(flat, worker, Tag.GRADIENTS)
         else:
             stop = start + 4 * rows * self.width
             flat = message[start:stop].view(np.float32)
-        return Push(worker, head, at, flat.reshape(rows, self.width))
+        return Push(worker, head, keys, flat.reshape(rows, self.width))
 
     def accept(self, push: Push) -> None:
         """Apply a gradient, or store it until its update is complete."""
@@ -172,26 +178,26 @@ class Server:
         elif not self.rule.aggregation_count and push.head.clock < self.clock:
             self.log_gradient(push, late=1)
         else:
-            # a copy, as the inbox is used again
+            # a copy, as the inbox is reused
             self.pending.append(push._replace(grads=push.grads.copy()))
             if len(self.pending) == self.rule.aggregation_count:
                 self.flush(self.pending)
                 self.pending = []
 
     def end_clock(self, worker: int, clock: int) -> None:
-        """Count the end of a worker's clock; close the clocks that are complete."""
+        """Set the number of clocks that a worker has ended; close complete clocks."""
         self.finished_workers += self.clocks[worker] <= self.clock < clock
         self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
         while self.finished_workers >= self.workers - self.rule.backups:
             if not self.rule.aggregation_count:
-                # order matters: by worker, not by arrival, so that sums have equal bits
+                # order matters: by worker, not by arrival, for bit-identical sums
                 order = sorted(self.pending, key=by_clock_and_worker)
                 due = [push for push in order if push.head.clock <= self.clock]
                 self.pending = order[len(due) :]
                 self.flush(due)
             self.clock += 1
-            self.finished_workers = sum(each > self.clock for each in self.clocks)
+            self.finished_workers = sum(ended > self.clock for ended in self.clocks)
             if self.rule.push_based:
                 self.send_changes()
         self.on_clock(self.total)
@@ -202,47 +208,51 @@ class Server:
             return
         for push in pushes:
             if self.rule.staleness_scaled:
-                stale = self.version - push.head.version
-                np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
+                staleness = self.version - push.head.version
+                np.divide(push.grads, np.float32(max(1, staleness)), out=push.grads)
             self.log_gradient(push)
-        share = round(sum(push.head.weight for push in pushes), 9)  # 1 with all terms
-        at, grads = self.combine([Rows(push.at, push.grads) for push in pushes])
+        # share of the minibatch: 1 with the gradients of all workers
+        share = round(sum(push.head.weight for push in pushes), 9)
+        keys, grads = self.combine([Rows(push.keys, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
         self.out.before_update()
-        self.shard.update(at, grads, share)
+        self.shard.update(keys, grads, share)
         if self.rule.push_based:
-            self.out.dirty[at] = True
+            self.out.dirty[keys] = True
         self.version += 1
 
     def log_gradient(self, push: Push, late: int = 0) -> None:
-        """Log a gradient that is applied now, or is late."""
-        head, stale = push.head, self.version - push.head.version
+        """Log a gradient that is applied now, or dropped as late."""
+        head = push.head
+        staleness = self.version - head.version
         self.applied[push.worker] += 1
-        now = self.comm.Wtime()
-        fields = push.worker, head.clock, stale, head.loss, length(push.at)
-        self.log.append(Applied(now, *fields, late))
+        now, rows = self.comm.Wtime(), length(push.keys)
+        entry = Applied(now, push.worker, head.clock, staleness, head.loss, rows, late)
+        self.log.append(entry)
 
     # Rows.
 
     def answer_pulls(self) -> None:
         """Answer the pulls whose clocks are complete."""
-        ready = [each for each in self.waiting if each[1] <= self.clock]
+        ready = [pull for pull in self.waiting if pull[1] <= self.clock]
         if ready:
-            self.waiting = [each for each in self.waiting if each[1] > self.clock]
-            for worker, _, at in sorted(ready, key=lambda each: each[0]):
-                self.out.reply(worker, at, self.state(worker))
+            self.waiting = [pull for pull in self.waiting if pull[1] > self.clock]
+            for worker, _, keys in sorted(ready, key=lambda pull: pull[0]):
+                self.out.reply(worker, keys, self.state(worker))
 
     def send_changes(self) -> None:
-        """Send all workers the rows that changed since the last clock."""
+        """Send each worker the rows that it has read and that have changed."""
         for worker in range(self.workers):
             if worker not in self.ended:
                 self.out.send_changes(worker, self.state(worker))
         self.out.dirty[:] = False
 
     def state(self, worker: int) -> State:
+        """Return the state that is sent to a worker before rows."""
         return State(self.clock, self.version, self.applied[worker])
 
 
 def by_clock_and_worker(push: Push) -> tuple[int, int]:
+    """Return the sort key of a push."""
     return push.head.clock, push.worker

@@ -13,9 +13,9 @@ import numpy as np
 
 from dml.models.layer_costs import COSTS
 from dml.strategies.hybrid import pipedream
-from dml.strategies.hybrid.hybrid import dense, hybrid
+from dml.strategies.hybrid.hybrid import hybrid, replicate_layers
 from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, divide
-from dml.strategies.hybrid.picture import lines
+from dml.strategies.hybrid.picture import mesh_lines
 from dml.types import BadInput, Step, Tensor
 from dml.wire.collectives import broadcast
 from dml.wire.mesh import axes, devices
@@ -79,7 +79,7 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     )
     if setup.comm.rank == 0:
         parts = divide(cut, setup.problem.params, mesh, pipeline)
-        sys.stderr.write("\n".join([*lines(parts, mesh), ""]))
+        sys.stderr.write("\n".join([*mesh_lines(parts, mesh), ""]))
     return {
         "axes": mesh,
         "pipeline": pipeline,
@@ -131,7 +131,7 @@ def network(setup: Setup, sizes: dict[str, int]) -> Tensor:
             "gpt.py or bert.py"
         )
     assert setup.problem.model
-    return dense(setup.problem.model, setup.problem.params)
+    return replicate_layers(setup.problem.model, setup.problem.params)
 
 
 def costs(setup: Setup) -> list[float]:

@@ -131,7 +131,7 @@ def server(setup: Setup) -> Iterator[Step]:
         roles,
         server_flags.rule(values, roles.workers),
         worker_options=server_flags.worker_options(values),
-        known=values.key_lists,
+        key_lists=values.key_lists,
     )
     return on_servers(
         setup.problem,

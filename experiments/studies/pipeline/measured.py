@@ -16,10 +16,10 @@ from dml.models import layer_costs
 from dml.models.gradient import accumulate, gradient
 from dml.models.networks.transformer import Shape, transformer
 from dml.runs.writers import Row
-from dml.strategies.hybrid.hybrid import dense, shares
+from dml.strategies.hybrid.hybrid import divide_examples, replicate_layers
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
-from dml.strategies.hybrid.programs import Gradients
+from dml.strategies.hybrid.programs import GradientPrograms
 from dml.types import Batch
 from dml.wire.mesh import devices
 from studies.tensor.measurements import time_alternately
@@ -71,17 +71,17 @@ def pipelined(workload: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any]
     Each device is a stage.
     """
     model, params = workload.network()
-    network = dense(model, params)
+    network = replicate_layers(model, params)
     # Operations replace seconds here: only the ratios between layers matter.
     costs = layer_costs.flops(model.layers, params, workload.batch(1))
     pipeline = pipeline._replace(seconds=costs)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divide(network, params, axes, pipeline)
     layout = layout_of(parts, params, axes, lambda tree: tree)
-    programs = Gradients(network, layout, pipeline)
+    programs = GradientPrograms(network, layout, pipeline)
     scattered_params = layout.scatter(params)
     batch = workload.batch(pipeline.microbatches)
-    index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
+    index, _ = divide_examples(1, pipeline.microbatches, np.arange(len(batch.targets)))
     call = partial(
         programs, scattered_params, take(batch, index), pipeline.microbatches
     )
@@ -124,5 +124,5 @@ def speeds(
                         ]
                     )
                 ),
-                "temporary_mb": programs.temporary / MB,
+                "temporary_mb": programs.temporary_bytes / MB,
             }

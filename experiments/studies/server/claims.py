@@ -151,7 +151,7 @@ def filtered(run: Run, plain: Run) -> Verdict:
 
     It is compared with a run on the same minibatches without the filter.
     """
-    share = run.summary["sifted_share"]
+    share = run.summary["filtered_share"]
     increase = run.summary["objective"] / plain.summary["objective"] - 1
     measured = f"{share:.1%} dropped, objective {increase:+.2%}"
     holds = share > DROPPED_SHARE and increase <= OBJECTIVE_INCREASE

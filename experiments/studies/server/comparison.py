@@ -15,7 +15,7 @@ from lab.claims import Claim
 from dml.runs import folder, writers
 from dml.runs.writers import Columns, Row
 from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Make, Setup
+from dml.strategies.server.server import MakeShard, Setup
 from dml.strategies.server.workers import SKIP, WorkerOptions
 from dml.types import CountedComm
 from dml.wire.comm import first_of_each_host
@@ -83,7 +83,7 @@ def compare(
         default_plan = Plan(batch, flag_values.clocks, flag_values.seed, scale=scale)
 
         def run(
-            update: tuple[Make, Make],
+            update: tuple[MakeShard, MakeShard],
             rule: Callable[[int], Consistency],
             worker_options: WorkerOptions = SKIP_NONFINITE,
             servers: int = flag_values.servers,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.server.server import Make
+from dml.strategies.server.server import MakeShard
 from dml.types import BadInput, Batch, Model, Params, Problem
 from dml.update.rules import RULES
 
@@ -151,7 +151,7 @@ def default_rate(defaults: Defaults, optimizer: str) -> float:
 
 def shards(
     defaults: Defaults, optimizer: str, rate: float, l1: float = 0
-) -> tuple[Make, Make]:
+) -> tuple[MakeShard, MakeShard]:
     """Return the factories of a server's shard and of a worker's update of its copy.
 
     Args:

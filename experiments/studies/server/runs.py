@@ -19,7 +19,7 @@ from dml.metrics.timer import Timer
 from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.parameters import Update
-from dml.strategies.server.report import Collected, Report, collected
+from dml.strategies.server.report import Collected, Report, collect_reports
 from dml.strategies.server.server import Setup, row_partition, server
 from dml.strategies.server.tables import as_table
 from dml.train import train
@@ -123,7 +123,7 @@ def train_on_servers(
     train(steps, lambda table: {}, writer, finite=False)
     split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
-    result = collected(comm, setup.roles, split, width, report)
+    result = collect_reports(comm, setup.roles, split, width, report)
     return evaluate_snapshots(problem, result, start, plan.scale) if result else None
 
 
@@ -199,7 +199,7 @@ def summarize(result: RunResult) -> dict[str, Any]:
     """Return the summary, the histogram of staleness and the table's SHA-256."""
     table_TxD, offered = result.collected.table, result.summary["offered"]
     return result.summary | {
-        "sifted_share": result.summary["sifted"] / offered if offered else 0.0,
+        "filtered_share": result.summary["filtered"] / offered if offered else 0.0,
         "staleness": result.staleness.tolist(),
         "sha256": hashlib.sha256(table_TxD.tobytes()).hexdigest(),
     }

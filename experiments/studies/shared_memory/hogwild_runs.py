@@ -183,7 +183,7 @@ def start_steps(
         timer=Timer(),
         distribution=delay_distribution(f"constant:{delay}"),
         seed=options.seed,
-        most=delay,
+        max_delay=delay,
     )
 
 

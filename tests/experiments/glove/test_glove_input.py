@@ -39,12 +39,12 @@ SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
         (["--strategy=server", "--simulate=2", "--consistency=sync"], "consistency=sy"),
         (
             ["--strategy=server", "--simulate=3", "--consistency=backup", "--backup=2"],
-            "expected --backup of 0 to 1, fewer than the workers, got 2",
+            "expected --backup of 0 to 1, fewer than the 2 workers, got 2",
         ),
         (
             ["--strategy=server", "--simulate=3", "--consistency=softsync"]
             + ["--softsync=3"],
-            "expected --softsync of 1 to 2, the workers, got 3",
+            "expected --softsync of 1 to 2, the number of workers, got 3",
         ),
         (["--strategy=server", "--simulate=2", "--lr=1e38"], "expected a finite"),
         (["--blocks=61"], "expected 1 to 60 blocks of words, got 61"),

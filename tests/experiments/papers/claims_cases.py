@@ -77,7 +77,7 @@ def taus(times, idle=(0.49, 0.2, 0.01)):
 def keys(sifted=0.95, objective=0.56, words=100):
     plain = {"objective": 0.56, "words_sent": 50}
     return {
-        "filter": run(summary={"sifted_share": sifted, "objective": objective}),
+        "filter": run(summary={"filtered_share": sifted, "objective": objective}),
         "plain": run(summary=plain),
         "uncached": run(summary={"words_sent": words}),
     }

@@ -97,7 +97,7 @@ def test_the_kkt_filter_saves_keys_of_an_svmlight_file(tmp_path, undrawn):
     argv += ["--simulate=3", "--l1=0.01", "--lr=1"]
     whole = run(tmp_path / "whole", *argv)
     sifted = run(tmp_path / "sifted", *argv, "--kkt_margin=0")
-    assert whole["sifted_share"] == 0 < sifted["sifted_share"] < 1
+    assert whole["filtered_share"] == 0 < sifted["filtered_share"] < 1
     assert sifted["rows_pushed"] < whole["rows_pushed"]
 
 

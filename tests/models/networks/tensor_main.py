@@ -232,7 +232,7 @@ def check_the_balance_of_experts_is_part_of_the_loss():
 
 def check_axes_that_do_not_go_together_are_refused():
     for says, call in [
-        ("one stage", partial(on_axes, stage=2, sequence=2)),
+        ("1 stage", partial(on_axes, stage=2, sequence=2)),
         ("no pipedream", partial(on_axes, data=2, sequence=2, schedule="pipedream")),
         ("on one device", partial(on_axes, MIXTURE, data=2, sequence=2)),
         ("causal", partial(tensor_transformer, SHAPE, False, 1, ring=2)),

@@ -13,7 +13,7 @@ from dml.strategies.glove.problem import Gradient, problem
 from dml.strategies.glove.problem import order as order_of
 from dml.strategies.glove.tiling import tiled
 from dml.strategies.serial import serial
-from dml.strategies.shared.hogwild import dealt
+from dml.strategies.shared.hogwild import worker_blocks
 from dml.types import BadInput
 from dml.update import rows
 from dml.update.rows import padded_length
@@ -70,7 +70,9 @@ def test_ranks_of_hogwild_have_equal_records_however_few_tiles_a_cell_has(size, 
     one = order(2, rows=rows)
     found, blocks = sim.run(lambda comm: tiled(comm, corpus(), WORDS, one), 1)[0]
     kernel = problem(glove(WORDS, DIM).init(1), found, blocks).kernel
-    shares = [dealt(kernel, order_of(found), Worker(me, size)) for me in range(size)]
+    shares = [
+        worker_blocks(kernel, order_of(found), Worker(me, size)) for me in range(size)
+    ]
     for cell, *parts in zip(found.grid.cells.values(), *shares, strict=True):
         every = sorted(tile for part in parts for tile in part)
         assert every == list(range(cell.start, cell.stop))

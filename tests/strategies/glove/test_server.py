@@ -97,7 +97,7 @@ def test_every_consistency_reaches_the_loss_of_serial(name):
     (one,) = on_ranks(1, "serial", epochs=12)
     options = [WorkerOptions()]
     if name in ("async", "ssp", "essp"):
-        options.append(WorkerOptions(pushes=2, prefetch=True))
+        options.append(WorkerOptions(push_period=2, prefetch=True))
     for habits in options:
         own = {"servers": 2, "batch": 30, "epochs": 12, "worker_options": habits}
         losses, *_ = ran(5, name, **own)

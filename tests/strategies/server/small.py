@@ -1,4 +1,4 @@
-"""A small problem, a small shard, and runs of them that the server's tests share."""
+"""A small problem and shard, and runs of parameter servers with them."""
 
 from operator import attrgetter
 
@@ -8,7 +8,7 @@ from dml import sim
 from dml.metrics.timer import Timer
 from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.serial import serial
-from dml.strategies.server.report import Report, collected
+from dml.strategies.server.report import Report, collect_reports
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.types import Problem, RowBatch, Rows
@@ -23,7 +23,7 @@ CHOICE = Choice()
 
 
 class Descent:
-    """Plain descent, as an independent Shard: numpy, a line."""
+    """Gradient descent in numpy, independent of the shards of the library."""
 
     def __init__(self, values, rate=0.1):
         self.values, self.rate = values, np.float32(rate)
@@ -33,9 +33,9 @@ class Descent:
 
 
 def problem(dense=False):
-    """Each example pulls one row towards its own point.
+    """Return a problem in which each example moves one row towards a point.
 
-    Points differ in size a thousandfold, so that the order of a sum shows in its bits.
+    Points differ in size by a factor of 1000, so that a sum depends on its order.
     """
     draws = np.random.default_rng(0)
     sizes = 10 ** draws.uniform(0, 3, (EXAMPLES, 1))
@@ -50,9 +50,9 @@ def problem(dense=False):
         numbers, rows = batch
         grads, loss = np.zeros((ROWS, WIDTH), np.float32), 0.0
         for number in numbers:
-            miss = table[row_of[number]] - points[number]
-            grads[row_of[number]] += miss
-            loss += 0.5 * float(miss @ miss)
+            error = table[row_of[number]] - points[number]
+            grads[row_of[number]] += error
+            loss += 0.5 * float(error @ error)
         values = (grads / np.float32(len(numbers)))[rows]
         return loss / len(numbers), Rows(rows, values)
 
@@ -78,7 +78,7 @@ def delayed(comm, delays, seed=3):
 
 
 def serve(comm, task, indices, make, who, rule, **options):
-    """Train on servers; return this rank's steps, its report and what rank 0 collects.
+    """Train on servers; return steps and report of this rank, and all measurements.
 
     Args:
       comm: Communicator that counts words.
@@ -94,7 +94,7 @@ def serve(comm, task, indices, make, who, rule, **options):
     steps = [*server(task, indices, make, setup=Setup(who, rule, **options), **how)]
     rows, width = task.params.shape
     split = partition(rows, len(who.servers), task.frequency)
-    return steps, report, collected(comm, who, split, width, report)
+    return steps, report, collect_reports(comm, who, split, width, report)
 
 
 def program(
@@ -110,7 +110,7 @@ def program(
     make=Descent,
     **options,
 ):
-    """Train on any communicator; return what rank 0 collects."""
+    """Train on any communicator; return the measurements of all ranks on rank 0."""
     comm, task = delayed(comm, delays) if delays else Metered(comm), problem(dense)
     who = roles(comm.size, servers, colocated)
     indices = batches(clocks) if isinstance(clocks, int) else clocks
@@ -122,7 +122,7 @@ def program(
 
 
 def ran(size, *args, order=0, **more):
-    """Train on virtual ranks; return what rank 0 collected."""
+    """Train on virtual ranks; return the measurements of all ranks."""
     return sim.run(lambda comm: program(comm, *args, **more), size, None, order)[0]
 
 

@@ -1,4 +1,4 @@
-"""Consistencies that should agree bit for bit do."""
+"""Consistencies that are bit-identical to one rank."""
 
 from functools import partial
 
@@ -100,7 +100,7 @@ CLOCKS, EVERY = 12, 4
 
 
 def by_epochs(rule, first=0, last=CLOCKS, params=None, **own):
-    """Train by the minibatches from first to last; return what rank 0 has."""
+    """Train with minibatches first to last - 1; return number, params and state."""
     task = problem()
     task = task if params is None else task._replace(params=params)
 

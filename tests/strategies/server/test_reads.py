@@ -1,7 +1,7 @@
-"""What workers read, by gradients that count themselves: whose, and up to which clock.
+"""Tests of reads: the gradients that each read includes, by worker and clock.
 
-Column w of the table counts worker w's examples, row by row. So a read shows which
-gradients it has, each once, twice or not.
+Column w of the table counts the examples of worker w that touch a row. So a read shows
+which gradients it includes, and how often.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ NETWORKS = {
 
 
 class Counted:
-    """A problem whose gradients count themselves, and what was read where."""
+    """A problem whose gradients count examples; records all reads."""
 
     def __init__(self, draws, workers, batch, rows, wide, dense):
         self.rows, self.dense = rows, dense
@@ -49,7 +49,7 @@ class Counted:
         none = np.zeros((1, workers, rows))
         self.before_CxWxR = np.concatenate([none, marks.cumsum(0)])
         self.wide, self.width = wide, wide * workers
-        self.reads = []  # worker, clock, rows, what they said
+        self.reads = []  # worker, clock, rows, values
 
     def take(self, numbers):
         every = slice(0, self.rows)
@@ -72,19 +72,19 @@ class Counted:
         return Problem(start, 0, self.gradient, silent, self.take, rows, frequency)
 
     def faults(self, staleness, pushes):
-        """Say which reads lack what they must have, or have too much."""
+        """Yield the reads that lack a required gradient, or have one too many."""
         workers = self.width // self.wide
         last = np.zeros((workers, workers, self.rows))  # reads never go back
         for worker, clock, rows, seen in self.reads:
             if (seen < last[worker][:, rows].T - 0.1).any():
                 yield worker, clock, "older than the read before"
             last[worker][:, rows] = seen.T
-            must = max(0, clock - staleness) // pushes * pushes
-            least = self.before_CxWxR[must][:, rows].T.copy()
+            required = max(0, clock - staleness) // pushes * pushes
+            least = self.before_CxWxR[required][:, rows].T.copy()
             most = self.before_CxWxR[-1][:, rows].T.copy()
             own = self.before_CxWxR[clock][worker, rows]
             least[:, worker] = most[:, worker] = own
-            # weights of a third round; a gradient too few or too many is a whole 1
+            # weights such as 1/3 are rounded; one gradient changes a value by 1
             if (seen < least - 0.1).any() or (seen > most + 0.1).any():
                 yield worker, clock, seen - least
 
@@ -111,7 +111,8 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     s, seed = draw(some.integers(1, 4)), draw(some.integers(0, 10**6))
     choice = Choice(staleness=s, pull_period=draw(some.sampled_from([0, 0, 1, 2, 5])))
     worker_options = WorkerOptions(
-        pushes=draw(some.sampled_from([1, 1, 2, 3])), prefetch=draw(some.booleans())
+        push_period=draw(some.sampled_from([1, 1, 2, 3])),
+        prefetch=draw(some.booleans()),
     )
     wide = draw(some.sampled_from([1, 1, 1, 3000]))  # of these a part is a message
     counted = Counted(
@@ -125,10 +126,10 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     rule = consistency(name, choice, workers)
     fabric = NETWORKS[draw(some.sampled_from(sorted(NETWORKS)))]
     scale = draw(some.sampled_from([0.0, 1e-6, 1e-5, 1e-4]))
-    options = {"worker_options": worker_options, "known": seed % 3}
+    options = {"worker_options": worker_options, "key_lists": seed % 3}
     found = ran(counted, who, rule, fabric, seed, scale, **options)
     bound = CLOCKS if name == "async" else s
-    assert list(counted.faults(bound, worker_options.pushes)) == []
+    assert list(counted.faults(bound, worker_options.push_period)) == []
     np.testing.assert_allclose(
         found.table[:, ::wide], counted.before_CxWxR[-1].T, atol=0.1
     )

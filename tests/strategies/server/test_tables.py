@@ -1,4 +1,4 @@
-"""Trees as tables of one column on servers, and reducers that are no sums."""
+"""Trees as tables of one column on servers, and reducers other than sums."""
 
 from functools import cache, partial
 from itertools import islice
@@ -18,7 +18,7 @@ from dml.models.networks.cnn import cnn
 from dml.models.networks.logistic import logistic
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.tables import flattened, unpacked
+from dml.strategies.server.tables import flatten, unpack_table
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, Reducer, Rows, identity
 from dml.update.dense import make
@@ -125,13 +125,13 @@ CASES = {
 
 @cache
 def example(name):
-    """Return a problem whose params are no regular values, and its data."""
+    """Return a problem with random params, and its data."""
     make, read = CASES[name]
     model, (training, _) = make(), read()
     lies = layout(model.init(jax.random.key(0)))
     noise = np.random.default_rng(0).normal(0, 0.1, lies.length).astype("f")
     options = {"examples": 1437, "take": partial(take, training)}
-    return model_problem(model, unpacked(noise[:, None], lies), **options), training
+    return model_problem(model, unpack_table(noise[:, None], lies), **options), training
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -140,7 +140,7 @@ def test_a_flat_problem_has_the_bits_of_the_tree(name, by):
     task, training = example(name)
     loss_of, lies = task.model.loss, layout(task.params)
     task = task._replace(evaluate=lambda tree: tree)
-    found = flattened(task._replace(model=None) if by == "leaves" else task)
+    found = flatten(task._replace(model=None) if by == "leaves" else task)
     again = found.evaluate(found.params)
     assert jax.tree.structure(again) == jax.tree.structure(task.params)
     for one, other in zip(*map(jax.tree.leaves, (task.params, again)), strict=True):
@@ -151,7 +151,7 @@ def test_a_flat_problem_has_the_bits_of_the_tree(name, by):
     for numbers in (np.arange(40, 72), np.arange(9, 41)):
         loss, (rows, grads) = found.gradient(table, found.take(numbers))
         expected, tree = gradient(
-            loss_of, unpacked(table, lies), take(training, numbers)
+            loss_of, unpack_table(table, lies), take(training, numbers)
         )
         packed = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
         assert loss == float(expected)
@@ -168,7 +168,7 @@ def test_parts_of_as_many_examples_compile_once():
         traces.append(1)  # only while it is traced
         return task.model.loss(params, batch)
 
-    found = flattened(task._replace(model=task.model._replace(loss=loss)))
+    found = flatten(task._replace(model=task.model._replace(loss=loss)))
     for numbers in (np.arange(9), np.arange(9, 18), np.arange(8), np.arange(20, 28)):
         found.gradient(found.params, found.take(numbers))
     assert len(traces) == 2
@@ -178,4 +178,4 @@ def test_params_of_another_dtype_are_bad_input():
     task, _ = example("logistic")
     params = task.params | {"bias": task.params["bias"].astype(np.float16)}
     with pytest.raises(BadInput, match="float32, got float16, float32; cast"):
-        flattened(task._replace(params=params))
+        flatten(task._replace(params=params))

@@ -1,4 +1,4 @@
-"""What becomes of a worker's gradients: none is lost, refused ones weigh nothing."""
+"""Gradients of a worker: microbatches, filters, aggregation, waiting times."""
 
 import numpy as np
 import optax
@@ -10,9 +10,9 @@ from dml.sim.delays import delay_distribution, seconds
 from dml.strategies.server.roles import roles
 from dml.strategies.server.workers import (
     Counts,
-    Part,
+    MinibatchPart,
     WorkerOptions,
-    filtered,
+    filter_gradient,
     part_gradient,
 )
 from dml.types import Problem, Rows
@@ -44,7 +44,7 @@ def test_who_is_left_behind_still_pushes_all_that_it_has_computed(pushes, slow):
 
     def program(comm):
         pace = iter(lambda: slow if comm.rank == 2 else 1.0, None)
-        comm, options = Delayed(Metered(comm), pace), WorkerOptions(pushes=pushes)
+        comm, options = Delayed(Metered(comm), pace), WorkerOptions(push_period=pushes)
         run = serve(
             comm, problem(), batches(12), Descent, who, rule, worker_options=options
         )
@@ -86,7 +86,7 @@ def test_a_gradient_of_microbatches_is_a_mean_however_few_examples(examples):
 
     task = Problem(np.zeros((10, 2)), 1, gradient, lambda table: {})
     numbers, options = np.arange(examples), WorkerOptions(microbatches=4)
-    part = Part(0, numbers, numbers, rows, 0.5)
+    part = MinibatchPart(0, numbers, numbers, rows, 0.5)
     loss, grads = alone_with(
         lambda replica: part_gradient(task, replica, part, options, None), task.params
     )
@@ -97,11 +97,13 @@ def test_a_gradient_of_microbatches_is_a_mean_however_few_examples(examples):
 @pytest.mark.parametrize("bad", [[np.inf, -np.inf], [np.nan, 1], [np.inf, 1]])
 @pytest.mark.parametrize("rows", [np.array([3, 4]), slice(3, 5)])
 def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
-    part, counts = Part(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
+    part, counts = MinibatchPart(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
 
     def kept(replica, numbers, **options):
         grads = np.array(numbers, np.float32)[:, None]
-        return filtered(replica, part, grads, WorkerOptions(**options), counts, 1.0)
+        return filter_gradient(
+            replica, part, grads, WorkerOptions(**options), counts, 1.0
+        )
 
     def program(replica):
         huge = kept(replica, [3e38, 3e38])  # finite, but its sum is not
@@ -123,15 +125,15 @@ def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
         seen.append((values.tolist(), grads.tolist()))
         return np.array([False, True])
 
-    part = Part(0, np.arange(2), None, np.array([3, 4]), 0.25)
+    part = MinibatchPart(0, np.arange(2), None, np.array([3, 4]), 0.25)
     grads, options = np.array([[1], [2]], np.float32), WorkerOptions(row_filter=sift)
     one = alone_with(
-        lambda replica: filtered(replica, part, grads, options, counts, 1.0),
+        lambda replica: filter_gradient(replica, part, grads, options, counts, 1.0),
         np.arange(10, dtype=np.float32)[:, None],
     )
     assert seen == [([[3], [4]], [[4], [8]])]  # not times its weight
     assert (one.rows.tolist(), one.grads.tolist()) == ([4], [[2]])
-    assert (counts.offered, counts.sifted) == (2, 1)
+    assert (counts.offered, counts.filtered) == (2, 1)
 
 
 def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
@@ -141,7 +143,7 @@ def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
         for _ in range(2):
             replica.add_gradient(every, start, 1.0)
         replica.table[:] = 7  # what a server says
-        replica.add_own(every, applied=0)
+        replica.add_own_changes(every, applied=0)
         replica.add_gradient(every, start, 1.0)
         return replica.table
 
@@ -152,7 +154,7 @@ def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
 @pytest.mark.parametrize("name", ["bsp", "ssp", "essp"])
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 def test_a_worker_without_examples_waits_like_the_others(name, dense):
-    """Minibatches of one example: one worker of three has any, and takes its time."""
+    """Minibatches of one example, which one worker of three computes."""
     few = [np.array([number % EXAMPLES]) for number in range(12)]
     more = {"dense": dense, "clocks": few, "delays": "constant:1"}
     found = ran(4, name, choice=Choice(staleness=2), **more)
@@ -172,7 +174,7 @@ def test_what_is_pushed_together_weighs_together():
             shares.append(share)
             super().update(at, grads, share)
 
-    options = {"worker_options": WorkerOptions(pushes=2)}
+    options = {"worker_options": WorkerOptions(push_period=2)}
     found = ran(3, "async", clocks=5, make=Noting, **options)
     # two workers: 15 and 14 of 29 examples, of two clocks, the fifth alone
     ours = sorted(round(share * 29) for share in shares)
@@ -183,7 +185,7 @@ def test_what_is_pushed_together_weighs_together():
 
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_a_colocated_rank_serves_between_its_microbatches(pieces):
-    """Rank 0 takes 8 seconds for its part; rank 1 wants rows of it meanwhile."""
+    """Rank 0 computes for 8 seconds; meanwhile rank 1 pulls rows from it."""
     task, who, rule = (
         problem(dense=True),
         roles(2, 2, True),
@@ -213,15 +215,15 @@ def test_filtered_rows_are_not_sent():
         for each in (None, some)
     )
     saved = plain["rows_pushed"] - sifted["rows_pushed"]
-    assert saved == sifted["sifted"] > 0.25 * sifted["offered"]
-    assert plain["sifted"] == 0
+    assert saved == sifted["filtered"] > 0.25 * sifted["offered"]
+    assert plain["filtered"] == 0
     assert plain["keys_sent"] == sifted["keys_sent"]
     bits = 2 * 12 * 4 * 2  # words: a mask of at most 64 keys from worker to server
     assert sifted["words_sent"] == plain["words_sent"] - saved * WIDTH + bits
 
 
 def test_waiting_falls_as_the_bound_grows():
-    """What a worker waits for of the time that it has, at X = 1 + Exp(1)."""
+    """The share of time that workers wait, with steps of 1 + Exp(1) seconds."""
     draws_TxP, clocks = (
         seconds(delay_distribution(DELAYS), 3, 300, 8),
         [np.arange(EXAMPLES)] * 300,

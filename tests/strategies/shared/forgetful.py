@@ -1,4 +1,4 @@
-"""A guard that loses every change of row 3, so that a count must notice."""
+"""A locking policy that loses every change of row 3, to test the count of losses."""
 
 from numba import njit
 

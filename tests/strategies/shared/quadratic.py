@@ -1,6 +1,6 @@
-"""The least sparse model: each edge pulls its rows to targets of its own, by squares.
+"""A model in which each edge moves its rows towards targets, with x ≥ 0.
 
-objective = mean of ½ Σ |x_r - target|², over an edge's rows, where no x is below 0
+objective = mean over edges of ½ Σ |x_r - target_r|², over the rows r of the edge
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Pulls(NamedTuple):
 
 
 def pulls(edges, rows, dim, dtype=np.float64):
-    """Draw pairs of rows, and targets about a point that all edges share."""
+    """Draw pairs of rows, and targets near a point that all edges share."""
     rng = np.random.default_rng(8)
     pairs = [np.sort(rng.choice(rows, 2, replace=False)) for _ in range(edges)]
     flat = np.concatenate(pairs).astype(np.uint32)

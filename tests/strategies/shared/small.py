@@ -22,7 +22,7 @@ MU = 1e-3
 
 
 def documents(examples=200, features=90, nonzeros=6, dtype="float32", seed=3):
-    """A vector of weights; feature 0 is in every example: a hub."""
+    """Return a problem of a weight vector; feature 0 is in every example."""
     batch = generate(examples, features, nonzeros, seed)
     inputs = batch.inputs.tolil()
     inputs[:, 0] = 0.3
@@ -32,7 +32,7 @@ def documents(examples=200, features=90, nonzeros=6, dtype="float32", seed=3):
 
 
 def ratings(count=300, dtype="float32", seed=3):
-    """A table of rows."""
+    """Return a problem of a table of rows."""
     training, held_out = centre(*generated(30, 25, count, 2, seed))
     data = completion.entries_from_ratings(training, 0.02, 0.02, dtype)
     return problem(completion, data, start(55, 4, seed).astype(dtype))

@@ -1,4 +1,4 @@
-"""A model for counting: every edge adds 1 to each of its rows, whatever they are."""
+"""A model for counting: every edge adds 1 to each of its rows."""
 
 import sys
 from typing import NamedTuple
@@ -32,7 +32,7 @@ def objective(table, data):
 
 
 def tally(edges):
-    """Few rows and many edges: whoever does not wait meets others all the time."""
+    """Return a problem of few rows and many edges, with frequent conflicts."""
     rng = np.random.default_rng(1)
     rows = np.sort([rng.choice(ROWS, TOUCHED, replace=False) for _ in range(edges)])
     starts = np.arange(edges + 1) * TOUCHED

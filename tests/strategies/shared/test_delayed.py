@@ -1,4 +1,4 @@
-"""Training with late reads; without delay it is serial, see test_ways."""
+"""Training with delayed reads; for training without delays see test_ways."""
 
 from itertools import islice
 
@@ -46,7 +46,7 @@ def test_a_seed_repeats_all_delays_and_bits(per_coordinate):
 
     assert run(seed=5) == run(seed=5)
     assert run(seed=5)[0] != run(seed=6)[0]
-    assert run(seed=5)[0] != run(seed=5, most=2)[0]
+    assert run(seed=5)[0] != run(seed=5, max_delay=2)[0]
 
 
 def test_delays_are_the_laws_but_for_what_has_not_been():
@@ -54,13 +54,13 @@ def test_delays_are_the_laws_but_for_what_has_not_been():
     assert first["delay_max"] == second["delay_max"] == 30
     assert first["delay_mean"] == 30 - sum(range(31)) / EXAMPLES
     assert second["delay_mean"] == 30  # reaches into the epoch before
-    late = train("pareto:5,1.1", 2, most=40)[2][1]
+    late = train("pareto:5,1.1", 2, max_delay=40)[2][1]
     assert late["delay_max"] == 40
     assert 5 < late["delay_mean"] < 40
 
 
 def test_rows_of_one_update_are_late_together_or_each_by_itself():
-    """A mean of whole updates' delays varies as one of 203 draws, not of 1015."""
+    """With a delay per update the mean is of 203 draws, not of 1015."""
 
     def spread(per_coordinate):
         own = {"epochs": 2, "per_coordinate": per_coordinate}
@@ -71,11 +71,11 @@ def test_rows_of_one_update_are_late_together_or_each_by_itself():
 
 
 def test_weights_are_settled_in_the_past_too():
-    """A norm that halves the weights in an epoch, and no gradient in the second.
+    """The decay halves the weights in an epoch; reads in the second see old weights.
 
-    Whoever reads weights of the first epoch unsettled finds other margins.
+    Without the decay of the first epoch, these reads give other margins.
     """
-    own = {"mu": np.log(2) / EXAMPLES / RATE, "most": 150}
+    own = {"mu": np.log(2) / EXAMPLES / RATE, "max_delay": 150}
     data, found, _ = train("constant:150", 2, **own)
     tables, t0 = [np.zeros(FEATURES)], 0
     for epoch, order in enumerate(islice(orders(EXAMPLES, BATCH), 2), 1):

@@ -1,4 +1,4 @@
-"""One worker has the bits of serial by every strategy; the promises of several."""
+"""Strategies in shared memory: bit-identical with one worker; tests of several."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def run(way, problem, how, threads=1, **more):
 
 
 def oracle(problem, how, deferred=None, share=slice(None)):
-    """Descend in plain Python; deferred rows wait for the end of a block."""
+    """Descend in plain Python; deferred rows change at the end of a block."""
     kernel, count = problem.kernel, problem.examples
     model, edges = kernel.model, kernel.data.edges
     table, kind = problem.params.copy(), problem.params.dtype.type

@@ -71,7 +71,12 @@ RUN = """
 import sys
 import numpy as np
 from dml.models.sparse.problem import problem
-from dml.strategies.shared.workers import Descent, epoch_settings, gradients, orders
+from dml.strategies.shared.workers import (
+    Descent,
+    allocate_gradients,
+    epoch_settings,
+    orders,
+)
 from dml.types import Edges
 from dml.wire.memory import hogwild
 from dml.wire.memory.lock_free import lock_free_loop
@@ -89,7 +94,9 @@ one = problem(model, data, start)
 data, pace = epoch_settings(one, Descent(lambda epoch: 0.1), 1)
 shared = state(start, 1, False, False, np.zeros)
 order = next(orders(2, 1))
-lock_free_loop(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
+lock_free_loop(model, hogwild)(
+    shared, data, order, Worker(0, 1), pace, allocate_gradients(one)
+)
 """
 
 

@@ -1,4 +1,4 @@
-"""A small server, its workers, and shards whose sums are exact."""
+"""Small servers and workers on virtual ranks, and shards whose sums are exact."""
 
 import numpy as np
 
@@ -10,11 +10,12 @@ from dml.wire.server.consistency import Consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 
-FREE, ASYNC = sim.Uniform(0, 0, 0), Consistency()
+FREE = sim.Uniform(0, 0, 0)  # a network whose messages take no time
+ASYNC = Consistency()
 
 
 class Adding:
-    """A shard that adds what comes: sums of whole numbers are exact."""
+    """A shard that adds gradients; sums of integers are exact."""
 
     def __init__(self, values):
         self.values = values
@@ -23,7 +24,7 @@ class Adding:
         self.values[at] += grads
 
 
-def ran(work, workers, servers=1, rule=ASYNC, rows=8, width=1, **more):
+def run_servers(work, workers, servers=1, rule=ASYNC, rows=8, width=1, **more):
     """Run work(client, comm) on workers; return their results and the servers."""
     split = partition(rows, servers)
     known = more.pop("known", 64)
@@ -32,8 +33,8 @@ def ran(work, workers, servers=1, rule=ASYNC, rows=8, width=1, **more):
     def program(comm):
         comm = Metered(comm)
         if comm.rank >= workers:
-            number = split.rows_of(comm.rank - workers)
-            shard = Adding(np.zeros((rows, width), np.float32)[number].copy())
+            server_rows = split.rows_of(comm.rank - workers)
+            shard = Adding(np.zeros((rows, width), np.float32)[server_rows].copy())
             server = Server(comm, shard, workers, rule)
             server.serve()
             return server
@@ -43,21 +44,23 @@ def ran(work, workers, servers=1, rule=ASYNC, rows=8, width=1, **more):
         client.end()
         return result
 
-    found = sim.run(program, workers + servers, network, **more)
-    return found[:workers], found[workers:]
+    results = sim.run(program, workers + servers, network, **more)
+    return results[:workers], results[workers:]
 
 
 def table(servers):
+    """Return the rows of all servers."""
     return np.concatenate([server.shard.values for server in servers])
 
 
 def replicated(client, rule, rows=8, width=1):
-    """Return a replica of zeros, to which own gradients are added if they would be."""
+    """Return a replica of zeros; own gradients are added unless they are by clock."""
     copy = np.zeros((rows, width), np.float32)
     return Replica(client, copy, rule, Adding(copy) if rule.aggregation_count else None)
 
 
 def finish(client, replica):
+    """End the client before its replica; `run_servers` would end it a second time."""
     client.end()
     client.end = lambda: None
     replica.finish()

@@ -1,4 +1,7 @@
-"""A server that takes from anyone in every way there is, and whose state shows it."""
+"""A server that receives from any source by every function of a communicator.
+
+Its result depends on the order in which messages arrive.
+"""
 
 from hashlib import sha256
 
@@ -56,7 +59,7 @@ def by_two_at_once(comm, pace, answer):
 
 WAYS = (by_receive, by_probe, by_look, by_test, by_computing_until_then)
 WAYS += (by_two_at_once,)
-TAKEN = len(WAYS) + 1  # messages, when each has had its turn
+MESSAGES = len(WAYS) + 1  # received when each way is used once
 
 
 def buffer():
@@ -64,11 +67,14 @@ def buffer():
 
 
 def serve(comm, pace, rounds=3):
-    """Rank 0 serves the others, who take pace() seconds a step; hash what I know."""
+    """Serve on rank 0; other ranks compute for pace() seconds per step.
+
+    Return the hash of the result of this rank.
+    """
     comm = comm.Dup()
-    steps = rounds * TAKEN
-    known = [served, worked][comm.rank > 0](comm, steps, pace)
-    return sha256(known.tobytes()).hexdigest()
+    steps = rounds * MESSAGES
+    call = worked if comm.rank else served
+    return sha256(call(comm, steps, pace).tobytes()).hexdigest()
 
 
 def served(comm, steps, pace):
@@ -80,7 +86,7 @@ def served(comm, steps, pace):
         order.append(status.Get_source())
         comm.Send(table[0], order[-1], status.Get_tag())
 
-    for _ in range(steps * (comm.size - 1) // TAKEN):
+    for _ in range(steps * (comm.size - 1) // MESSAGES):
         for way in WAYS:
             way(comm, pace, answer)
     return np.concatenate([table[0], np.array(order, np.float32)])

@@ -1,4 +1,4 @@
-"""How fresh reads are, when they come, and the times of barriers, by max-plus."""
+"""Staleness and times of reads, and times of barriers; the oracle is max-plus."""
 
 import math
 from functools import partial
@@ -14,11 +14,14 @@ from dml.sim.delays import delay_distribution, seconds, step_seconds, straggler
 from dml.wire.comm import Metered
 from dml.wire.server.barriers import asynchronous, k_of_p, ssp, synchronous
 from dml.wire.server.consistency import Choice, consistency
-from tests.wire.server.served import FREE, finish, ran, replicated
+from tests.wire.server.served import FREE, finish, replicated, run_servers
 
 
 def reads(workers, clocks, rule, law_text, seed):
-    """Let worker i mark [i, k] in clock k; return what each read, and when it began."""
+    """Worker i sets element [i, k] to 1 in clock k.
+
+    Return the tables that each worker reads, the times of the reads, and the delays.
+    """
     draws_TxP = seconds(delay_distribution(law_text), seed, clocks, workers)
     rows = slice(0, workers * clocks)
 
@@ -38,22 +41,25 @@ def reads(workers, clocks, rule, law_text, seed):
         finish(client, replica)
         return seen, starts
 
-    found, _ = ran(work, workers, rule=rule, rows=rows.stop, network=FREE)
+    found, _ = run_servers(work, workers, rule=rule, rows=rows.stop, network=FREE)
     seen, starts_PxT = zip(*found, strict=True)
     return seen, np.array(starts_PxT).T, draws_TxP
 
 
 def missing(seen, staleness):
-    """Return the first (reader, clock, writer, clock) that a read should have had."""
-    for me, reads_of_me in enumerate(seen):
-        for k, marks in enumerate(reads_of_me):
+    """Return the first required gradient that a read lacks, or None.
+
+    The result is (reader, clock of the reader, writer, clock of the writer).
+    """
+    for reader, tables in enumerate(seen):
+        for k, marks in enumerate(tables):
             if marks.max(initial=0) > 1:
-                return me, k, "twice"
+                return reader, k, "twice"
             for writer, row in enumerate(marks):
-                must = k if writer == me else max(0, k - staleness)
-                lacking = np.flatnonzero(row[:must] != 1)
+                required = k if writer == reader else max(0, k - staleness)
+                lacking = np.flatnonzero(row[:required] != 1)
                 if len(lacking):
-                    return me, k, writer, lacking[0]
+                    return reader, k, writer, lacking[0]
     return None
 
 
@@ -85,17 +91,17 @@ def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
         replica, kept = replicated(client, rule, 2), []
         for k in range(12):
             replica.finish_read(replica.begin_read(rows, k), rows, k)
-            kept.append((client.rows_pulled, len(replica.owned)))
+            kept.append((client.rows_pulled, len(replica.own_changes)))
             replica.add_gradient(rows, np.ones((1, 1), np.float32), 1)
             replica.pushes += 1
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
         return kept, comm.bytes_sent
 
-    (((kept, sent),), _) = ran(work, 1, rule=rule, rows=2)
+    (((kept, sent),), _) = run_servers(work, 1, rule=rule, rows=2)
     assert kept == [(1 + k // 3, k % 3) for k in range(12)]
-    (((also, more),), _) = ran(work, 1, 2, rule=rule, rows=2)
+    (((also, more),), _) = run_servers(work, 1, 2, rule=rule, rows=2)
     assert also == kept
-    assert more - sent == 12 * 64  # pushes carry a clock to all servers, pulls do not
+    assert more - sent == 12 * 64  # only pushes are sent to all servers
 
 
 def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
@@ -108,7 +114,7 @@ def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
             replica.finish_read(replica.begin_read(rows, k), rows, k)
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
 
-    _, (server,) = ran(work, 1, rule=rule, rows=2)
+    _, (server,) = run_servers(work, 1, rule=rule, rows=2)
     assert [one.staleness for one in server.log] == [0, 0, 2, 2]
 
 
@@ -134,9 +140,10 @@ def test_an_eager_server_sends_only_what_changed_of_what_was_read():
             client.end_clock()
         finish(client, replica)
 
-    _, (server,) = ran(work, 2, rule=rule, network=FREE)
-    heads = 2 + 7 + 2  # before answers, changes (who has ended has none), the end
-    answers, changes = 4 * (2 + 1), 2 * (4 + 4)  # rows; rows and their numbers
+    _, (server,) = run_servers(work, 2, rule=rule, network=FREE)
+    # of answers, of changes (not sent to workers that have ended), of ends
+    heads = 2 + 7 + 2
+    answers, changes = 4 * (2 + 1), 2 * (4 + 4)  # bytes of rows; of rows and numbers
     assert server.comm.bytes_sent == 32 * heads + answers + changes
 
 
@@ -145,7 +152,7 @@ STEPS = 12
 
 
 def starts(program, text, size, seed=0, sent=None):
-    """Return when each step of each worker begins on virtual ranks."""
+    """Return the times at which the steps of all workers begin on virtual ranks."""
 
     def live(comm):
         work = straggler(comm, step_seconds(delay_distribution(text), 5, comm.rank))
@@ -173,8 +180,9 @@ def test_bounded_staleness_takes_as_long_as_by_max_and_plus(staleness, text, siz
 @pytest.mark.parametrize("text", BARRIER_LAWS)
 @pytest.mark.parametrize("k, size", ((1, 1), (1, 4), (3, 4), (4, 4), (24, 32)))
 def test_k_of_p_takes_as_long_as_by_max_and_plus(text, k, size):
-    sent = STEPS * k + size, STEPS * size  # who is cut off sends nothing of that step
-    sent = None if text == "constant:1" else sent  # there all end at once
+    # a worker that is stopped sends no message in this step
+    sent = STEPS * k + size, STEPS * size
+    sent = None if text == "constant:1" else sent  # all workers end at the same time
     found_TxP = starts(partial(k_of_p, k=k), text, size, size, sent)
     wanted_TxP = maxplus.k_of_p(seconds(delay_distribution(text), 5, STEPS, size), k)
     assert found_TxP == pytest.approx(wanted_TxP, rel=1e-12)

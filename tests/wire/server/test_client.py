@@ -1,4 +1,4 @@
-"""What a client sends: keys once, bits, any order; and what it refuses."""
+"""Messages of a client: key lists, masks, order of keys; and its errors."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 
 from dml.types import BadInput
 from dml.wire.server.consistency import Choice, consistency
-from tests.wire.server.served import ran, table
+from tests.wire.server.served import run_servers, table
 
 
 def test_known_keys_are_not_sent_again():
@@ -22,13 +22,14 @@ def test_known_keys_are_not_sent_again():
 
     results = {}
     for known in (0, 1, 2, 3, 64):
-        ((counts,), servers) = ran(work, 1, 2, rows=50, width=2, known=known)
+        ((counts,), servers) = run_servers(work, 1, 2, rows=50, width=2, known=known)
         results[known] = counts, table(servers).tobytes()
     assert len({bits for _, bits in results.values()}) == 1
-    asked = 30 * 2 * 20  # keys of pulls and pushes
-    assert results[0][0][:2] == (asked, 0)
-    assert results[1][0][:2] == (asked // 2, asked // 2)  # a push knows its pull's
-    assert results[3][0][:2] == (3 * 20, asked - 3 * 20)
+    keys = 30 * 2 * 20  # of pulls and pushes
+    assert results[0][0][:2] == (keys, 0)
+    # the servers store the list of a pull until its push
+    assert results[1][0][:2] == (keys // 2, keys // 2)
+    assert results[3][0][:2] == (3 * 20, keys - 3 * 20)
     assert results[3][0][2] < results[1][0][2] < results[0][0][2]
 
 
@@ -46,7 +47,7 @@ def test_keys_without_values_cost_a_bit_each(servers, keys, seed):
         client.push(chosen, values, has=has)
         return comm.bytes_sent - before
 
-    (sent,), found = ran(work, 1, servers, rows=40, width=2)
+    (sent,), found = run_servers(work, 1, servers, rows=40, width=2)
     total = np.zeros((40, 2), np.float32)
     total[chosen[has]] = values
     assert np.array_equal(table(found), total)
@@ -61,7 +62,7 @@ def test_gradients_of_any_kind_and_order_go_as_float32(rows):
         client.push(np.arange(rows)[::-1].astype(np.int32), values[::-1])
         return client.pull(slice(0, rows))
 
-    ((found,), _) = ran(work, 1, 2, rows=rows, width=2)
+    ((found,), _) = run_servers(work, 1, 2, rows=rows, width=2)
     assert (found == 2 * np.arange(2 * rows).reshape(rows, 2)).all()
 
 
@@ -72,7 +73,7 @@ def test_aggregated_pushes_count_their_clocks():
             client.push(slice(0, 8), np.ones((8, 1), np.float32), ends_clock=True)
         return client.clock
 
-    clocks, (server,) = ran(work, 2, rule=consistency("bsp", Choice(), 2))
+    clocks, (server,) = run_servers(work, 2, rule=consistency("bsp", Choice(), 2))
     assert clocks == [6, 6]
     assert (server.clock, server.version) == (6, 3)
     assert (server.shard.values == 6).all()
@@ -94,7 +95,7 @@ def push(keys, count, width=1):
 )
 def test_bad_keys_and_lengths_are_one_line(call, message):
     with pytest.raises(BadInput, match=f"rank 0: expected {message}"):
-        ran(lambda client, comm: call(client), 1)
+        run_servers(lambda client, comm: call(client), 1)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 from tests.wire.server import served
-from tests.wire.server.served import ASYNC, FREE, Adding, ran, table
+from tests.wire.server.served import ASYNC, FREE, Adding, run_servers, table
 
 
 @settings(max_examples=25, deadline=None)
@@ -32,13 +32,13 @@ def test_async_loses_nothing_and_applies_nothing_twice(workers, servers, seed):
             if draws.integers(2):
                 client.pull(keys)
 
-    _, found = ran(work, workers, servers, width=2)
+    _, found = run_servers(work, workers, servers, width=2)
     np.testing.assert_array_equal(table(found), total)
     assert [server.version for server in found] == [workers * pushes] * servers
 
 
 def several_runs(count, work):
-    """Run work(client, comm, replica) so often on two workers, with one server."""
+    """Run work(client, comm, replica) `count` times on two workers and one server."""
     split, rule = partition(8, 1), consistency("essp", Choice(staleness=1), 2)
 
     def program(comm):
@@ -77,7 +77,7 @@ def test_a_server_goes_on_where_it_ended():
 
 
 def test_a_copy_is_read_anew_where_a_server_goes_on():
-    """What changes after a worker's end is not sent to it."""
+    """Rows that change after the end of a worker are not sent to it."""
     rows = np.array([5], np.int32)
 
     def work(client, comm, replica):
@@ -101,7 +101,7 @@ def test_no_read_is_torn():
             assert (values == client.versions[0]).all()
             client.push(everything, np.ones((40_000, 1), np.float32))
 
-    ran(work, 4, rows=40_000)
+    run_servers(work, 4, rows=40_000)
 
 
 def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
@@ -132,9 +132,9 @@ def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
         for _ in range(3 * comm.rank):
             client.push(rows, ones)
 
-    ran(alternates, 1, network=FREE)
+    run_servers(alternates, 1, network=FREE)
     assert len(copies) == 1  # a push shows that its worker has the rows
-    ran(one_is_silent, 2, network=FREE)
+    run_servers(one_is_silent, 2, network=FREE)
     assert len(copies) == 1 + 2
 
 
@@ -150,7 +150,7 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
             grads = np.full((1, 1), 64 * (comm.rank + 1), np.float32)
             client.push(slice(0, 1), grads / 4, weight=0.25)
 
-    _, (server,) = ran(work, 4, rule=rule, rows=1)
+    _, (server,) = run_servers(work, 4, rule=rule, rows=1)
     terms = [64 * (one.worker + 1) / max(1, one.staleness) for one in server.log]
     assert max(one.staleness for one in server.log) >= 2
     # updates are means of ⌊4/2⌋ gradients
@@ -159,7 +159,7 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
 
 
 def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
-    """A mean is a whole one; what is left at the end is not lost."""
+    """The share of a mean is 1; gradients that remain at the end are applied."""
     shares = []
 
     class Noting(Adding):
@@ -175,11 +175,11 @@ def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
             client.push(slice(0, 1), grads, weight)
 
     rule = consistency("softsync", Choice(softsync=1), 2)
-    _, (server,) = ran(work, 2, rule=rule._replace(aggregation_count=4))
+    _, (server,) = run_servers(work, 2, rule=rule._replace(aggregation_count=4))
     assert server.shard.values[0, 0] == 1  # (0.5 + 0.5 + 0.25 + 0.25)/1.5, and 0
     assert (server.version, shares) == (2, [1.0, 0])
     shares.clear()
-    _, (server,) = ran(work, 1)
+    _, (server,) = run_servers(work, 1)
     assert (server.shard.values[0, 0], shares) == (0.75, [0.5, 0.25, 0])
 
 
@@ -196,9 +196,9 @@ def test_backup_sums_the_first_of_a_clock_and_counts_the_late():
             client.push(slice(0, 1), grads, weight=1 / 3, ends_clock=True)
         return clocks
 
-    found, (server,) = ran(work, 3, rule=rule, rows=1, network=FREE)
+    found, (server,) = run_servers(work, 3, rule=rule, rows=1, network=FREE)
     assert found[0] == found[1] == [0, 1, 2, 3, 4, 5]
-    # the slow one never counts: (3 + 9)/(2/3) six times, and its gradients are late
+    # (3 + 9)/(2/3) in six updates; all gradients of the slow worker are late
     assert server.shard.values[0, 0] == pytest.approx(6 * 12 * 1.5)
     late = [one for one in server.log if one.late]
     assert {one.worker for one in late} == {2}
@@ -216,7 +216,7 @@ def test_who_needs_no_rows_may_be_clocks_ahead(name):
             client.push(slice(0, 1), grads, weight=0.5, ends_clock=True)
         return client.pull(slice(0, 1), 3)[0, 0]
 
-    found, (server,) = ran(work, 2, rule=rule, rows=1, network=FREE)
+    found, (server,) = run_servers(work, 2, rule=rule, rows=1, network=FREE)
     assert found == [222, 222]
     assert (server.version, server.clock) == (3, 3)
     assert [(one.clock, one.worker) for one in server.log] == [
@@ -250,5 +250,5 @@ def test_a_worker_that_leaps_closes_all_that_waited_for_it():
             client.end_clock()
         return len(client.pull(slice(0, 1), 2))
 
-    found, (server,) = ran(work, 3, rule=rule, rows=1, network=FREE)
+    found, (server,) = run_servers(work, 3, rule=rule, rows=1, network=FREE)
     assert (found, server.clock) == ([1, 1, 1], 2)

@@ -1,4 +1,4 @@
-"""The parameter server's runs are replayed bit for bit, under every consistency."""
+"""Replays of parameter servers are bit-identical, under every consistency."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ WORKERS, SERVERS, ROWS, CLOCKS = 4, 2, 12, 6
 
 
 class Descending(Adding):
-    """A shard whose rounding shows in which order gradients came."""
+    """A shard whose rounding depends on the order of the gradients."""
 
     def update(self, at, grads, share=1.0):
         self.values[at] -= np.float32(0.3) * grads
 
 
 def train(comm, rule, seed):
-    """Learn [0, 1, 2, ...]; return what this rank knows in the end."""
+    """Train a table towards [0, 1, 2, ...]; return this rank's rows as bytes."""
     comm, split = Metered(comm), partition(ROWS, SERVERS)
     start = np.zeros((ROWS, 2), np.float32)
     if comm.rank >= WORKERS:
