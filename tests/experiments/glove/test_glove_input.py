@@ -23,7 +23,10 @@ SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
         (["--window=0"], "--window=0: 0 is not an integer in the range"),
         (["--seed=9223372036854775808"], "seed=9223372036854775808"),
         (["--x_max=0"], "x_max=0"),
-        (["--corpus=enwikki"], "a file, a folder or one of enwiki, newsgroups"),
+        (
+            ["--corpus=enwikki"],
+            "a file, a folder, FILE.py:NAME or one of enwiki, newsgroups",
+        ),
         (["--corpus="], "expected a corpus, got ''"),
         (["--min_count=100000"], "expected 2 words or more .* got 0 of 60"),
         (["--max_vocab=1"], "expected 2 words or more"),
