@@ -35,7 +35,7 @@ from dml.types import CountedComm, Problem
 from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
 
-POLICIES = ["hogwild", "atomic", "locked", "global", "roundrobin"]
+POLICIES = ["hogwild", "hogwild_private", "atomic", "locked", "global", "roundrobin"]
 
 FLAGS = flags.define("seed", "watchdog")
 FLAGS.text("problems", "all", f"Problems, of {', '.join(PROBLEMS)}; or all.")

@@ -38,6 +38,7 @@ STRATEGIES = {
     "scan": Strategy("scan", ("model",), alone=True),
     "server": Strategy("server.server", ("gradient",)),
     "hogwild": Strategy("shared.hogwild", ("kernel",)),
+    "hogwild_private": Strategy("shared.hogwild_private", ("kernel.model",)),
     "average": Strategy("shared.average", ("kernel.model",)),
     "cyclades": Strategy("shared.cyclades", ("kernel.model",)),
     "delayed": Strategy("shared.delayed", ("kernel.model",), alone=True),

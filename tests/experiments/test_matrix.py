@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 EQUAL = [
     ("serial", "synchronous star"),
     ("serial", "server bsp"),
+    ("hogwild on 1 worker", "hogwild_private"),
     ("hogwild on 1 worker", "cyclades"),
     ("hogwild on 1 worker", "minibatch"),
     ("rotation on 1 rank", "rotation"),

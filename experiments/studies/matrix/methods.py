@@ -114,6 +114,10 @@ def cyclades_options(name: str, entry: Entry, comm: CountedComm) -> Own:
     return {"deferred": deferred, "batch": 1, "threads": WORKERS}
 
 
+def private_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"hot": np.ones(len(entry.make().params), np.bool_), "period": 1}
+
+
 def thread_options(entry: Entry, comm: CountedComm) -> Own:
     return {"threads": WORKERS}
 
@@ -151,6 +155,9 @@ METHODS: dict[str, Method] = {
         for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
     },
     "hogwild on 1 worker": Method("hogwild", no_options, ONE_RANK, 1, by_examples),
+    "hogwild_private": Method(
+        "hogwild_private", private_options, ONE_RANK, 1, by_examples
+    ),
     "delayed": Method("delayed", delay_options, ONE_RANK, 1, by_examples),
     "average": Method("average", thread_options, THREADS, 1, by_examples),
     **{

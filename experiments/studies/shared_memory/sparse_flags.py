@@ -60,6 +60,19 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
         "batch; 1: none; -1 uses the problem's default.",
         *(-1, 1),
     )
+    values.number(
+        "hot",
+        0.05,
+        "Share of the examples; hogwild_private sums changes of rows in more examples "
+        "in private memory.",
+        *(0, 1),
+    )
+    values.integer(
+        "period",
+        256,
+        "Examples of a worker after which hogwild_private adds the sums to the table.",
+        1,
+    )
     values.choice(
         "dtype", "float32", DTYPES, "Type of the numbers of the table and the data."
     )
@@ -101,4 +114,6 @@ def settings(values: flags.FlagValues, defaults: Defaults) -> Settings:
         values.threads,
         values.lost,
         blocks=values.blocks if "blocks" in values else 0,
+        hot=values.hot,
+        period=values.period,
     )

@@ -32,6 +32,9 @@ class Settings(NamedTuple):
       counting: Whether lost changes of rows are measured.
       delay: Number of extra reads by which each gradient is delayed.
       blocks: Number of blocks of rows on each side, in rotation.
+      hot: hogwild_private sums the changes of rows in more than this share of the
+        examples in private memory.
+      period: Edges of a worker after which hogwild_private adds the sums to the table.
     """
 
     update: Descent
@@ -42,6 +45,8 @@ class Settings(NamedTuple):
     counting: bool = False
     delay: int = 0
     blocks: int = 8
+    hot: float = 0.05
+    period: int = 256
 
 
 Arguments = Callable[[Problem, Settings], dict[str, Any]]
@@ -57,6 +62,12 @@ def hogwild_arguments(
         "counting": options.counting,
         "delay": options.delay,
     }
+
+
+def private_arguments(problem: Problem, options: Settings) -> dict[str, Any]:
+    """Return the arguments of strategy hogwild_private."""
+    hot = hubs(problem.kernel.data.edges, len(problem.params), options.hot)
+    return {"hot": hot, "period": options.period, "threads": options.threads}
 
 
 def cyclades_arguments(problem: Problem, options: Settings) -> dict[str, Any]:
@@ -79,6 +90,7 @@ def average_arguments(problem: Problem, options: Settings) -> dict[str, Any]:
 UPDATES: dict[str, tuple[str, Arguments]] = {
     "serial": ("hogwild", partial(hogwild_arguments, hogwild)),
     "hogwild": ("hogwild", partial(hogwild_arguments, hogwild)),
+    "hogwild_private": ("hogwild_private", private_arguments),
     "atomic": ("hogwild", partial(hogwild_arguments, atomic)),
     "locked": ("hogwild", partial(hogwild_arguments, locked)),
     "global": ("hogwild", partial(hogwild_arguments, global_lock)),

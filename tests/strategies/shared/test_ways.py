@@ -10,6 +10,7 @@ from dml.strategies.shared.average import average
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.hogwild import hogwild
+from dml.strategies.shared.hogwild_private import hogwild_private
 from dml.types import BadInput, Kernel
 from dml.wire.memory import atomic, locked, round_robin
 from dml.wire.memory import global_lock as whole
@@ -95,6 +96,9 @@ def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, mome
     want = oracle(problem, how)
     ways = [(hogwild, {"policy": policy}) for policy in POLICIES]
     ways += [(average, {}), (cyclades, {"deferred": np.zeros(len(want), bool)})]
+    hot = np.ones(len(want), bool)
+    ways += [(hogwild_private, {"hot": hot, "period": 1})]
+    ways += [(hogwild_private, {"hot": ~hot, "period": 5})]
     ways += [(delayed, {"distribution": delay_distribution("constant:0.9")})]
     assert want.dtype == dtype and not np.array_equal(want, problem.params)
     losses = []
@@ -105,6 +109,68 @@ def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, mome
     for found in losses:
         assert found == pytest.approx(losses[0], rel=1e-9)
     assert np.array_equal(problem.params, start)  # it is the caller's
+
+
+def private_oracle(problem, how, hot, period):
+    """Descend in plain Python; changes of hot rows are added after every period."""
+    kernel, scalar = problem.kernel, problem.params.dtype.type
+    model, edges, table = kernel.model, kernel.data.edges, problem.params.copy()
+    for epoch in range(1, EPOCHS + 1):
+        rate = scalar(how.rate(epoch))
+        data, sums = model.with_rate(kernel.data, how.rate(epoch)), {}
+        order = visits(how, epoch, problem.examples).visits
+        starts = [block * how.batch for block in order]
+        visited = [
+            e
+            for first in starts
+            for e in range(first, min(first + how.batch, problem.examples))
+        ]
+        for t, e in enumerate(visited):
+            rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
+            grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
+            moves = model.gradient(table, data, e, t, grads)[1]
+            for s, row in enumerate(rows if moves else ()):
+                model.move(table, row, grads, s, rate)
+                if hot[row]:
+                    sums[row] = sums.get(row, scalar(0)) + grads[s]
+                else:
+                    table[row] += grads[s]
+            if (t + 1) % period == 0 or t + 1 == len(visited):
+                for row, total in sums.items():
+                    table[row] += total
+                sums.clear()
+        model.settle(table, data, len(visited))
+    return table
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("share, period", [(0.0, 7), (0.05, 7), (0.02, 1000)])
+def test_changes_of_hot_rows_are_added_after_a_period(name, share, period):
+    problem, how = PROBLEMS[name](), settings(name)
+    hot = hubs(problem.kernel.data.edges, len(problem.params), share)
+    want = private_oracle(problem, how, hot, period)
+    found = run(hogwild_private, problem, how, hot=hot, period=period)[1]
+    assert np.array_equal(found, want)
+    assert not np.array_equal(want, oracle(problem, how)) or not hot.any()
+
+
+def test_two_workers_with_private_rows_come_as_close_as_one():
+    problem, how = documents(), settings(batch=8)
+    hot = hubs(problem.kernel.data.edges, len(problem.params), 0.05)
+    assert hot.any() and not hot.all()
+
+    def objective(threads):
+        table = run(hogwild_private, problem, how, threads, hot=hot, period=4)[1]
+        return problem.kernel.model.objective(table, problem.kernel.data)
+
+    assert objective(2) == pytest.approx(objective(1), rel=0.05)
+
+
+def test_a_period_without_edges_is_refused():
+    problem = documents()
+    with pytest.raises(BadInput, match="period of at least 1 edge, got 0"):
+        hot = np.ones(len(problem.params), bool)
+        run(hogwild_private, problem, settings(), hot=hot, period=0)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
