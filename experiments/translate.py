@@ -74,7 +74,8 @@ def compare(comm: CountedComm, path: Path) -> dict[str, Any]:
     rate = optax.cosine_decay_schedule(FLAGS.lr, FLAGS.steps)
     total = FLAGS.steps * FLAGS.batch
     curves: dict[str, Curve] = {}
-    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
+    table = writers.table(report.COLUMNS)
+    with writing.first(path, FLAGS, comm, table, sentence=report.conclude) as writer:
         write_lines(comm.rank, report.wavefront_lines(layers, length, length))
         for name, division in report.divisions(problem, line).items():
             order = draws(problem.examples, FLAGS.batch, FLAGS.seed, total)

@@ -84,7 +84,8 @@ def compare(
     two_devices = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
     rows: list[dict[str, Any]] = []
     filter_changes = None
-    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
+    table = writers.table(report.COLUMNS)
+    with writing.first(path, FLAGS, comm, table, sentence=report.conclude) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*arguments, layers)
             params = model.init(jax.random.key(FLAGS.seed))

@@ -1,6 +1,5 @@
 """Rows, loss curves and conclusion of hybrid.py."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -87,16 +86,21 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def conclude(summary: Row) -> str:
+    """Return the result in one sentence."""
+    return (
+        f"{summary['meshes']} meshes have {summary['verdict']} as one device, within "
+        f"{summary['apart']:.1e}; the fastest is {summary['fastest']} with "
+        f"{summary['tokens_per_second']:,.0f} tokens/s."
+    )
+
+
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Draw the loss of every mesh and print the verdict when the summary is written."""
+    """Draw the loss of every mesh when the summary is written."""
 
     def finish(rows: Sequence[Row], summary: Row) -> None:
         steps = range(1, 1 + len(rows[0]["losses"]))
         curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
         figures.curves(path, curves, x="step", y="loss")
-        sys.stdout.write(
-            f"{summary['meshes']} meshes: {summary['verdict']} as on one device; "
-            f"largest difference {summary['apart']:.1e}\n"
-        )
 
     return collected(finish)

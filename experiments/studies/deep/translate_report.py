@@ -113,6 +113,15 @@ def time_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
     }
 
 
+def conclude(summary: Row) -> str:
+    """Return the result in one sentence."""
+    return (
+        f"{summary['accuracy']:.1%} of the words correct; a layer per device takes "
+        f"{summary['ticks_wavefront']} ticks instead of {summary['ticks_one_device']}, "
+        f"and losses differ by at most {summary['largest_difference']:.1e}."
+    )
+
+
 def verdict(summary: Row) -> str:
     return (
         f"two layers on two devices, on {os.cpu_count()} cores: "

@@ -74,6 +74,17 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return totals
 
 
+def conclude(summary: dict[str, Any]) -> str:
+    """Return the result in one sentence."""
+    one = summary["seconds_per_step_one_device"]
+    two = summary["seconds_per_step_two_devices"]
+    return (
+        f"Losses on two devices differ from those on one by at most "
+        f"{summary['largest_difference']:.1e}; a step takes {1e3 * two:.1f} ms instead "
+        f"of {1e3 * one:.1f} ms."
+    )
+
+
 def filter_changes(start: Params, last: Params) -> np.ndarray:
     """Return the change of the first layer's filters: HxWxIxO."""
     first, second = (

@@ -3,7 +3,7 @@
 A clock is one push of every worker, followed by a pull unless the load is "push".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +61,20 @@ class Load(NamedTuple):
     @property
     def pulls(self) -> bool:
         return self.what != "push"
+
+
+def conclude(summary: Mapping[str, Any]) -> str:
+    """Return the range of the speeds relative to plain messages in one sentence."""
+    loads = {key: value for key, value in summary.items() if key.count("_") == 2}
+    texts = {key: key.rsplit("_", 1)[0].replace("_", " of ") for key in loads}
+    slowest, fastest = (
+        min(loads, key=loads.__getitem__),
+        max(loads, key=loads.__getitem__),
+    )
+    return (
+        f"Servers reach {loads[slowest]:.2f} ({texts[slowest]} bytes) to "
+        f"{loads[fastest]:.2f} ({texts[fastest]} bytes) of the speed of plain messages."
+    )
 
 
 def methods(comm: CountedComm, load: Load) -> list[Call]:
