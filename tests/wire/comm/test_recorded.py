@@ -1,4 +1,4 @@
-"""What is recorded is replayed on other networks and at other speeds, bit for bit."""
+"""Recorded runs are replayed, bit-identical, on other networks and at other speeds."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from dml import sim
 from dml.types import ANY, BadInput, Status
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Log, Metered, Recorded, Traced
-from dml.wire.comm.events import Kind, decoded
+from dml.wire.comm.events import Kind, decode
 from tests.sim import test_agreement
 from tests.sim.test_agreement import EVEN, NOTHING, ODD, outcome, programs
 from tests.wire.comm.replays import bare, kinds, on, recorded, replayed
@@ -68,7 +68,7 @@ def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
             met |= set(kinds(words))
     assert differ > 100
     assert {Kind.RECV, Kind.IRECV, Kind.PROBE, Kind.IPROBE, Kind.TEST} <= met
-    assert {Kind.WAITANY, Kind.COMPUTE, Kind.VAIN} <= met
+    assert {Kind.WAITANY, Kind.COMPUTE, Kind.UNSUCCESSFUL} <= met
 
 
 @pytest.mark.parametrize("around", [bare, metered])
@@ -102,7 +102,7 @@ def test_what_is_received_from_someone_is_no_event():
 
     logs = [Log() for _ in range(6)]
     sim.run(lambda comm: program(comm, logs[comm.rank]), 6)
-    assert set(kinds([log.words() for log in logs])) == {Kind.GROUP}
+    assert set(kinds([log.codes() for log in logs])) == {Kind.GROUP}
 
 
 def test_many_polls_in_vain_are_one_event():
@@ -120,8 +120,8 @@ def test_many_polls_in_vain_are_one_event():
         return found, into[0]
 
     found, words = recorded(on(2, program), 2)
-    assert kinds([words[0]]) == [Kind.GROUP, Kind.IRECV, Kind.VAIN]
-    assert decoded(int(words[0][0][2])).number == 6000
+    assert kinds([words[0]]) == [Kind.GROUP, Kind.IRECV, Kind.UNSUCCESSFUL]
+    assert decode(int(words[0][0][2])).number == 6000
     assert (
         found
         == replayed(on(2, program), words)
@@ -147,7 +147,7 @@ def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
         other = on(3, program, 2, tag)
         assert other(bare) != found
         assert replayed(other, words) == found
-        assert (Kind.NEVER in kinds(words)) == bool(tag)
+        assert (Kind.UNMATCHED in kinds(words)) == bool(tag)
 
 
 def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
@@ -159,17 +159,17 @@ def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
         top.Isend(np.zeros(1), right, comm.rank)
         comm.platform.compute(1e-3 * comm.rank)
         top.platform.note(comm.rank)
-        return log.collect(comm), log.words()
+        return log.collect(comm), log.codes()
 
     for seed in range(4):
         (every, _), *others = found = sim.run(program, 5, seed=seed)
         assert [none for none, _ in others] == [None] * 4
         for rank, (got, (_, words)) in enumerate(zip(every, found, strict=True)):
             assert [some.tolist() for some in got] == [some.tolist() for some in words]
-            _, taken, never, noted = (decoded(word) for word in got[0].tolist())
-            assert never.kind is Kind.NEVER
+            _, taken, never, noted = (decode(word) for word in got[0].tolist())
+            assert never.kind is Kind.UNMATCHED
             assert (taken.source, taken.tag) == ((rank - 1) % 5,) * 2
-            assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.NEVER])
+            assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.UNMATCHED])
 
 
 def test_what_groups_receive_is_kept_apart():
@@ -207,7 +207,7 @@ CHANGES = [
     (
         lambda comm: comm.platform.note(12),
         lambda comm: comm.platform.note(13),
-        "rank 0, event 1: expected 12 noted, got 13 noted; replay the program that",
+        "rank 0, event 1: expected note of 12, got note of 13; replay the program that",
     ),
     (
         receives,
@@ -227,12 +227,12 @@ CHANGES = [
     (
         lambda comm: [receives(comm), comm.platform.note(5)],
         receives,
-        "event 2: expected 5 noted, got the end of the program",
+        "event 2: expected note of 5, got the end of the program",
     ),
     (
         lambda comm: [polls(comm, 3), comm.platform.note(5)],
         lambda comm: [polls(comm, 1), comm.platform.note(5)],
-        "event 1: expected 2 polls in vain, got 5 noted",
+        "event 1: expected 2 unsuccessful polls, got note of 5",
     ),
     (
         lambda comm: comm.Waitany([comm.Irecv(np.zeros(1), ANY, 3)]),
@@ -304,5 +304,5 @@ def test_only_numbers_of_60_bits_are_noted():
             recorded(on(1, program, number), 1)
     numbers = [most - 1, -most, 0, -1, np.int64(7)]
     _, words = recorded(on(1, program, *numbers), 1)
-    assert [decoded(word).number for word in words[0][0][1:].tolist()] == numbers
+    assert [decode(word).number for word in words[0][0][1:].tolist()] == numbers
     replayed(on(1, program, *numbers), words)
