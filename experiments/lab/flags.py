@@ -170,7 +170,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
         MemoryError,
     ) as error:
-        from dml.wire.comm.abort import leave, refuse
+        from dml.wire.comm.abort import exit_with_error, exit_without_cleanup
         from dml.wire.comm.mpi import world
 
         text = " ".join(str(error).split())
@@ -178,10 +178,12 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             text = f"expected enough memory, got: {text}; pass smaller sizes"
         line = f"{Path(sys.argv[0]).name}: {text}"
         if isinstance(error, KeyboardInterrupt):
-            leave(world(), f"{line}stopped; saved checkpoints are kept", STOPPED)
+            exit_without_cleanup(
+                world(), f"{line}stopped; saved checkpoints are kept", STOPPED
+            )
         if isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
-        refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
+        exit_with_error(world(), line, STOPPED if isinstance(error, Stopped) else 2)
     finally:
         PROGRESS.end(complete)
 

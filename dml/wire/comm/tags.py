@@ -1,4 +1,4 @@
-"""A tag for each collective, so that the watchdog can name the missing message."""
+"""Message tags by collective or protocol; the watchdog prints their names."""
 
 from enum import IntEnum
 
@@ -20,4 +20,4 @@ class Tag(IntEnum):
     VALUES = 17  # answers to pulls
     CHANGED = 18  # rows that a server sends without a request
     GRADIENTS = 19  # the values of a large push
-    BLOCK = 1000  # and the number of the block
+    BLOCK = 1000  # plus the number of the block

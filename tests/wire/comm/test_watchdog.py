@@ -4,7 +4,7 @@ import pytest
 
 from dml.wire.comm.watchdog import Call, State, deadlocked_ranks, rank_text, state_text
 
-ENDED, RUNNING = State(ended=True), State(place="main (x.py:1)")
+ENDED, RUNNING = State(ended=True), State(location="main (x.py:1)")
 
 
 def waits(*peers, any_peer=False, collective=()):
