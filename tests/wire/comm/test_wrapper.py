@@ -11,7 +11,7 @@ from dml.sim.delays import delay_distribution, seconds, step_seconds
 from dml.types import Comm, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced, sleeping
-from dml.wire.comm.buffers import allocate, peers
+from dml.wire.comm.buffers import allocate, registered_views
 from dml.wire.comm.sleeping import Sleeping
 from dml.wire.comm.wrapper import Wrapper
 
@@ -99,7 +99,10 @@ def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():
             handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
             handle.wait()
             assert handle.comm is comm.cache.yielding
-            assert peers(handle.comm, buffer)[0] is peers(comm, buffer)[0]
+            assert (
+                registered_views(handle.comm, buffer)[0]
+                is registered_views(comm, buffer)[0]
+            )
 
     sim.run(program, 2)
 
