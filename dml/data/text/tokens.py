@@ -20,7 +20,7 @@ import tokenizers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
-from dml.data.archives import cache
+from dml.data.archives import cache_folder
 from dml.data.text.corpora import text
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
@@ -56,7 +56,7 @@ def tokens(corpus: str, kind: str, vocabulary: int) -> Tokens:
             f"tokens or more, got {kind} with {vocabulary}; correct the values"
         )
     paths = text(corpus)
-    home = cache() / "tokens"
+    home = cache_folder() / "tokens"
     version = tokenizers.__version__
     folder = home / f"{_digest(paths)}-{kind}-{vocabulary}-{version}"
     with _one_at_a_time(home):

@@ -62,7 +62,7 @@ def number(
       path: File that all ranks see.
       limits: Min_count and max_vocab.
     """
-    with Scratch(path.with_suffix(".own"), np.int32, nameless=True) as own:
+    with Scratch(path.with_suffix(".own"), np.int32, unnamed=True) as own:
         numbered = read_pieces(
             islice(iter(pieces), comm.rank, None, comm.size), tokens, own
         )

@@ -41,7 +41,7 @@ def hybrid(
     pipeline: Pipeline,
     tensor: Tensor | None = None,
     clip: float = 0.0,
-    ahead: int = 2,
+    prefetch: int = 2,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on a mesh of devices; yield a Step after every update.
@@ -58,7 +58,7 @@ def hybrid(
       tensor: Layers of one device of the axis tensor; None: the model's layers,
         replicated.
       clip: Greatest norm of the gradients; 0 does not clip.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None starts anew.
     """
     assert problem.model
@@ -73,7 +73,7 @@ def hybrid(
     state = states.scatter(update.init(start) if state is None else state)
     params = layout.scatter(start)
     if pipeline.schedule == "pipedream":
-        fed = feed(problem.take, batches, lambda index: [index], ahead=ahead)
+        fed = feed(problem.take, batches, lambda index: [index], prefetch=prefetch)
         both = params, state
         yield from pipedream(
             learner, pipeline, both, fed=fed, timer=timer, work=comm.platform.work
@@ -81,7 +81,7 @@ def hybrid(
         return
     gradients, updated = Gradients(model, layout, pipeline), updating(learner, clip)
     split = partial(shares, axes.shape["data"], pipeline.microbatches)
-    fed = feed(problem.take, batches, split, ahead=ahead)
+    fed = feed(problem.take, batches, split, prefetch=prefetch)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):
             total, remaining = None, rest.examples if rest else 0

@@ -14,7 +14,7 @@ import numpy as np
 from lab import flags
 from lab.shared_flags import MAX_COUNT
 
-from dml.data.archives import cache
+from dml.data.archives import cache_folder
 from dml.data.text import cooccurrence
 from dml.data.text.corpora import text
 from dml.data.text.pieces import pieces, tokens
@@ -76,7 +76,7 @@ def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
         values.max_vocab,
         flags.nbytes(values.memory),
     )
-    folder = cache() / "cooccurrence" / key(comm, paths, values)
+    folder = cache_folder() / "cooccurrence" / key(comm, paths, values)
     exists, temporary = cached_folder(comm, folder)
     if not exists:
         words = partial(tokens, pattern=values.pattern, lower=values.lower)

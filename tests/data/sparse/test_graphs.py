@@ -143,7 +143,7 @@ def brain(monkeypatch, tmp_path):
     path = tmp_path / "brain.txt"
     lines = (brain_volume.lines(io.BytesIO(packed(part))) for part in parts)
     path.write_text("".join(map("".join, lines)))
-    monkeypatch.setattr(brain_volume, "cached", lambda *_: path)
+    monkeypatch.setattr(brain_volume, "cached_path", lambda *_: path)
     return path
 
 
@@ -167,7 +167,7 @@ RECORDS = [
 def people(monkeypatch, tmp_path):
     path = tmp_path / "people.tsv"
     path.write_text("\n".join(RECORDS))
-    monkeypatch.setattr(entities, "cached", lambda *_: path)
+    monkeypatch.setattr(entities, "cached_path", lambda *_: path)
     return path
 
 
