@@ -67,8 +67,8 @@ class Scratch:
             read = os.preadv(self.file, [remaining], offset)
             if not read:
                 raise BadInput(
-                    f"{self.path}: expected {len(remaining)} bytes at byte {offset}, got "
-                    "the end of the file; pass a folder shared by all ranks"
+                    f"{self.path}: expected {len(remaining)} bytes at byte {offset}, "
+                    "got the end of the file; pass a folder shared by all ranks"
                 )
             remaining = remaining[read:]
             offset += read
