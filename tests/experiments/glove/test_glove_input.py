@@ -142,8 +142,16 @@ def test_a_bad_record_is_named(train, counts, field, value, message, size):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("vocab.txt", b"the 3\na b c\n", "vocab.txt: line 2: expected a new `word"),
-        ("vocab.txt", b"the 3\nthe 3\n", "vocab.txt: line 2: expected a new `word"),
+        (
+            "vocab.txt",
+            b"the 3\na b c\n",
+            "vocab.txt: line 2: expected `word count` with a",
+        ),
+        (
+            "vocab.txt",
+            b"the 3\nthe 3\n",
+            "vocab.txt: line 2: expected `word count` with a",
+        ),
         ("vocab.txt", b"the 3\n", "vocab.txt: expected 2 words or more, got 1"),
         ("vocab.txt", b"the 3\na 2\n", "expected records of words 1 to 2, got 1 to 60"),
         ("vocab.txt", b"\xff\xfe 3\n", "vocab.txt: expected lines of `word count`"),
