@@ -120,6 +120,7 @@ def _mnist_5k() -> tuple[Batch, Batch]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:
+    """Return the lines of a gzipped text."""
     return (line.decode() for line in gzip.open(file))
 
 

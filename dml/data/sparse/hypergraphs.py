@@ -29,9 +29,9 @@ def generate(
 
     Δ and ρ are rounded to multiples of 1 / edges. A group has ρ · edges edges; groups
     have no row in common. The first edge of a group contains all hot rows of the group,
-    and every other edge contains one of them, so that each hot row is touched by a
-    share Δ of all edges. The other rows of an edge are random cold rows, each in at
-    most a share Δ of the edges.
+    and every other edge contains one of them, so that a share Δ of all edges touches
+    the same hot row. The other rows of an edge are random cold rows, each in at most a
+    share Δ of all edges.
 
     Args:
       edges: Number of edges.

@@ -20,7 +20,7 @@ from numba import njit
 
 from dml.types import BadInput
 
-CACHE_BYTES = 640 << 10  # for the rows of a strip; two strips fit in a core's L2 cache
+CACHE_BYTES = 640 << 10  # for the rows of a strip; two strips fit in a core's cache
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 Cell = tuple[int, int]  # a block of words, a block of contexts
 

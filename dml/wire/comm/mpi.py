@@ -73,8 +73,8 @@ class World(MPI.Intracomm):
 
     Attributes:
       call: The blocking call of this rank, if any: its name; what the next field is
-        ("dest", "source", "size" or "requests"); a rank, size or number of requests;
-        the tag; and the buffer.
+        ("dest", "source", "rank", "size" or "requests"); a rank, size or number of
+        requests; the tag; and the buffer.
       host_numbers: Result of `hosts` after its first call.
       windows: Windows of this process, by lineage, to be freed before MPI ends.
       lineage: Name of the communicator, equal on all members, because all members make
