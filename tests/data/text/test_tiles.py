@@ -51,8 +51,8 @@ def test_every_record_is_once_in_the_tile_of_its_cell_and_strips(
     weights = np.minimum((np.exp(found.logs.astype(float)) / 10) ** 0.75, 1)
     np.testing.assert_allclose(found.weights, weights, rtol=1e-6)
 
-    place = found.grid.tile[dealt.strip[words - 1], dealt.strip[contexts - 1]]
-    assert np.array_equal(place, tile)
+    grid_tile = found.grid.tile[dealt.strip[words - 1], dealt.strip[contexts - 1]]
+    assert np.array_equal(grid_tile, tile)
     block = np.repeat(np.arange(blocks), np.diff(dealt.edges))[dealt.row]
     for (b, c), here in found.grid.cells.items():
         inside = (here.start <= tile) & (tile < here.stop)

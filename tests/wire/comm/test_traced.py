@@ -1,4 +1,4 @@
-"""What ranks note of each other fits together, and noting it changes nothing."""
+"""Traces of ranks agree with each other, and tracing changes no result."""
 
 import numpy as np
 import pytest
@@ -81,17 +81,17 @@ def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make, pa
     """Same ranks, same tag, received in the other order: only the group differs."""
 
     def whole(comm):
-        noting = Traced(comm)
-        one, other = make(noting), make(noting)
-        noting.begin()
+        traced_comm = Traced(comm)
+        one, other = make(traced_comm), make(traced_comm)
+        traced_comm.begin()
         if one.rank == 0:
             one.Send(some(10), 1, 7)
             other.Send(some(20), 1, 7)
         else:
             other.Recv(some(20), 0, 7)
-            noting.platform.compute(1.0)
+            traced_comm.platform.compute(1.0)
             one.Recv(some(10), 0, 7)
-        return noting.timeline()
+        return traced_comm.timeline()
 
     found = sim.run(whole, 4, sim.Uniform(host=2))[0].messages
     assert {(f.source, f.dest, f.nbytes, f.received > 1) for f in found} == {
@@ -214,16 +214,18 @@ def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
     def program(comm):
         real = Wrapper(comm)
         real.platform = comm.platform._replace(network=None)
-        noting = Traced(real)
-        noting.align()
-        assert noting.trace.barrier_times == sorted({*noting.trace.barrier_times})
+        traced_comm = Traced(real)
+        traced_comm.align()
+        assert traced_comm.trace.barrier_times == sorted(
+            {*traced_comm.trace.barrier_times}
+        )
         assert (
-            noting.trace.barrier_times[-1]
+            traced_comm.trace.barrier_times[-1]
             == comm.Wtime()
-            > noting.trace.barrier_times[0]
+            > traced_comm.trace.barrier_times[0]
             > 0
         )
-        return len(noting.trace.barrier_times)
+        return len(traced_comm.trace.barrier_times)
 
     assert sim.run(program, 3) == [BARRIERS] * 3
 
@@ -303,13 +305,13 @@ def test_a_limit_counts_intervals_from_when_tracing_begins(limits):
 def test_hosts_whose_clocks_differ_tell_one_story():
     def story(skew):
         def program(comm):
-            noting, ahead = Traced(comm), skew * comm.rank
-            noting.Wtime = lambda: comm.Wtime() + ahead
-            noting.trace.barrier_times = [ahead] * 3
-            noting.begin()
-            noting.platform.compute(1e-3 * (3 - comm.rank))
-            ALLREDUCE["ring"](noting, np.ones(100))
-            return noting.timeline()
+            traced_comm, ahead = Traced(comm), skew * comm.rank
+            traced_comm.Wtime = lambda: comm.Wtime() + ahead
+            traced_comm.trace.barrier_times = [ahead] * 3
+            traced_comm.begin()
+            traced_comm.platform.compute(1e-3 * (3 - comm.rank))
+            ALLREDUCE["ring"](traced_comm, np.ones(100))
+            return traced_comm.timeline()
 
         return sim.run(program, 3, sim.Uniform(host=1))[0]
 

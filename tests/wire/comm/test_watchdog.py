@@ -1,4 +1,4 @@
-"""Which ranks are stuck, and how their states are printed."""
+"""Ranks in a deadlock, and the text of their states."""
 
 import pytest
 

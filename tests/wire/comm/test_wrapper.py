@@ -1,4 +1,4 @@
-"""What every wrapper has in common: delegation, its own cache, and delays."""
+"""Delegation, caches and sleeping of the wrappers of communicators."""
 
 import inspect
 
@@ -26,8 +26,8 @@ WRAPPERS = {
 LATE = delay_distribution("shifted_exponential:1,2*1,4")
 
 
-class Noting:
-    """A communicator that only notes which operations are called, and how."""
+class CallList:
+    """A communicator that records the calls of its operations."""
 
     rank, size, platform = 0, 1, None
 
@@ -44,7 +44,7 @@ class Plain(Wrapper):
 
 
 def test_a_wrapper_passes_on_every_operation_with_all_arguments_and_defaults():
-    comm, expected = Noting(), []
+    comm, expected = CallList(), []
     for name, operation in vars(Comm).items():
         if name[0].isupper():
             parameters = inspect.signature(operation).parameters
@@ -162,7 +162,7 @@ class Fake:
 
 @pytest.fixture
 def naps(monkeypatch):
-    """Note what is slept, and let time pass by it alone."""
+    """Record the seconds of each sleep; the clock is their sum."""
     found = []
     monkeypatch.setattr(sleeping.time, "sleep", found.append)
     monkeypatch.setattr(sleeping.time, "perf_counter", lambda: sum(found))
