@@ -50,10 +50,10 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     chosen = [record for record in all_records if record[0] in label]
     truth = np.array([label[person] for person, _, _ in chosen], np.int8)
     pairs, weights = nearest_pairs([text for _, _, text in chosen], neighbours)
-    known = np.flatnonzero([original for _, original, _ in chosen])
-    ends = np.stack([known, truth[known]], axis=1).astype(np.int32)
+    originals = np.flatnonzero([original for _, original, _ in chosen])
+    ends = np.stack([originals, truth[originals]], axis=1).astype(np.int32)
     edge_weights = np.bincount(pairs.ravel(), np.repeat(weights, 2), len(truth))
-    terminal_weights = (ORIGINAL_WEIGHT * edge_weights[known]).astype(np.float32)
+    terminal_weights = (ORIGINAL_WEIGHT * edge_weights[originals]).astype(np.float32)
     return validate(
         Graph(len(truth), people, pairs, weights, ends, terminal_weights, truth)
     )

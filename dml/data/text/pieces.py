@@ -118,9 +118,8 @@ def _blocks(file: IO[bytes], path: Path, nbytes: int) -> Iterator[tuple[int, byt
         if len(block) < nbytes:  # the last block
             yield start, block if block.endswith(b"\n") else block + b"\n"
             return
-        end = 1 + (
-            block.rfind(b"\n") if b"\n" in block else max(map(block.rfind, SPACES))
-        )
+        cuts = (b"\n",) if b"\n" in block else SPACES
+        end = 1 + max(block.rfind(cut) for cut in cuts)
         if not end:
             _refuse_zeros(path, start, block)
             raise BadInput(

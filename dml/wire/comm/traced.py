@@ -44,7 +44,7 @@ class Traced(Wrapper):
     # Start and stop.
 
     def align(self) -> None:
-        """Compare the clocks of real ranks; collective. Virtual ranks share one."""
+        """Compare the clocks of real ranks; collective. Virtual ranks share a clock."""
         if not self.platform.virtual:
             for _ in range(BARRIERS):
                 self.comm.Barrier()
@@ -60,6 +60,7 @@ class Traced(Wrapper):
         self.trace.switch(False)
 
     def switch(self, on: bool) -> None:
+        """Use the traced methods in CALLS, or those of the wrapped communicator."""
         for name in CALLS:
             if on:
                 vars(self).pop(name, None)

@@ -23,7 +23,10 @@ SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
         (["--window=0"], "--window=0: 0 is not an integer in the range"),
         (["--seed=9223372036854775808"], "seed=9223372036854775808"),
         (["--x_max=0"], "x_max=0"),
-        (["--corpus=enwikki"], "a file, a folder or one of enwiki, newsgroups"),
+        (
+            ["--corpus=enwikki"],
+            "a file, a folder, FILE.py:NAME or one of enwiki, newsgroups",
+        ),
         (["--corpus="], "expected a corpus, got ''"),
         (["--min_count=100000"], "expected 2 words or more .* got 0 of 60"),
         (["--max_vocab=1"], "expected 2 words or more"),
@@ -67,8 +70,11 @@ def test_bad_flags_are_named(train, tmp_path, argv, message):
         (b"", "expected text, got none in .*corpus.txt"),
         (b" \n\n", "expected text, got none in .*corpus.txt"),
         (b"one one\none", "expected 2 words or more .* got 1 of 1"),
-        (b"a b c\x00d", "zero at byte 5; is it a binary file"),
-        (bytes(range(128, 256)) * 9, "is it a binary file"),
+        (b"a b c\x00d", "zero byte at byte 5; pass a text file"),
+        (
+            bytes(range(128, 256)) * 9,
+            "expected UTF-8, got 0x80 at byte 0; pass a text file",
+        ),
     ],
 )
 def test_a_corpus_that_is_no_text_is_named(train, corpus, text, message):
