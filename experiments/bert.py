@@ -23,7 +23,7 @@ import jax
 from studies.deep import text as deep_text
 
 from dml.data.text.tokens import Tokens
-from dml.data.text.windows import masked
+from dml.data.text.windows import masked_windows
 from dml.evaluation import masked_tokens as blanks
 from dml.types import Batch, Examples, Model, Params
 
@@ -34,7 +34,7 @@ FLAGS.text("blank", None, "Sentence with ___ to predict after training.")
 
 def windows(known: Tokens, length: int, seed: int) -> tuple[Examples, Batch]:
     """Divide the text into windows; raise BadInput if --blank does not fit in them."""
-    training, held_out = masked(known, length, seed)
+    training, held_out = masked_windows(known, length, seed)
     if FLAGS.blank:
         blanks.insert_sentence(known.tokenizer, FLAGS.blank, held_out.inputs[:1])
     return training, held_out

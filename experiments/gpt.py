@@ -24,7 +24,7 @@ import numpy as np
 from studies.deep import text as deep_text
 
 from dml.data.text.tokens import Tokens
-from dml.data.text.windows import causal
+from dml.data.text.windows import causal_windows
 from dml.evaluation import samples
 from dml.figures import token_loss
 from dml.types import Batch, Model, Params
@@ -53,7 +53,7 @@ def show(
 
 
 GPT = deep_text.Kind(
-    "gpt", True, "bpe", lambda t, length, _: causal(t.ids, length), show
+    "gpt", True, "bpe", lambda t, length, _: causal_windows(t.ids, length), show
 )
 
 

@@ -22,7 +22,7 @@ from studies.deep.setup import Setup
 
 from dml.data.minibatches import draws, take
 from dml.data.text.tokens import tokens
-from dml.data.text.windows import causal
+from dml.data.text.windows import causal_windows
 from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.tensor_transformer import tensor_transformer
@@ -56,7 +56,7 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
     shape = Shape(vocabulary, FLAGS.length, FLAGS.blocks, FLAGS.width, FLAGS.heads)
     model = transformer(shape, causal=True)
     params = model.init(jax.random.key(FLAGS.seed))
-    training, _ = causal(corpus.ids, FLAGS.length)
+    training, _ = causal_windows(corpus.ids, FLAGS.length)
     tensor_model = partial(tensor_transformer, shape, True)
     problem = model_problem(
         model, params, examples=training.count, take=partial(take, training)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dml.data.text.generated import generated
+from dml.data.text.generated import generate
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -55,7 +55,7 @@ def here(tmp_path_factory):
     folder = tmp_path_factory.mktemp("root")
     for name in ("experiments", "launch"):
         (folder / name).symlink_to(ROOT / name)
-    (folder / "corpus.txt").write_text("\n".join(generated(60, 40, seed=1)))
+    (folder / "corpus.txt").write_text("\n".join(generate(60, 40, seed=1)))
     return folder
 
 

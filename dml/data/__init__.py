@@ -1,1 +1,1 @@
-"""Data sets: files or seeds in, minibatches out."""
+"""Data sets, read from files or generated from seeds, and their minibatches."""

@@ -1,6 +1,6 @@
 """Prefetch minibatches in a background thread.
 
-A strategy then waits for input only if building a minibatch takes longer than using it.
+A strategy waits for input only if building a minibatch takes longer than its update.
 """
 
 import atexit
@@ -15,14 +15,14 @@ from dml.types import BadInput, identity
 
 
 class Part(NamedTuple):
-    """A part of a minibatch, and its number of examples."""
+    """One part of a minibatch, such as a rank's shard, and its number of examples."""
 
     examples: int
     batch: Any
 
 
-# (examples of the minibatch, its parts); None for an empty part
-Fed = tuple[int, list[Part | None]]
+# (number of examples of a minibatch, its parts); an empty part is None
+SplitMinibatch = tuple[int, list[Part | None]]
 
 
 def feed(
@@ -30,34 +30,50 @@ def feed(
     batches: Iterable[np.ndarray],
     split: Callable[[np.ndarray], Sequence[np.ndarray]],
     put: Callable[[Any], Any] = identity,
-    ahead: int = 2,
-) -> Iterator[Fed]:
+    prefetch: int = 2,
+) -> Iterator[SplitMinibatch]:
     """Yield the number of examples and the parts of each minibatch.
+
+    A part has a batch that is built and on its device.
 
     Args:
       take: indices -> batch.
       batches: Indices of the examples of each minibatch.
       split: indices -> the indices of each part.
       put: batch -> the batch on the device that uses it; by default unchanged.
-      ahead: Number of minibatches to prefetch. 0 builds them in the caller's thread,
-        which virtual ranks require because they share a thread.
+      prefetch: Number of minibatches built in advance. 0 builds them in the caller's
+        thread, which virtual ranks require because they share a thread.
     """
-    if ahead < 0:
-        raise BadInput(f"expected {ahead=} of 0 or more; pass a number of minibatches")
+    if prefetch < 0:
+        raise BadInput(
+            f"expected 0 minibatches or more, got {prefetch=}; pass 0 or more"
+        )
 
-    def part(index: np.ndarray) -> Part | None:
-        return Part(len(index), put(take(index))) if len(index) else None
+    def build(indices: np.ndarray) -> Part | None:
+        return Part(len(indices), put(take(indices))) if len(indices) else None
 
-    minibatches = ((len(index), list(map(part, split(index)))) for index in batches)
-    return _ahead(minibatches, ahead) if ahead else minibatches
+    minibatches = (
+        (len(indices), [build(part) for part in split(indices)]) for indices in batches
+    )
+    return _prefetched(minibatches, prefetch) if prefetch else minibatches
 
 
-def _ahead(minibatches: Iterator[Fed], ahead: int) -> Iterator[Fed]:
-    """Run an iterator in a thread that ends with this generator."""
-    slots, closed = Semaphore(ahead), Event()
-    ready: SimpleQueue[tuple[Fed | None, BaseException | None]] = SimpleQueue()
+def _prefetched(
+    minibatches: Iterator[SplitMinibatch], count: int
+) -> Iterator[SplitMinibatch]:
+    """Run an iterator in a thread, up to `count` items in advance.
+
+    The thread ends with this generator.
+    """
+    slots, closed = Semaphore(count), Event()
+    ready: SimpleQueue[tuple[SplitMinibatch | None, BaseException | None]] = (
+        SimpleQueue()
+    )
     thread = Thread(
-        target=_work, args=(minibatches, ready, slots, closed), name="feed", daemon=True
+        target=_produce,
+        args=(minibatches, ready, slots, closed),
+        name="feed",
+        daemon=True,
     )
 
     def close() -> None:
@@ -65,7 +81,7 @@ def _ahead(minibatches: Iterator[Fed], ahead: int) -> Iterator[Fed]:
         slots.release()
         thread.join()
 
-    # A daemon thread does not keep a failed process alive; it must end before jax does.
+    # A daemon thread does not keep a failed process alive, but must end before JAX.
     atexit.register(close)
     thread.start()
     try:
@@ -82,10 +98,13 @@ def _ahead(minibatches: Iterator[Fed], ahead: int) -> Iterator[Fed]:
         atexit.unregister(close)
 
 
-def _work(
-    minibatches: Iterator[Fed], ready: SimpleQueue, slots: Semaphore, closed: Event
+def _produce(
+    minibatches: Iterator[SplitMinibatch],
+    ready: SimpleQueue,
+    slots: Semaphore,
+    closed: Event,
 ) -> None:
-    """Put items while slots are free, then None; on an error, put the error."""
+    """Put (item, None) while slots are free; at the end (None, None or an error)."""
     try:
         while slots.acquire() and not closed.is_set():
             ready.put((next(minibatches), None))

@@ -1,7 +1,7 @@
 """Read columns of a pickled pandas table without pandas.
 
-Of the classes and functions named in the pickle only numpy's array constructors are
-called; all others are replaced by Placeholders that store their arguments.
+A pickle names classes and functions to call. Only the array constructors of numpy are
+called; all others are replaced by Placeholders, which store their arguments.
 """
 
 import lzma
@@ -41,7 +41,7 @@ class Reader(pickle.Unpickler):
 
 def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
     """Return columns by name from an xz-compressed pickle of a pandas table."""
-    # pandas stores columns of one dtype in a block: values, and numbers of the columns
+    # a block of a table: the values of the columns of one dtype, and their indices
     try:
         with lzma.open(file) as pickled:
             blocks, axes = Reader(pickled).load().state["_mgr"].args[:2]
@@ -49,10 +49,9 @@ def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
         arrays = {}
         for block in blocks:
             values_CxN, selection = block.args[:2]
-            for number, values in zip(
-                np.arange(len(all_names))[selection], values_CxN, strict=True
-            ):
-                arrays[all_names[number]] = values
+            indices = np.arange(len(all_names))[selection]  # a slice or an array
+            for index, values in zip(indices, values_CxN, strict=True):
+                arrays[all_names[index]] = values
         return [arrays[name] for name in names]
     except (pickle.UnpicklingError, lzma.LZMAError, AttributeError, TypeError) as error:
         raise ValueError(f"expected a pickled pandas table, got {error}") from None

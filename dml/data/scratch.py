@@ -1,9 +1,9 @@
-"""Arrays on disk with random access.
+"""Temporary arrays on disk.
 
-Several processes may open a Scratch file; writes are unbuffered. A Spool is an array
-that grows; its last elements are in memory:
+A Scratch is an array in a file with random access and unbuffered writes, which several
+processes may open. A Spool is an array that grows; its last elements are in memory:
 
-    |--- spilled, on disk ---|--- used, in memory ---|--- free ---|
+    |--- spilled, on disk ---|--- used, in memory ---|--- free memory ---|
 """
 
 import os
@@ -18,12 +18,19 @@ from dml.types import BadInput
 
 
 class Scratch:
-    """A file of elements of one dtype; `nameless` files are deleted when closed."""
+    """An array of one dtype in a file.
 
-    def __init__(self, path: Path, dtype: Any, nameless: bool = False):
+    Args:
+      path: Path of the file; it is created if it is missing.
+      dtype: Type of the elements.
+      unnamed: Whether to use a file without a name in the folder of `path`, which is
+        deleted when it is closed.
+    """
+
+    def __init__(self, path: Path, dtype: Any, unnamed: bool = False):
         self.path, self.dtype = path, np.dtype(dtype)
         try:
-            if nameless:
+            if unnamed:
                 with tempfile.TemporaryFile(dir=path.parent, buffering=0) as file:
                     self.file = os.dup(file.fileno())
             else:
@@ -37,32 +44,34 @@ class Scratch:
     def put(self, position: int, array: np.ndarray) -> None:
         """Write an array, starting at element `position`."""
         remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
-        at = position * self.dtype.itemsize
-        stop = at + len(remaining)
+        offset = position * self.dtype.itemsize  # bytes
+        stop = offset + len(remaining)
         try:
             while remaining:  # one call writes at most 2 GiB
-                written = os.pwrite(self.file, remaining, at)
-                remaining, at = remaining[written:], at + written
+                written = os.pwrite(self.file, remaining, offset)
+                remaining = remaining[written:]
+                offset += written
         except OSError as error:
             raise BadInput(
                 f"{self.path}: expected space for at least {stop} bytes, got "
-                f"{error.strerror} after {at}; free disk space or pass another folder "
-                "(earlier results are kept)"
+                f"{error.strerror} after {offset} bytes; free disk space or pass "
+                "another folder (earlier results are kept)"
             ) from None
 
     def get(self, position: int, length: int) -> np.ndarray:
         """Read `length` elements, starting at element `position`."""
         array = np.empty(length, self.dtype)
         remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
-        at = position * self.dtype.itemsize
+        offset = position * self.dtype.itemsize  # bytes
         while remaining:
-            read = os.preadv(self.file, [remaining], at)
+            read = os.preadv(self.file, [remaining], offset)
             if not read:
                 raise BadInput(
-                    f"{self.path}: expected {len(remaining)} bytes at {at}, got the "
-                    "end of the file; pass a folder shared by all ranks"
+                    f"{self.path}: expected {len(remaining)} bytes at byte {offset}, "
+                    "got the end of the file; pass a folder shared by all ranks"
                 )
-            remaining, at = remaining[read:], at + read
+            remaining = remaining[read:]
+            offset += read
         return array
 
     def close(self) -> None:
@@ -76,19 +85,22 @@ class Scratch:
 
 
 class Spool:
-    """A growing array: the last `capacity` elements in memory, the others on disk."""
+    """A growing array with up to `capacity` elements in memory, the others on disk."""
 
     def __init__(self, path: Path, dtype: Any, capacity: int):
-        self.file = Scratch(path, dtype, nameless=True)
-        self.memory = np.empty(capacity, dtype)  # unused pages take no memory
+        self.file = Scratch(path, dtype, unnamed=True)
+        self.memory = np.empty(capacity, dtype)  # the OS allocates pages at first use
         self.spilled = self.used = 0
 
     def __len__(self) -> int:
         return self.spilled + self.used
 
-    def reserve(self, least: int) -> np.ndarray:
-        """Return free memory for at least `least` elements; spill the used memory."""
-        if len(self.memory) - self.used < least:
+    def reserve(self, min_length: int) -> np.ndarray:
+        """Return free memory for min_length elements or more; spill if necessary.
+
+        Write new elements to the returned array, then call `commit`.
+        """
+        if len(self.memory) - self.used < min_length:
             self.file.put(self.spilled, self.memory[: self.used])
             self.spilled, self.used = len(self), 0
         return self.memory[self.used :]
@@ -99,18 +111,21 @@ class Spool:
         return self.memory[self.used - length : self.used]
 
     def get(self, position: int, length: int) -> np.ndarray:
-        """Return elements, starting at `position`; a view if all are in memory."""
+        """Return `length` elements from `position`; a view if all are in memory."""
         start = position - self.spilled
         if start >= 0:
             return self.memory[start : start + length]
-        first = self.file.get(position, min(length, -start))
-        rest = self.memory[: max(0, start + length)]
-        return np.concatenate([first, rest]) if len(rest) else first
+        on_disk = self.file.get(position, min(length, -start))
+        in_memory = self.memory[: max(0, start + length)]
+        return np.concatenate([on_disk, in_memory]) if len(in_memory) else on_disk
 
     def search(self, field: str, value: int, bounds: tuple[int, int]) -> int:
         """Return the first position in a range with element[field] >= value.
 
-        The field must ascend in the range.
+        Args:
+          field: Field of the dtype, ascending in the range.
+          value: Value to search for.
+          bounds: Start and stop of the range; the stop is returned if there is none.
         """
 
         def key(position: int) -> int:

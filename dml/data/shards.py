@@ -1,6 +1,6 @@
-"""Partition a global batch over ranks.
+"""Partition a sequence, such as a global minibatch, into one shard per rank.
 
-Parts are contiguous and in rank order, without padding or duplicates. Their lengths
+Shards are contiguous and in rank order, without padding or duplicates. Their lengths
 differ by at most one, so a mean over ranks must be weighted by the lengths.
 """
 
@@ -10,26 +10,28 @@ from dml.types import BadInput
 
 
 def bounds(count: int, rank: int, size: int) -> tuple[int, int]:
-    """Return the start and stop of a rank's part; the first count % size are longer.
+    """Return the start and stop of a rank's shard of `count` elements.
+
+    The shards of the first count % size ranks have one element more.
 
     >>> [bounds(7, rank, 3) for rank in range(3)]
     [(0, 3), (3, 5), (5, 7)]
     """
     if not 0 <= rank < size:
-        raise BadInput(f"expected 0 <= rank < size, got {rank=} of {size=}")
-    least, longer = divmod(count, size)
-    start = rank * least + min(rank, longer)
-    return start, start + least + (rank < longer)
+        raise BadInput(f"expected 0 <= rank < size, got {rank=} and {size=}")
+    length, remainder = divmod(count, size)
+    start = rank * length + min(rank, remainder)
+    return start, start + length + (rank < remainder)
 
 
 def shard(index: Any, rank: int, size: int) -> Any:
-    """Return a rank's part of a sequence; empty if there are too few elements."""
+    """Return a rank's shard of a sequence; empty if there are too few elements."""
     start, stop = bounds(len(index), rank, size)
     return index[start:stop]
 
 
 def shards(index: Any, size: int) -> list[Any]:
-    """Return every rank's part, in order."""
+    """Return the shards of all ranks, in rank order."""
     return [shard(index, rank, size) for rank in range(size)]
 
 

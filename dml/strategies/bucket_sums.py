@@ -43,7 +43,7 @@ def by_buckets(
     bucket_mb: float = 0.0,
     accumulate: int = 1,
     noise: bool = False,
-    ahead: int = 0,
+    prefetch: int = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:
@@ -60,7 +60,7 @@ def by_buckets(
         backward pass. Results are bit-identical for all sizes.
       accumulate: Number of microbatches of a rank's shard.
       noise: Whether the gradient noise scale is measured, for one more word.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step of this rank.
     """
@@ -72,7 +72,7 @@ def by_buckets(
     scalars = sums[-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         sent = comm.bytes_sent
         shard = [part for part in parts if part]

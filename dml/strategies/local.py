@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dml.data.feed import Fed, feed
+from dml.data.feed import SplitMinibatch, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, begin, restored
@@ -38,7 +38,7 @@ def local(
     every: int,
     after: int = 0,
     accumulate: int = 1,
-    ahead: int = 0,
+    prefetch: int = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:
@@ -54,7 +54,7 @@ def local(
       every: Number of updates between two averages, H.
       after: Number of first updates that are each followed by an average.
       accumulate: Number of microbatches of a rank's shard.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step of this rank.
     """
@@ -68,7 +68,7 @@ def local(
     buffer = allocate(comm, averaged.length, np.result_type(*averaged.dtypes))
     memory = restored(reducer.init(averaged), memory)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, prefetch)
     number = 0
     for minibatches in rounds(timer.waits("input", fed), every, after):
         # sums over this rank's examples, and the examples of all ranks
@@ -105,7 +105,9 @@ def local(
         )
 
 
-def rounds(fed: Iterator[Fed], every: int, after: int) -> Iterator[Iterator[Fed]]:
+def rounds(
+    fed: Iterator[SplitMinibatch], every: int, after: int
+) -> Iterator[Iterator[SplitMinibatch]]:
     """Group minibatches by the average that follows them; the last may be short."""
     for number, first in enumerate(fed):
         length = 1 if number < after else every

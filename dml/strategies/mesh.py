@@ -48,7 +48,7 @@ def mesh(
     zero: int = 0,
     accumulate: int = 1,
     noise: bool = False,
-    ahead: int = 2,
+    prefetch: int = 2,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on the devices of a mesh; yield a Step after every update.
@@ -64,7 +64,7 @@ def mesh(
       zero: Level of ZeRO, a key of ZERO: which arrays are stored in slices.
       accumulate: Number of microbatches of a device's shard.
       noise: Whether the gradient noise scale is measured.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: Optimizer state of an earlier Step; None starts anew.
     """
     model, params = problem.model, problem.params
@@ -76,7 +76,7 @@ def mesh(
     state = layout.place_state(update.init(params) if state is None else state)
     params = layout.place(params)
     split = partial(device_shards, axes=axes, accumulate=accumulate)
-    minibatches = feed(problem.take, batches, split, ahead=ahead)
+    minibatches = feed(problem.take, batches, split, prefetch=prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         even, rest = parts
         with timer("gradient"):

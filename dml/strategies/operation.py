@@ -53,7 +53,7 @@ def operation(
     buffer = allocate(comm, min(batch, problem.examples) + 1, table.dtype)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
-    fed = feed(problem.take, batches, lambda indices: [indices], ahead=0)
+    fed = feed(problem.take, batches, lambda indices: [indices], prefetch=0)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         (part,) = parts
         assert part

@@ -43,7 +43,7 @@ def by_rows(
     columns: Sequence[slice] = ALL,
     accumulate: int = 1,
     every: int | None = None,
-    ahead: int = 0,
+    prefetch: int = 0,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train a table on all ranks in lockstep; see `synchronous`.
@@ -60,13 +60,13 @@ def by_rows(
       columns: Columns of the gradient's rows that are sent.
       accumulate: Number of microbatches of a rank's shard.
       every: Number of updates in a Step; None: 1, and Steps have no epoch.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the rule in an earlier Step; None starts anew.
     """
     parameters = Table(problem, update, state)
     sums = RowSums(comm, reducer, dense, parameters.shard.values, columns)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, prefetch)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):

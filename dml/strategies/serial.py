@@ -25,7 +25,7 @@ def serial(
     timer: Timer,
     accumulate: int = 1,
     every: int | None = None,
-    ahead: int = 0,
+    prefetch: int = 0,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on one rank; yield a Step after every update, or after every epoch.
@@ -40,12 +40,12 @@ def serial(
         workers would be.
       every: Number of updates in an epoch, after which a Step is yielded; None yields a
         Step after every update.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the update in an earlier Step; None starts anew.
     """
     parameters = begin(problem, update, state)
     split = partial(shards, size=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, prefetch)
     losses: list[tuple[float, int]] = []
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):

@@ -32,7 +32,7 @@ def synchronous(
     timer: Timer,
     reducer: Reducer,
     accumulate: int = 1,
-    ahead: int = 0,
+    prefetch: int = 0,
     state: Any = None,
     **own: Any,
 ) -> Iterator[Step]:
@@ -48,7 +48,7 @@ def synchronous(
       reducer: Computes the mean of gradients, such as exact(ring_allreduce).
       accumulate: Number of microbatches into which a rank divides its shard; their
         gradients are accumulated.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer from the Step to resume from; None initializes it.
       **own: Options of `bucket_sums.by_buckets` for a tree, of `row_sums.by_rows` for a
         table.
@@ -61,7 +61,7 @@ def synchronous(
         timer=timer,
         reducer=reducer,
         accumulate=accumulate,
-        ahead=ahead,
+        prefetch=prefetch,
         state=state,
         **own,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from dml.data.archives import cache
+from dml.data.archives import cache_folder
 from dml.types import BadInput
 
 SMALLER_FLAGS = "a smaller --batch, a larger --accumulate, --remat, or --zero=3"
@@ -22,7 +22,7 @@ def enable_cache() -> Path:
     processes on one mesh of CPUs only the first uses the cache, since JAX gives each
     process its own key and only the first one writes.
     """
-    folder = cache() / "compiled" / processor_hash()
+    folder = cache_folder() / "compiled" / processor_hash()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -14,7 +14,7 @@ from dml.wire.collectives import (
     chosen_allreduce,
     machine_rates,
 )
-from dml.wire.comm.buffers import allocate, registered
+from dml.wire.comm.buffers import allocate, is_registered
 from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
@@ -70,13 +70,11 @@ def predicted_seconds(
     rates = machine_rates(comm)
     network = sim.Uniform(rates.alpha, rates.beta, rates.gamma)
     call = extend.find(name, ALLREDUCE, extend.ALLREDUCES)
-    is_registered, size = registered(comm, buffer), comm.size
+    registered, size = is_registered(comm, buffer), comm.size
 
     def program(ranks: Comm) -> float:
         memory = np.zeros(len(buffer), buffer.dtype)
-        elements = (
-            allocate(ranks, len(buffer), buffer.dtype) if is_registered else memory
-        )
+        elements = allocate(ranks, len(buffer), buffer.dtype) if registered else memory
         start = ranks.Wtime()
         call(ranks, elements)
         return ranks.Wtime() - start
@@ -93,7 +91,7 @@ def predicted_seconds(
             )
             return math.nan
 
-    key = name, len(buffer), buffer.dtype, is_registered
+    key = name, len(buffer), buffer.dtype, registered
     if comm.platform.virtual:
         result = once(comm, "simulated", key, simulate)
     else:  # rank 0 alone has the memory of all ranks

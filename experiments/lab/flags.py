@@ -180,14 +180,16 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         if "--help" in sys.argv:  # without MPI
             sys.stderr.write(f"{line}\n")
             sys.exit(2)
-        from dml.wire.comm.abort import leave, refuse
+        from dml.wire.comm.abort import exit_with_error, exit_without_cleanup
         from dml.wire.comm.mpi import world
 
         if isinstance(error, KeyboardInterrupt):
-            leave(world(), f"{line}stopped; saved checkpoints are kept", STOPPED)
+            exit_without_cleanup(
+                world(), f"{line}stopped; saved checkpoints are kept", STOPPED
+            )
         if isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
-        refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
+        exit_with_error(world(), line, STOPPED if isinstance(error, Stopped) else 2)
     finally:
         PROGRESS.end(complete)
 

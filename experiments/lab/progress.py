@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from dml.data.archives import cache
+from dml.data.archives import cache_folder
 
 FIRST_SECONDS = 1.0  # until the first line
 Item = TypeVar("Item")
@@ -166,7 +166,7 @@ def seconds(value: float) -> str:
 def durations() -> dict[str, float]:
     """Return the seconds of the last runs of commands, the oldest first."""
     with suppress(OSError, ValueError):
-        known = json.loads((cache() / "durations.json").read_text())
+        known = json.loads((cache_folder() / "durations.json").read_text())
         if isinstance(known, dict):
             return {k: v for k, v in known.items() if isinstance(v, int | float)}
     return {}
@@ -174,7 +174,7 @@ def durations() -> dict[str, float]:
 
 def remember(known: Mapping[str, float]) -> None:
     """Save the durations; without a writable cache they are not kept."""
-    path = cache() / "durations.json"
+    path = cache_folder() / "durations.json"
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")

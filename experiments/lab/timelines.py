@@ -21,7 +21,7 @@ MARKS = 8  # events in both traces, by which the clocks are aligned
 
 def timer(comm: Any, clock: Callable[[], float]) -> Timer:
     """Return a timer whose phases are in the timeline, if comm is traced."""
-    return Timer(clock, getattr(comm, "seen", None))
+    return Timer(clock, getattr(comm, "add_interval", None))
 
 
 def traced(
@@ -39,7 +39,7 @@ def traced(
             "--timeline=<number of steps>"
         )
     limit = MAX_INTERVALS // comm.size
-    is_traced = hasattr(comm, "seen")
+    is_traced = hasattr(comm, "add_interval")
     if not is_traced and not profiled:
         yield from steps
         return
@@ -99,7 +99,7 @@ class Tracer:
                 start = self.comm.Wtime()
                 with self.profiler.TraceAnnotation(profile.MARK):
                     pass
-                self.comm.seen(profile.MARK, start, self.comm.Wtime())
+                self.comm.add_interval(profile.MARK, start, self.comm.Wtime())
 
     def end(self) -> None:
         """Stop both traces."""

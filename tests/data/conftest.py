@@ -1,4 +1,4 @@
-"""A cache of its own for each test of data."""
+"""A separate cache folder for each test of the data package."""
 
 import pytest
 

@@ -34,7 +34,8 @@ def whole(index):
 @pytest.mark.parametrize("ahead", [1, 2, 7])
 def test_a_thread_ahead_changes_nothing_and_ends(ahead):
     alone, fed = (
-        list(feed(examples, draws(10, 3, 0, 34), halves, ahead=n)) for n in (0, ahead)
+        list(feed(examples, draws(10, 3, 0, 34), halves, prefetch=n))
+        for n in (0, ahead)
     )
     assert [count for count, _ in fed] == [3] * 11 + [1]
     assert fed[-1][1][1] is None and alone[-1][1][1] is None  # one example, two parts
@@ -54,7 +55,7 @@ def test_a_thread_ahead_changes_nothing_and_ends(ahead):
 def test_the_thread_is_so_many_minibatches_ahead_and_no_more(ahead):
     made = threading.Semaphore(0)
     fed = feed(
-        examples, draws(10, 2, 0, 80), whole, lambda _: made.release(), ahead=ahead
+        examples, draws(10, 2, 0, 80), whole, lambda _: made.release(), prefetch=ahead
     )
     next(fed)
     assert len(threads()) == (ahead > 0)
@@ -92,7 +93,7 @@ def spoiled(index):
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_an_error_comes_in_its_turn_with_the_place_that_raised_it(ahead):
-    fed = feed(examples, draws(10, 3, 0, 8), spoiled, ahead=ahead)
+    fed = feed(examples, draws(10, 3, 0, 8), spoiled, prefetch=ahead)
     assert [next(fed)[0], next(fed)[0]] == [3, 3]
     with pytest.raises(BadInput, match="a better part") as caught:
         next(fed)
@@ -115,5 +116,5 @@ def test_a_process_ends_though_its_feed_was_never_closed():
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=root
     )
     assert (done.returncode, done.stderr) == (0, "")
-    with pytest.raises(BadInput, match="ahead=-1 of 0 or more"):
-        feed(examples, [], whole, ahead=-1)
+    with pytest.raises(BadInput, match="0 minibatches or more, got prefetch=-1"):
+        feed(examples, [], whole, prefetch=-1)

@@ -65,7 +65,7 @@ def test_take_reaches_every_array_of_a_tree_at_any_epoch():
     assert take(made, np.array([7, 1])).targets.tolist() == [2, 0]
 
 
-DRAWS = "expected examples, a batch of one or more"
+DRAWS = "expected count and batch of 1 or more"
 RANK = "expected 0 <= rank < size"
 
 

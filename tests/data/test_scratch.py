@@ -22,7 +22,7 @@ def test_two_hands_write_one_file_by_place_and_a_nameless_one_leaves_nothing(tmp
         assert len(one.get(9, 0)) == 0
     assert (tmp_path / "file").read_bytes() == given.tobytes()
     (tmp_path / "file").unlink()
-    with Scratch(tmp_path / "file", np.int32, nameless=True) as file:
+    with Scratch(tmp_path / "file", np.int32, unnamed=True) as file:
         file.put(1, np.arange(3, dtype=np.int32))
         assert file.get(0, 4).tolist() == [0, 0, 1, 2]
         assert not [*tmp_path.iterdir()]
@@ -35,11 +35,11 @@ def test_a_full_disk_a_short_file_and_a_missing_folder_are_bad_input(tmp_path):
             file.put(2, np.zeros(3, np.int32))
     with Scratch(tmp_path / "short", np.int32) as file:
         file.put(0, np.zeros(3, np.int32))
-        with pytest.raises(BadInput, match="short: expected 8 bytes at 12"):
+        with pytest.raises(BadInput, match="short: expected 8 bytes at byte 12"):
             file.get(1, 4)
-    for nameless in (True, False):
+    for unnamed in (True, False):
         with pytest.raises(BadInput, match="No such file .*; pass a writable folder"):
-            Scratch(tmp_path / "no" / "file", np.int32, nameless)
+            Scratch(tmp_path / "no" / "file", np.int32, unnamed)
 
 
 @pytest.mark.parametrize("capacity", (5, 8, 100))

@@ -6,7 +6,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.text.generated import generated
+from dml.data.text.generated import generate
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 
@@ -23,7 +23,7 @@ def corpus(tmp_path, monkeypatch):
     """Write the corpus; keep what is counted beside it, not in the user's cache."""
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
     path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(generated(60, 40, seed=1)))
+    path.write_text("\n".join(generate(60, 40, seed=1)))
     return path
 
 

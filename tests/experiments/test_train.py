@@ -13,7 +13,7 @@ from studies.matrix.methods import find_method
 from studies.matrix.problems import find_problem
 
 from dml import extend
-from dml.data.text.corpora import text
+from dml.data.text.corpora import corpus_files
 from dml.types import BadInput
 from tests.experiments.run_folder import read_rows
 from tests.strategies.small import alone
@@ -160,7 +160,7 @@ def test_vision_trains_an_own_network(run):
 
 def test_own_corpus(run, tmp_path):
     (tmp_path / "text.txt").write_text("a b c")
-    assert text("./mine.py:files") == [tmp_path / "text.txt"]
+    assert corpus_files("./mine.py:files") == [tmp_path / "text.txt"]
 
 
 @pytest.mark.parametrize(

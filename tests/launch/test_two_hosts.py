@@ -15,7 +15,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.text.generated import generated
+from dml.data.text.generated import generate
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 from dml.wire.collectives import ALLREDUCE
@@ -123,7 +123,7 @@ def test_an_epoch_on_two_hosts_has_the_bits_of_one_process(
     house, tmp_path, monkeypatch
 ):
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("\n".join(generated(60, 40, seed=1)))
+    corpus.write_text("\n".join(generate(60, 40, seed=1)))
     given = [f"--corpus={corpus}", "--min_count=1", "--dim=8", "--epochs=1"]
     two = tmp_path / "two"
     process = start(house, "-n", 2, "experiments/glove.py", *given, f"--out={two}")

@@ -21,11 +21,11 @@ def ring(size, seed=0, length=1000, late=0.0):
         comm = Traced(comm)
         comm.begin()
         comm.platform.compute(1e-6 + late * (comm.rank == 1))
-        comm.seen("gradient", 0.0, comm.Wtime())
+        comm.add_interval("gradient", 0.0, comm.Wtime())
         start = comm.Wtime()
         buffer = np.random.default_rng([seed, comm.rank]).normal(size=length)
         ALLREDUCE["ring"](comm, buffer)
-        comm.seen("wire", start, comm.Wtime())
+        comm.add_interval("wire", start, comm.Wtime())
         comm.end()
         return comm.timeline()
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, allreduce_async
-from dml.wire.comm.abort import refuse
+from dml.wire.comm.abort import exit_with_error
 from dml.wire.comm.buffers import allocate
 from dml.wire.comm.mpi import world
 from dml.wire.comm.tags import Tag
@@ -54,7 +54,9 @@ ACTS = {
     "raises in a thread": lose_in_a_thread,
     "leaves": lambda comm: sys.exit(3),
     "is killed": lambda comm: os.kill(os.getpid(), signal.SIGKILL),
-    "refuses": lambda comm: refuse(comm, "expected a file, got none; pass --file=x"),
+    "refuses": lambda comm: exit_with_error(
+        comm, "expected a file, got none; pass --file=x"
+    ),
 }
 
 
@@ -157,7 +159,7 @@ def all_raise():
 
 
 def all_refuse():
-    refuse(world(), "expected a length, got -1; pass --length=1")
+    exit_with_error(world(), "expected a length, got -1; pass --length=1")
 
 
 def a_bad_buffer(driven=False):
@@ -169,7 +171,7 @@ def a_bad_buffer(driven=False):
     try:
         RING(comm, buffer)
     except BadInput as error:
-        refuse(comm, str(error))
+        exit_with_error(comm, str(error))
 
 
 def nobody_waits_for_long():

@@ -14,7 +14,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.text.generated import generated
+from dml.data.text.generated import generate
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 
@@ -63,7 +63,7 @@ def start(tmp_path):
 def corpus(tmp_path, documents):
     """Return the flags of GloVe on a corpus of 60 words."""
     path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(generated(60, documents, seed=1)))
+    path.write_text("\n".join(generate(60, documents, seed=1)))
     return f"--corpus={path}", "--dim=8", "--min_count=1"
 
 

@@ -22,7 +22,7 @@ def test_real_ranks_repeat_a_run_of_virtual_ones(mpirun, path, which, size):
         return PROGRAMS[which](Recorded(comm, logs[comm.rank]))
 
     found = sim.run(program, size, network)
-    records.write(path, CONFIG, [log.words() for log in logs])
+    records.write(path, CONFIG, [log.codes() for log in logs])
     ended = mpirun(size, "recorded_main", "replay", which, path, timeout=30)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == found
@@ -59,7 +59,7 @@ def test_a_command_repeats_its_record_on_virtual_ranks(mpirun, path):
     [
         ("flags", "expected --seed=0 as recorded in"),
         ("file", "bytes after its first line, got"),
-        ("events", "rank 1, event 1: expected 0 noted, got 1 noted; replay"),
+        ("events", "rank 1, event 1: expected note of 0, got note of 1; replay"),
     ],
 )
 def test_what_cannot_be_replayed_ends_all(mpirun, path, monkeypatch, change, message):

@@ -1,4 +1,4 @@
-"""Read CIFAR-10 and CIFAR-100 in their binary version.
+"""Read CIFAR-10 and CIFAR-100 in their binary format.
 
 Images are Bx32x32x3, float32 in 0 … 1; classes are int32 (CIFAR-100: fine classes).
 """
@@ -16,18 +16,21 @@ PIXELS = SIDE * SIDE * COLOURS
 
 
 class Layout(NamedTuple):
-    """Files of a data set. A record has labels, then the red, green and blue planes.
+    """Files of a data set.
+
+    A file consists of records of one image: label bytes, then the red, green and blue
+    planes.
 
     Attributes:
       training: Names of the training files.
       held_out: Names of the held-out files.
-      labels: Bytes of labels in a record; the last byte is the class.
+      label_bytes: Number of label bytes in a record; the last one is the class.
       classes: Number of classes.
     """
 
     training: Sequence[str]
     held_out: Sequence[str]
-    labels: int
+    label_bytes: int
     classes: int
 
 
@@ -64,14 +67,14 @@ def _records(path: Path, layout: Layout) -> np.ndarray:
             f"{path}: expected a CIFAR file, got {error.strerror}; pass a "
             f"folder with {names}"
         ) from None
-    width = layout.labels + PIXELS
-    if not len(data) or len(data) % width:
+    record_bytes = layout.label_bytes + PIXELS
+    if not len(data) or len(data) % record_bytes:
         raise BadInput(
-            f"{path}: expected records of {width} bytes, got {len(data)} bytes; "
+            f"{path}: expected records of {record_bytes} bytes, got {len(data)} bytes; "
             "download the binary version again"
         )
-    records = data.reshape(-1, width)
-    largest = records[:, layout.labels - 1].max()
+    records = data.reshape(-1, record_bytes)
+    largest = records[:, layout.label_bytes - 1].max()
     if largest >= layout.classes:
         raise BadInput(
             f"{path}: expected classes below {layout.classes}, got {largest}; "
@@ -83,13 +86,15 @@ def _records(path: Path, layout: Layout) -> np.ndarray:
 def _batch(files: Sequence[np.ndarray], layout: Layout) -> Batch:
     images_BxHxWx3 = np.empty((sum(map(len, files)), SIDE, SIDE, COLOURS), np.float32)
     start = 0
-    for records in files:  # one at a time: all files are 600 MB as float32
-        planes_Bx3xHxW = records[:, layout.labels :].reshape(-1, COLOURS, SIDE, SIDE)
+    for records in files:  # without a second float32 copy of all files, 600 MB
+        planes_Bx3xHxW = records[:, layout.label_bytes :].reshape(
+            -1, COLOURS, SIDE, SIDE
+        )
         np.divide(
             planes_Bx3xHxW.transpose(0, 2, 3, 1),
             np.float32(255),
             out=images_BxHxWx3[start : start + len(records)],
         )
         start += len(records)
-    classes = np.concatenate([records[:, layout.labels - 1] for records in files])
+    classes = np.concatenate([records[:, layout.label_bytes - 1] for records in files])
     return Batch(images_BxHxWx3, classes.astype(np.int32))

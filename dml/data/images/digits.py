@@ -9,7 +9,7 @@ from dml.types import Batch
 
 FEATURES = 64
 CLASSES = 10
-HELD_OUT = 360  # examples, a fifth of all
+HELD_OUT = 360  # number of examples, a fifth of all
 
 
 def digits() -> tuple[Batch, Batch]:
@@ -19,7 +19,8 @@ def digits() -> tuple[Batch, Batch]:
     images, targets = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)  # grey levels are 0 to 16
     targets = targets.astype(np.int32)
-    # The file is ordered by writer: without shuffling the held-out writers differ.
+    # The file is ordered by writer: without shuffling, training and held-out examples
+    # would have different writers.
     order = np.random.default_rng(0).permutation(len(targets))
     held_out, training = order[:HELD_OUT], order[HELD_OUT:]
     return (

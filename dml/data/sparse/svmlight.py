@@ -15,14 +15,14 @@ import numpy as np
 
 from dml.types import BadInput, Batch
 
-SIGNS = {-1.0, 1.0}
-BITS = {0.0, 1.0}
-HELD_OUT = 5  # 1 of 5 examples
+SIGN_LABELS = {-1.0, 1.0}
+BIT_LABELS = {0.0, 1.0}
+HELD_OUT_DIVISOR = 5  # 1 of 5 examples is held out
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 def svmlight(path: str | Path, features: int | None = None) -> Batch:
-    """Read a file; `features` sets the width, by default the largest index."""
+    """Read a file with a number of features, by default the largest index."""
     try:
         with _open(path) as file:
             batch = _parse(file, features)
@@ -53,20 +53,20 @@ def binary_labels(batch: Batch, path: str | Path) -> Batch:
     `path` is the file of the batch, for error messages.
     """
     present = np.unique(batch.targets)
-    classes = SIGNS if (present == -1).any() else BITS
-    wrong = ~np.isin(batch.targets, sorted(classes))
+    allowed = SIGN_LABELS if (present == -1).any() else BIT_LABELS
+    wrong = ~np.isin(batch.targets, sorted(allowed))
     if wrong.any():
         example = int(wrong.argmax())
         raise BadInput(
             f"{path}: line {_line_of(path, example)}: expected a label of -1 and 1, or "
             f"of 0 and 1, got {batch.targets[example]:g} (labels of the file: "
-            f"{_listed(present)}); pass a file of two classes with such labels"
+            f"{_label_text(present)}); pass a file of two classes with such labels"
         )
     return batch._replace(targets=np.where(batch.targets > 0, 1, -1).astype(np.float32))
 
 
-def shuffled(batch: Batch, seed: int) -> Batch:
-    """Return the examples in a random order, copied."""
+def shuffle(batch: Batch, seed: int) -> Batch:
+    """Return a copy of the examples in a random order."""
     order = np.random.default_rng(seed).permutation(len(batch.targets))
     inputs = batch.inputs[order]
     inputs.sort_indices()
@@ -74,44 +74,47 @@ def shuffled(batch: Batch, seed: int) -> Batch:
 
 
 def read_split(path: str | Path, seed: int) -> tuple[Batch, Batch]:
-    """Read a two-class file; return (training, held-out) examples, a fifth held out."""
-    parts = split(binary_labels(svmlight(path), path), seed)
-    labels = np.unique(parts[0].targets)
+    """Read (training, held-out) examples of a two-class file, with labels -1 and +1."""
+    training, held_out = split(binary_labels(svmlight(path), path), seed)
+    labels = np.unique(training.targets)
     if len(labels) < 2:  # checked here, as the search for the optimum would fail later
         raise BadInput(
             f"{path}: expected training examples of both labels, got only "
             f"{labels.tolist()}; pass a file with more examples of both labels"
         )
-    return parts
+    return training, held_out
 
 
 def split(batch: Batch, seed: int) -> tuple[Batch, Batch]:
-    """Return (training, held-out) examples in a random order."""
+    """Return (training, held-out) examples in a random order; a fifth is held out."""
     order = np.random.default_rng(seed).permutation(len(batch.targets))
-    cut = max(1, len(order) // HELD_OUT)
+    cut = max(1, len(order) // HELD_OUT_DIVISOR)
     held_out, training = (
-        Batch(batch.inputs[part], batch.targets[part])
-        for part in (order[:cut], order[cut:])
+        Batch(batch.inputs[indices], batch.targets[indices])
+        for indices in (order[:cut], order[cut:])
     )
     return training, held_out
 
 
-def by_frequency(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
+def renumber_by_frequency(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
     """Renumber features by descending frequency in the first batch.
 
-    Returns the old number of each feature, and the batches. Frequent features are then
-    adjacent in memory, so that a core invalidates fewer cache lines of other cores.
+    Frequent features are then adjacent in memory, so that a core invalidates fewer
+    cache lines of other cores.
+
+    Returns:
+      The old number of each feature, and the batches with the new numbers.
     """
     frequency = np.bincount(
         batches[0].inputs.indices, minlength=batches[0].inputs.shape[1]
     )
     order = np.argsort(-frequency, kind="stable")
-    number = np.empty(len(order), np.int32)
-    number[order] = np.arange(len(order), dtype=np.int32)
+    new_number = np.empty(len(order), np.int32)
+    new_number[order] = np.arange(len(order), dtype=np.int32)
     renumbered = []
     for batch in batches:
         inputs = batch.inputs.copy()
-        inputs.indices = number[inputs.indices]
+        inputs.indices = new_number[inputs.indices]
         inputs.has_sorted_indices = False
         inputs.sort_indices()
         renumbered.append(batch._replace(inputs=inputs))
@@ -130,13 +133,13 @@ def generate(examples: int, features: int, nonzeros: int, seed: int) -> Batch:
     from scipy.sparse import csr_matrix
 
     rng = np.random.default_rng(seed)
-    index = [
+    columns = [
         np.sort(rng.choice(features, nonzeros, replace=False)) for _ in range(examples)
     ]
     values = rng.uniform(0.1, 1, examples * nonzeros).astype(np.float32)
     starts = np.arange(examples + 1) * nonzeros
     inputs = csr_matrix(
-        (values, np.concatenate(index), starts), shape=(examples, features)
+        (values, np.concatenate(columns), starts), shape=(examples, features)
     )
     scores = inputs @ rng.standard_normal(features).astype(np.float32)
     return Batch(inputs, np.where(scores < 0, -1, 1).astype(np.float32))
@@ -149,7 +152,7 @@ def _open(path: str | Path) -> Any:
 def _parse(file: Any, features: int | None) -> Batch:
     from sklearn.datasets import load_svmlight_file
 
-    # zero_based="auto" would shift a file without index 1 by one column
+    # zero_based="auto" would take a file with index 0 as zero-based
     inputs, targets = load_svmlight_file(
         file, n_features=features, dtype=np.float32, zero_based=False
     )
@@ -161,6 +164,7 @@ def _parse(file: Any, features: int | None) -> Batch:
 def _first_bad_line(
     path: str | Path, features: int | None, file_error: Exception
 ) -> str:
+    """Return a description of the first malformed line, else of the file's error."""
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             try:
@@ -181,6 +185,6 @@ def _line_of(path: str | Path, example: int) -> int:
         return next(islice(lines, example, None))
 
 
-def _listed(labels: np.ndarray) -> str:
+def _label_text(labels: np.ndarray) -> str:
     """Return the first five labels as text."""
     return ", ".join(f"{label:g}" for label in labels[:5]) + ", ..." * (len(labels) > 5)

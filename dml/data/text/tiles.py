@@ -1,4 +1,4 @@
-"""Order co-occurrence records by cells and tiles, for ranks and for caches.
+"""Order co-occurrence records by cells, for ranks, and by tiles, for caches.
 
               contexts
             ┌────┬────┬────┐   Words are assigned to blocks with equal numbers of
@@ -7,7 +7,9 @@
             │    │▦▦▦▦│    │   cell has tiles, whose rows fit in a cache; tiles of a
             └────┴────┴────┘   cell and records of a tile are in random order.
 
-The order depends on the seed, not on the number of ranks. A record takes 12 bytes.
+A row is the vector of a word in the table of parameters. A strip is a range of
+consecutive rows of a block; a tile is a strip of words by a strip of contexts. The
+order depends on the seed, not on the number of ranks. A record takes 12 bytes.
 """
 
 from collections.abc import Iterable
@@ -18,13 +20,13 @@ from numba import njit
 
 from dml.types import BadInput
 
-CACHE_BYTES = 640 << 10  # rows of one side of a tile: both sides fit in a core's cache
+CACHE_BYTES = 640 << 10  # for the rows of a strip; two strips fit in a core's cache
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 Cell = tuple[int, int]  # a block of words, a block of contexts
 
 
 class Blocks(NamedTuple):
-    """Rows of words: blocks are consecutive rows, strips are parts of blocks.
+    """Assignment of words to rows, of rows to strips and of strips to blocks.
 
     Attributes:
       row: Row of each word.
@@ -46,9 +48,9 @@ class Blocks(NamedTuple):
 class Grid(NamedTuple):
     """Tiles in the order of training, cell by cell."""
 
-    place: np.ndarray  # SxS: number of the tile of two strips; -1 if there is none
-    words: np.ndarray  # row of each tile's first word
-    contexts: np.ndarray  # row of each tile's first context
+    tile: np.ndarray  # number of the tile of (strip of words, strip of contexts), or -1
+    words: np.ndarray  # first row of the strip of words of each tile
+    contexts: np.ndarray  # first row of the strip of contexts of each tile
     cells: dict[Cell, slice]  # tiles of each cell
 
 
@@ -57,19 +59,19 @@ class Tiles(NamedTuple):
 
     starts: np.ndarray  # tile t has records starts[t] … starts[t + 1] - 1
     grid: Grid
-    words: np.ndarray  # uint16: row of the word, relative to the tile's first
-    contexts: np.ndarray  # uint16: row of the context, relative to the tile's first
+    words: np.ndarray  # uint16: row of the word minus grid.words of the tile
+    contexts: np.ndarray  # uint16: row of the context minus grid.contexts of the tile
     logs: np.ndarray  # float32: log of the count N
     weights: np.ndarray  # float32: weight w(N) in the loss
 
 
 def tile_rows(row_bytes: int) -> int:
-    """Return the number of rows of each side of a tile."""
+    """Return the number of rows of a strip, a power of 2, for rows of `row_bytes`."""
     return 1 << max(4, min(16, (CACHE_BYTES // row_bytes).bit_length() - 1))
 
 
-def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
-    """Assign words to blocks with equal numbers of records; cut blocks into strips.
+def assign_blocks(records: np.ndarray, count: int, rows: int) -> Blocks:
+    """Assign words to blocks with about equal numbers of records, and cut into strips.
 
     Words are assigned by descending record count, each to the block with the fewest
     so far.
@@ -77,7 +79,7 @@ def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
     Args:
       records: Number of records of each word.
       count: Number of blocks.
-      rows: Rows of a strip.
+      rows: Number of rows of a strip.
     """
     if not 1 <= count <= len(records):
         raise BadInput(
@@ -85,7 +87,7 @@ def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
             f"--blocks=<at most {len(records)}>"
         )
     block = np.empty(len(records), np.int64)
-    assign(np.argsort(-records, kind="stable"), records, np.zeros(count), block)
+    assign_words(np.argsort(-records, kind="stable"), records, np.zeros(count), block)
     by_block = np.argsort(block, kind="stable")
     row = np.empty_like(by_block)
     row[by_block] = np.arange(len(row))
@@ -99,7 +101,7 @@ def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
 
 
 @njit(cache=True)
-def assign(order, records, loads, block):
+def assign_words(order, records, loads, block):
     """Assign words, in order, to the block with the fewest records so far.
 
     Args:
@@ -115,7 +117,7 @@ def assign(order, records, loads, block):
 
 
 def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
-    """Return the tiles of the cells in the given order, shuffled within each cell.
+    """Return the tiles of the cells, in order; tiles of a cell are in random order.
 
     Args:
       blocks: Rows of words.
@@ -124,9 +126,10 @@ def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
       seed: Random seed.
     """
     count = len(blocks.strips)
-    place = np.full((count, count), -1, np.int32)
-    offset = len(blocks.row) if tables == 2 else 0  # contexts' rows come after words'
-    words, contexts, slices, tiles = [], [], {}, 0
+    tile = np.full((count, count), -1, np.int32)
+    context_offset = len(blocks.row) if tables == 2 else 0  # rows of contexts are last
+    words, contexts, slices = [], [], {}
+    tiles = 0  # number of tiles so far
     for b, c in cells:
         pairs = np.stack(
             np.meshgrid(
@@ -137,16 +140,22 @@ def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
             axis=-1,
         ).reshape(-1, 2)
         np.random.default_rng([seed, b, c]).shuffle(pairs)
-        place[pairs[:, 0], pairs[:, 1]] = tiles + np.arange(len(pairs))
+        tile[pairs[:, 0], pairs[:, 1]] = tiles + np.arange(len(pairs))
         slices[b, c] = slice(tiles, tiles + len(pairs))
         words.append(blocks.strips[pairs[:, 0]])
-        contexts.append(blocks.strips[pairs[:, 1]] + offset)
+        contexts.append(blocks.strips[pairs[:, 1]] + context_offset)
         tiles += len(pairs)
-    return Grid(place, np.concatenate(words), np.concatenate(contexts), slices)
+    return Grid(tile, np.concatenate(words), np.concatenate(contexts), slices)
 
 
 def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray:
-    """Return the number of records of each word, as word or as context."""
+    """Return the number of records of each word, as word and as context together.
+
+    Args:
+      words: Words of the records, numbered from 1.
+      contexts: Contexts of the records, numbered from 1.
+      count: Number of words of the vocabulary.
+    """
     for numbers in words, contexts:
         if len(numbers) and not 1 <= numbers.min() <= numbers.max() <= count:
             raise BadInput(
@@ -158,13 +167,13 @@ def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def sizes(records, strip, place, skip_self, totals):
+def count_records(records, strip, tile, skip_self, totals):
     """Add the number of records of each tile to `totals`.
 
     Args:
       records: Words and contexts, numbered from 1.
       strip: Blocks.strip.
-      place: Grid.place.
+      tile: Grid.tile.
       skip_self: Whether to omit records of a word with itself.
       totals: Number of records of each tile; updated.
     """
@@ -172,36 +181,36 @@ def sizes(records, strip, place, skip_self, totals):
     for k in range(len(words)):
         word, context = words[k] - 1, contexts[k] - 1
         if not (skip_self and word == context):
-            totals[place[strip[word], strip[context]]] += 1
+            totals[tile[strip[word], strip[context]]] += 1
 
 
 @njit(cache=True, nogil=True)
-def put(records, values, layout, skip_self, at, out):
-    """Write records to their tiles; the logs receive the counts.
+def put_records(records, values, layout, skip_self, next_record, out):
+    """Write records to their tiles; the array of logs receives the counts N.
 
     Args:
       records: Words and contexts, numbered from 1.
       values: Counts.
-      layout: Blocks.strip, Blocks.offset and Grid.place.
+      layout: Blocks.strip, Blocks.offset and Grid.tile.
       skip_self: Whether to omit records of a word with itself.
-      at: Next free record of each tile; advanced.
+      next_record: Index of the next record of each tile; updated.
       out: Tiles.words, Tiles.contexts and Tiles.logs.
     """
     words, contexts = records
-    strip, offset, place = layout
+    strip, offset, tile = layout
     out_words, out_contexts, out_logs = out
     for k in range(len(words)):
         word, context = words[k] - 1, contexts[k] - 1
         if not (skip_self and word == context):
-            tile = place[strip[word], strip[context]]
-            n = at[tile]
-            at[tile] = n + 1
+            t = tile[strip[word], strip[context]]
+            n = next_record[t]
+            next_record[t] = n + 1
             out_words[n], out_contexts[n] = offset[word], offset[context]
             out_logs[n] = values[k]
 
 
 @njit(inline="always")
-def mixed(z):
+def mix(z):
     """Return a pseudo-random number by splitmix64 (Steele 2014)."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -220,10 +229,10 @@ def shuffle(starts, tiles, seed, out):
     """
     words, contexts, logs = out
     for t in tiles:
-        state = mixed(np.uint64(seed) * GOLDEN) ^ mixed(np.uint64(t))
+        state = mix(np.uint64(seed) * GOLDEN) ^ mix(np.uint64(t))
         for n in range(starts[t + 1] - 1, starts[t], -1):
             state += GOLDEN
-            m = starts[t] + np.int64(mixed(state) % np.uint64(n + 1 - starts[t]))
+            m = starts[t] + np.int64(mix(state) % np.uint64(n + 1 - starts[t]))
             words[n], words[m] = words[m], words[n]
             contexts[n], contexts[m] = contexts[m], contexts[n]
             logs[n], logs[m] = logs[m], logs[n]

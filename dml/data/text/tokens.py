@@ -1,7 +1,6 @@
-"""Token ids of a corpus, encoded by a tokenizer trained on it, and cached.
+"""Token ids of a corpus, encoded by a tokenizer that is trained on it, and cached.
 
-Documents are concatenated with a separator after each. Training and encoding are
-deterministic.
+A separator follows each document. Training and encoding are deterministic.
 """
 
 import fcntl
@@ -20,14 +19,14 @@ import tokenizers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
-from dml.data.archives import cache
-from dml.data.text.corpora import text
+from dml.data.archives import cache_folder
+from dml.data.text.corpora import corpus_files
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
 MIN_VOCABULARY = 300  # least vocabulary size: BPE starts with 256 bytes
-ALPHABET = 1000  # most characters in a WordPiece vocabulary, as in BERT's
-SAMPLE = 256  # MiB of the corpus used to train a tokenizer
+MAX_ALPHABET = 1000  # characters in a WordPiece vocabulary, as in BERT's
+TRAINING_PIECES = 256  # pieces of 1 MiB that train a tokenizer, at most
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 … 4 of WordPiece
 PARALLELISM_VARIABLE = "TOKENIZERS_PARALLELISM"
 
@@ -39,29 +38,30 @@ class Tokens(NamedTuple):
     tokenizer: Tokenizer
 
 
-def tokens(corpus: str, kind: str, vocabulary: int) -> Tokens:
+def tokens(corpus: str, tokenizer_name: str, vocabulary: int) -> Tokens:
     """Return the tokens of a corpus.
 
-    The first rank to take a lock trains and encodes; the others wait and read the
-    cache.
+    The first rank to acquire a lock trains the tokenizer and encodes the corpus; the
+    others wait for it and read the cache.
 
     Args:
-      corpus: Argument of `corpora.text`.
-      kind: Tokenizer, a name in KINDS.
+      corpus: Argument of `corpora.corpus_files`.
+      tokenizer_name: Name in TOKENIZERS.
       vocabulary: Largest number of tokens in the vocabulary.
     """
-    if kind not in KINDS or vocabulary < MIN_VOCABULARY:
+    if tokenizer_name not in TOKENIZERS or vocabulary < MIN_VOCABULARY:
         raise BadInput(
-            f"expected a tokenizer of {' or '.join(KINDS)} with {MIN_VOCABULARY} "
-            f"tokens or more, got {kind} with {vocabulary}; correct the values"
+            f"expected a tokenizer of {' or '.join(TOKENIZERS)} with "
+            f"{MIN_VOCABULARY} tokens or more, got {tokenizer_name} with {vocabulary}; "
+            "correct the values"
         )
-    paths = text(corpus)
-    home = cache() / "tokens"
+    paths = corpus_files(corpus)
+    parent = cache_folder() / "tokens"
     version = tokenizers.__version__
-    folder = home / f"{_digest(paths)}-{kind}-{vocabulary}-{version}"
-    with _one_at_a_time(home):
+    folder = parent / f"{_digest(paths)}-{tokenizer_name}-{vocabulary}-{version}"
+    with _lock(parent):
         if not folder.exists():
-            _build(paths, kind, vocabulary, folder)
+            _build(paths, tokenizer_name, vocabulary, folder)
     dtype = _dtype(vocabulary)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return Tokens(np.memmap(folder / "ids", dtype, "r"), tokenizer)
@@ -80,19 +80,22 @@ def wordpiece(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokeni
         for character, count in counts.items()
         if not character.isspace()
     )
-    letters = [character for _, character in common[: min(ALPHABET, vocabulary // 4)]]
-    # The library numbers the pieces ##x in the order of a hash table and breaks ties of
-    # merges by number. Numbering them in advance makes training deterministic.
-    first = [*SPECIAL, *(f"##{character}" for character in letters)]
+    letters = [
+        character for _, character in common[: min(MAX_ALPHABET, vocabulary // 4)]
+    ]
+    # The library numbers the pieces ##x in the order of a hash table, and breaks ties
+    # between merges by these numbers. As special tokens they have fixed numbers, which
+    # makes training deterministic.
+    numbered = [*SPECIAL, *(f"##{character}" for character in letters)]
     trainer = WordPieceTrainer(
         vocab_size=vocabulary,
         show_progress=False,
         limit_alphabet=len(letters),
         initial_alphabet=letters,
-        special_tokens=first,
+        special_tokens=numbered,
     )
     untrained.train_from_iterator(documents(), trainer)
-    # a second tokenizer, in which ##x are not special tokens
+    # a second tokenizer, in which the pieces ##x are not special tokens
     tokenizer = Tokenizer(models.WordPiece(untrained.get_vocab(), unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = (
         untrained.normalizer,
@@ -118,15 +121,22 @@ def bpe(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-class Kind(NamedTuple):
-    """A kind of tokenizer."""
+class Training(NamedTuple):
+    """How to train a tokenizer, and the separator of documents.
 
-    # (function that returns documents, size of the vocabulary) -> tokenizer
+    Attributes:
+      train: (function that returns documents, size of the vocabulary) -> tokenizer.
+      separator: Token after each document.
+    """
+
     train: Callable[[Callable[[], Iterable[str]], int], Tokenizer]
-    separator: str  # token after a document
+    separator: str
 
 
-KINDS = {"wordpiece": Kind(wordpiece, "[SEP]"), "bpe": Kind(bpe, "<|endoftext|>")}
+TOKENIZERS = {
+    "wordpiece": Training(wordpiece, "[SEP]"),
+    "bpe": Training(bpe, "<|endoftext|>"),
+}
 
 
 def _dtype(vocabulary: int) -> type:
@@ -148,73 +158,77 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 @contextmanager
-def _one_at_a_time(home: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a cache folder, if the file system supports locks."""
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a folder if the file system supports locks."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        lock = os.open(home, os.O_RDONLY)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise BadInput(
-            f"expected a folder for tokens at {home}, got {error.strerror}; set "
+            f"expected a folder for tokens at {folder}, got {error.strerror}; set "
             "DML_DATA to a folder that can be written"
         ) from None
     try:
-        with suppress(OSError):  # without locks, all write equal files
+        with suppress(OSError):  # without a lock, ranks write equal files
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
 
 
-def _build(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> None:
-    """Train and encode into a folder; rename it when it is complete."""
-    train, separator = KINDS[kind]
+def _build(
+    paths: Sequence[Path], tokenizer_name: str, vocabulary: int, folder: Path
+) -> None:
+    """Save a trained tokenizer and the encoded corpus in a new folder.
+
+    The folder is renamed when it is complete.
+    """
+    train, separator = TOKENIZERS[tokenizer_name]
     with TemporaryDirectory(dir=folder.parent, prefix=".") as temporary, _no_threads():
-        part = Path(temporary, "part")
-        part.mkdir()
-        # the plain text is read twice; the markup of a dump is removed once
+        incomplete = Path(temporary, "incomplete")
+        incomplete.mkdir()
+        # plain text without markup, which is read twice below
         plain = Path(temporary, "text")
         with plain.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(piece() for piece in pieces(paths))
 
         def documents() -> Iterator[str]:
-            for piece in islice(pieces([plain]), SAMPLE):
+            for piece in islice(pieces([plain]), TRAINING_PIECES):
                 yield from filter(None, piece().split("\n"))
 
         tokenizer = train(documents, vocabulary)
-        tokenizer.save(str(part / "tokenizer.json"))
-        # the text "[SEP]" in a document is encoded as ordinary text
+        tokenizer.save(str(incomplete / "tokenizer.json"))
+        # "[SEP]" in a document is encoded as ordinary text
         tokenizer.encode_special_tokens = True
         end = [tokenizer.get_vocab()[separator]]
-        with (part / "ids").open("wb") as out:
+        with (incomplete / "ids").open("wb") as out:
             for piece in pieces([plain]):
-                ids = _encoded(tokenizer, piece(), end)
+                ids = _encode(tokenizer, piece(), end)
                 out.write(np.array(ids, _dtype(vocabulary)).tobytes())
         with suppress(OSError):  # another rank was faster
-            part.rename(folder)
+            incomplete.rename(folder)
 
 
-def _encoded(tokenizer: Tokenizer, text: str, end: list[int]) -> list[int]:
-    """Return the tokens of a piece, with `end` after each complete document."""
+def _encode(tokenizer: Tokenizer, text: str, end: list[int]) -> list[int]:
+    """Return the token ids of a piece, with `end` after each complete document."""
     documents = text.split("\n")
     encoded = tokenizer.encode_batch_fast(documents, add_special_tokens=False)
     ids: list[int] = []
-    for number, (document, encoding) in enumerate(
-        zip(documents, encoded, strict=True), 1
-    ):
+    last = len(documents) - 1
+    for k, (document, encoding) in enumerate(zip(documents, encoded, strict=True)):
         ids += encoding.ids
-        if document and number < len(documents):  # the last document may continue
+        if document and k < last:  # the last document may continue in the next piece
             ids += end
     return ids
 
 
 @contextmanager
 def _no_threads() -> Iterator[None]:
-    """Disable threads of the library, which cause a warning at every later fork."""
-    before = os.environ.get(PARALLELISM_VARIABLE)
-    os.environ[PARALLELISM_VARIABLE] = before or "false"
+    """Disable the threads of tokenizers, which cause a warning at every later fork."""
+    previous = os.environ.get(PARALLELISM_VARIABLE)
+    os.environ[PARALLELISM_VARIABLE] = previous or "false"
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ[PARALLELISM_VARIABLE]

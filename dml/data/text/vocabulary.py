@@ -1,7 +1,7 @@
 """Vocabularies: words in descending order of count.
 
-The file format is vocab.txt of the reference C program: a line `word count` per word.
-The number of a word is its position, from 0.
+The file format is that of vocab.txt of GloVe's reference program in C: a line
+`word count` per word. The number of a word is its position, from 0.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Vocabulary(NamedTuple):
 
 
 def vocabulary(
-    counts: Mapping[str, int], min_count: int = 1, max_vocab: int = 0, seen: int = 0
+    counts: Mapping[str, int], min_count: int = 1, max_vocab: int = 0, distinct: int = 0
 ) -> Vocabulary:
     """Return the most frequent words; ties are in the order of UTF-8 bytes.
 
@@ -29,21 +29,21 @@ def vocabulary(
       counts: Count of each word.
       min_count: Least count of a word.
       max_vocab: Largest number of words; 0 for no limit.
-      seen: Number of distinct words, if `counts` lacks rare ones already; used in the
-        error message.
+      distinct: Number of distinct words for the error message, if `counts` already
+        lacks rare words; 0 for the length of `counts`.
     """
-    # Python compares strings by code points, whose order is that of UTF-8 bytes.
-    kept = [(-count, word) for word, count in counts.items() if count >= min_count]
-    kept.sort()
-    del kept[max_vocab or len(kept) :]
-    if len(kept) < 2:
+    # Python compares strings by code point, which gives the order of UTF-8 bytes.
+    entries = [(-count, word) for word, count in counts.items() if count >= min_count]
+    entries.sort()
+    del entries[max_vocab or len(entries) :]
+    if len(entries) < 2:
         raise BadInput(
             f"expected 2 words or more that occur at least {min_count} times, got "
-            f"{len(kept)} of {seen or len(counts)} distinct words ({max_vocab=}); "
-            "lower --min_count or pass a longer corpus"
+            f"{len(entries)} of {distinct or len(counts)} distinct words "
+            f"({max_vocab=}); lower --min_count or pass a longer corpus"
         )
-    words = [word for _, word in kept]
-    return Vocabulary(words, np.array([-count for count, _ in kept], np.int64))
+    words = [word for _, word in entries]
+    return Vocabulary(words, np.array([-count for count, _ in entries], np.int64))
 
 
 def write(path: str | Path, vocabulary: Vocabulary) -> None:
@@ -62,8 +62,9 @@ def read(path: str | Path) -> Vocabulary:
                 word, _, count = line.rstrip("\n").partition(" ")
                 if not word or not count.isdecimal() or word in counts:
                     raise BadInput(
-                        f"{path}: line {number}: expected a new `word count`, got "
-                        f"{line[:60].rstrip()!r}; correct the line or count again"
+                        f"{path}: line {number}: expected `word count` with a "
+                        f"new word, got {line[:60].rstrip()!r}; correct the line or "
+                        "count again"
                     )
                 counts[word] = int(count)
     except (OSError, UnicodeDecodeError) as error:

@@ -11,21 +11,22 @@ import numpy as np
 from dml.data.text.tokens import SPECIAL, Tokens
 from dml.types import BadInput, Batch, Examples
 
-HELD_OUT = 20  # 1 of 20 windows
-MIN_WINDOWS = 4  # windows
-MASKED = 0.15  # share of a window's tokens that are predicted
-# Shares of the predicted tokens that become [MASK] or a random token; the other tenth
-# is unchanged.
-HIDDEN, REPLACED = 0.8, 0.1
+HELD_OUT_DIVISOR = 20  # 1 of 20 windows is held out
+MIN_WINDOWS = 4  # of a corpus
+PREDICTED_SHARE = 0.15  # of the tokens of a window
+# Shares of the predicted tokens that are replaced by [MASK] and by a random token; the
+# other predicted tokens, a tenth, are unchanged.
+MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
 CLS, SEP, MASK = map(SPECIAL.index, ("[CLS]", "[SEP]", "[MASK]"))
 
 
-def causal(ids: np.ndarray, length: int) -> tuple[Examples, Batch]:
-    """Return (training, held-out) data for GPT: inputs and targets, BxL int32.
+def causal_windows(ids: np.ndarray, length: int) -> tuple[Examples, Batch]:
+    """Return (training, held-out) data for GPT.
 
-    A window has length + 1 tokens; targets are the inputs shifted by one.
+    Inputs and targets are BxL int32 (B windows, L = length). A window has L + 1 tokens:
+    the inputs are the first L, the targets the last L.
     """
-    windows_NxW, held_out = _windows(ids, length + 1, least=2, length=length)
+    windows_NxW, held_out = _windows(ids, length + 1, min_width=2, length=length)
     training = windows_NxW[:-held_out]
     count = len(training)
     return (
@@ -34,17 +35,18 @@ def causal(ids: np.ndarray, length: int) -> tuple[Examples, Batch]:
     )
 
 
-def masked(tokens: Tokens, length: int, seed: int) -> tuple[Examples, Batch]:
+def masked_windows(tokens: Tokens, length: int, seed: int) -> tuple[Examples, Batch]:
     """Return (training, held-out) data for BERT: masked windows with [CLS] and [SEP].
 
-    Inputs are BxL int32; targets are (positions BxM, original tokens BxM), both int32,
-    by ascending position. M is 15 % of the window, rounded, at least 1; special tokens
-    are masked only if there are too few others. Masks depend on the seed and the draw
-    number; the masks of held-out windows do not depend on the seed.
+    Inputs are BxL int32 (B windows, L = length). Targets are the M predicted positions
+    in ascending order and their original tokens, both BxM int32. M is 15 % of the L - 2
+    tokens of a window, rounded, at least 1; special tokens are predicted only if there
+    are too few others. Masks depend on the seed and the draw number; the masks of
+    held-out windows do not depend on the seed.
     """
-    windows_NxW, held_out = _windows(tokens.ids, length - 2, least=1, length=length)
+    windows_NxW, held_out = _windows(tokens.ids, length - 2, min_width=1, length=length)
     training = windows_NxW[:-held_out]
-    mask = partial(_masked, tokens.tokenizer.get_vocab_size())
+    mask = partial(_mask, tokens.tokenizer.get_vocab_size())
     count = len(training)
     return (
         Examples(count, lambda draws: mask(seed, training[draws % count], draws)),
@@ -53,17 +55,26 @@ def masked(tokens: Tokens, length: int, seed: int) -> tuple[Examples, Batch]:
 
 
 def _windows(
-    ids: np.ndarray, width: int, least: int, length: int
+    ids: np.ndarray, width: int, min_width: int, length: int
 ) -> tuple[np.ndarray, int]:
-    """Return the windows, and the number of held-out ones."""
+    """Return the windows, and the number of held-out windows, which are the last.
+
+    Args:
+      ids: Token ids of the corpus.
+      width: Tokens per window.
+      min_width: Least width.
+      length: Length of the inputs, for error messages.
+    """
     count = len(ids) // max(width, 1)
-    if width < least or count < MIN_WINDOWS:
+    if width < min_width or count < MIN_WINDOWS:
+        extra = length - width
         raise BadInput(
-            f"expected a length that cuts {len(ids)} tokens into {MIN_WINDOWS} "
+            f"expected a length that divides {len(ids)} tokens into {MIN_WINDOWS} "
             f"windows or more, got {length=}; pass a longer corpus or a length of "
-            f"{length - width + least} to {length - width + len(ids) // MIN_WINDOWS}"
+            f"{extra + min_width} to {extra + len(ids) // MIN_WINDOWS}"
         )
-    return ids[: count * width].reshape(count, width), max(1, count // HELD_OUT)
+    windows_NxW = ids[: count * width].reshape(count, width)
+    return windows_NxW, max(1, count // HELD_OUT_DIVISOR)
 
 
 def _shifted(windows_BxW: np.ndarray) -> Batch:
@@ -71,52 +82,61 @@ def _shifted(windows_BxW: np.ndarray) -> Batch:
     return Batch(tokens_BxW[:, :-1], tokens_BxW[:, 1:])
 
 
-def _masked(
+def _mask(
     vocabulary: int, seed: int, windows_BxW: np.ndarray, draws: np.ndarray
 ) -> Batch:
-    """Return windows with [CLS], [SEP] and masked tokens, and the original tokens."""
+    """Return windows with [CLS], [SEP] and masked tokens, and the original tokens.
+
+    Args:
+      vocabulary: Number of tokens of the vocabulary.
+      seed: Random seed.
+      windows_BxW: Tokens of the windows.
+      draws: Draw number of each window.
+    """
     batch, width = windows_BxW.shape
-    masks = max(1, round(MASKED * width))
+    masks = max(1, round(PREDICTED_SHARE * width))
     random_BxN = _random_uint64(seed, draws, width + 2 * masks)
-    order_BxW, kind_BxM, token_BxM = np.split(
+    order_BxW, choice_BxM, token_BxM = np.split(
         random_BxN, [width, width + masks], axis=1
     )
-    # special tokens come last in the order by which tokens are chosen
+    # the tokens of lowest order are predicted; special tokens come last
     order_BxW = np.where(windows_BxW < len(SPECIAL), ~np.uint64(0), order_BxW)
     chosen_BxM = np.sort(np.argpartition(order_BxW, masks - 1, axis=1)[:, :masks])
     original_BxM = np.take_along_axis(windows_BxW, chosen_BxM, 1).astype(np.int32)
 
     ordinary = np.uint64(vocabulary - len(SPECIAL))
-    any_BxM = (token_BxM % ordinary).astype(np.int32) + np.int32(len(SPECIAL))
-    share_BxM = kind_BxM * 2.0**-64
-    shown_BxM = np.where(share_BxM < HIDDEN, np.int32(MASK), original_BxM)
-    replaced_BxM = (share_BxM >= HIDDEN) & (share_BxM < HIDDEN + REPLACED)
-    shown_BxM = np.where(replaced_BxM, any_BxM, shown_BxM)
+    replacement_BxM = (token_BxM % ordinary).astype(np.int32) + np.int32(len(SPECIAL))
+    uniform_BxM = choice_BxM * 2.0**-64  # uniform in 0 … 1
+    input_BxM = np.where(uniform_BxM < MASK_SHARE, np.int32(MASK), original_BxM)
+    is_random_BxM = (uniform_BxM >= MASK_SHARE) & (
+        uniform_BxM < MASK_SHARE + RANDOM_SHARE
+    )
+    input_BxM = np.where(is_random_BxM, replacement_BxM, input_BxM)
 
     tokens_BxL = np.empty((batch, width + 2), np.int32)
     tokens_BxL[:, 0], tokens_BxL[:, -1] = CLS, SEP
     tokens_BxL[:, 1:-1] = windows_BxW
     positions_BxM = (chosen_BxM + 1).astype(np.int32)  # [CLS] is at position 0
-    np.put_along_axis(tokens_BxL, positions_BxM, shown_BxM, 1)
+    np.put_along_axis(tokens_BxL, positions_BxM, input_BxM, 1)
     return Batch(tokens_BxL, (positions_BxM, original_BxM))
 
 
-STRIDE = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio
+INCREMENT = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
 
 
 def _random_uint64(seed: int, draws: np.ndarray, numbers: int) -> np.ndarray:
-    """Return BxN random uint64: splitmix64 (Steele, Lea & Flood 2014) per draw.
+    """Return BxN random uint64, N = numbers, by splitmix64 (Steele, Lea & Flood 2014).
 
     Row b depends only on the seed and draws[b].
     """
     start = _mix(np.array([seed % 2**64], np.uint64))
-    states_B = _mix(start + draws.astype(np.uint64) * np.uint64(STRIDE))
-    steps_N = np.arange(1, numbers + 1, dtype=np.uint64) * np.uint64(STRIDE)
+    states_B = _mix(start + draws.astype(np.uint64) * np.uint64(INCREMENT))
+    steps_N = np.arange(1, numbers + 1, dtype=np.uint64) * np.uint64(INCREMENT)
     return _mix(states_B[:, None] + steps_N)
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:
-    """Return the finalizer of splitmix64."""
+    """Apply the output function of splitmix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

@@ -159,5 +159,5 @@ def warm() -> None:
     window = kernels.Window(kernels.weights(1), True)
     _, used = kernels.count(index, 0, window, 0, sums, records)
     kernels.merge(records[:used], np.array([0, used]), 0, 2, sums, np.empty(4, COUNT))
-    kernels.weigh(records[:used], records[:used].view(RECORD))
+    kernels.to_values(records[:used], records[:used].view(RECORD))
     kernels.tally(records[:used]["word"], np.zeros(3, np.int64))

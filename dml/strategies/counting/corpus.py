@@ -62,7 +62,7 @@ def number(
       path: File that all ranks see.
       limits: Min_count and max_vocab.
     """
-    with Scratch(path.with_suffix(".own"), np.int32, nameless=True) as own:
+    with Scratch(path.with_suffix(".own"), np.int32, unnamed=True) as own:
         numbered = read_pieces(
             islice(iter(pieces), comm.rank, None, comm.size), tokens, own
         )
@@ -113,7 +113,7 @@ def common_vocabulary(
     texts = gather_vectors(comm, pack([*frequent]))
     parts = gather_vectors(comm, np.array([*frequent.values()], np.int64))
     seen = sum(int(n[0]) for n in gather_vectors(comm, np.array([len(totals)])))
-    return vocabulary(add_counts(texts, parts), *limits, seen=seen)
+    return vocabulary(add_counts(texts, parts), *limits, distinct=seen)
 
 
 def write_known(

@@ -61,7 +61,7 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
                 del parts
             each = gather_lengths(comm, len(merged))
             records = merged.view(RECORD)
-            kernels.weigh(merged, records)
+            kernels.to_values(merged, records)
             file.put(done + int(each[: comm.rank].sum()), records)
             done += int(each.sum())
     comm.Barrier()

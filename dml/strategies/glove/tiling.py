@@ -68,12 +68,12 @@ def tiled(
     for pair, _ in pieces(part):
         occurrences += tiles.histogram(*pair, words)
     occurrences = gathered(host, occurrences).sum(axis=0)
-    blocks = tiles.deal(occurrences, order.blocks, order.rows)
+    blocks = tiles.assign_blocks(occurrences, order.blocks, order.rows)
     grid = tiles.grid(blocks, order.cells, order.tables, order.seed)
     one_table = order.tables == 1  # records of a word with itself are left out
     counts = np.zeros(len(grid.words), np.int64)
     for pair, _ in pieces(part):
-        tiles.sizes(pair, blocks.strip, grid.place, one_table, counts)
+        tiles.count_records(pair, blocks.strip, grid.tile, one_table, counts)
     each = gathered(host, counts)
     starts = np.concatenate([[0], np.cumsum(each.sum(axis=0))])
     total = int(starts[-1])
@@ -87,10 +87,10 @@ def tiled(
     offsets = memory[8 * total :].view(np.uint16).reshape(2, total)
     all_tiles = Tiles(starts, grid, offsets[0], offsets[1], logs, weights)
     at = starts[:-1] + each[: host.rank].sum(axis=0)
-    where = blocks.strip, blocks.offset, grid.place
+    where = blocks.strip, blocks.offset, grid.tile
     out = all_tiles.words, all_tiles.contexts, all_tiles.logs
     for pair, values in pieces(part):
-        tiles.put(pair, values, where, one_table, at, out)
+        tiles.put_records(pair, values, where, one_table, at, out)
     host.Barrier()
     tiles.shuffle(starts, np.arange(host.rank, len(counts), host.size), order.seed, out)
     host.Barrier()

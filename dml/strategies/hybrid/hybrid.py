@@ -42,7 +42,7 @@ def hybrid(
     pipeline: Pipeline,
     tensor: Tensor | None = None,
     clip: float = 0.0,
-    ahead: int = 2,
+    prefetch: int = 2,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on a mesh of devices; yield a Step after every update.
@@ -59,7 +59,7 @@ def hybrid(
       tensor: Layers sharded over the axis tensor; None: the layers of the problem's
         model, replicated over the axis.
       clip: Largest norm of the gradients; 0 does not clip.
-      ahead: Number of minibatches prepared in the background.
+      prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None: the initial state.
     """
     assert problem.model
@@ -74,12 +74,15 @@ def hybrid(
     state = states.scatter(update.init(start) if state is None else state)
     params = layout.scatter(start)
     if pipeline.schedule == "pipedream":
+        undivided = partial(feed, problem.take, batches, lambda index: [index])
         yield from pipedream(
             learner,
             pipeline,
             params,
             state,
-            minibatches=feed(problem.take, batches, lambda index: [index], ahead=ahead),
+            minibatches=feed(
+                problem.take, batches, lambda index: [index], prefetch=prefetch
+            ),
             timer=timer,
             work=comm.platform.work,
         )
@@ -87,7 +90,7 @@ def hybrid(
     gradients = GradientPrograms(model, layout, pipeline)
     apply_gradients = compile_update(learner, clip)
     split = partial(divide_examples, axes.shape["data"], pipeline.microbatches)
-    minibatches = feed(problem.take, batches, split, ahead=ahead)
+    minibatches = feed(problem.take, batches, split, prefetch=prefetch)
     for number, (count, (divided, remainder)) in enumerate(
         timer.waits("input", minibatches), 1
     ):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.data.text.tiles import assign
+from dml.data.text.tiles import assign_words
 from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,
@@ -153,7 +153,7 @@ def worker_blocks(kernel: Kernel, order: Order, worker: Worker) -> list[np.ndarr
     sizes = kernel.sizes[order.visits]
     owner = np.empty(len(sizes), np.int64)
     loads = np.zeros(worker.count)
-    assign(np.argsort(-sizes, kind="stable"), sizes, loads, owner)
+    assign_words(np.argsort(-sizes, kind="stable"), sizes, loads, owner)
     return [
         order.visits[first:last][owner[first:last] == worker.index]
         for first, last in zip(order.bounds[:-1], order.bounds[1:], strict=True)

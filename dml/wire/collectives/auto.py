@@ -46,7 +46,7 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 def chosen_allreduce(comm: Comm, buffer: np.ndarray) -> str:
     """Return the name of the algorithm that `auto_allreduce` uses for this buffer."""
     # SMALL buffers are reduced alike whether registered or not
-    registered = buffer.nbytes > SMALL and buffers.registered(comm, buffer)
+    registered = buffer.nbytes > SMALL and buffers.is_registered(comm, buffer)
     key = len(buffer), buffer.itemsize, registered
     if key not in comm.cache.chosen:
         if comm.platform.virtual:
@@ -142,7 +142,7 @@ def predicted_seconds(
       outside: Name of the all-reduce across groups, for the hierarchical all-reduce.
     """
     name = chosen_allreduce(comm, buffer) if name == "auto" else name
-    rates, registered = machine_rates(comm), buffers.registered(comm, buffer)
+    rates, registered = machine_rates(comm), buffers.is_registered(comm, buffer)
 
     def seconds() -> float:
         hosts = comm.platform.hosts()

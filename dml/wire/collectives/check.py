@@ -8,7 +8,7 @@ import numpy as np
 
 from dml.types import ANY, BadInput, Comm, Op
 from dml.wire.collectives.reduce_scatter import all_gather
-from dml.wire.comm.buffers import flat, place
+from dml.wire.comm.buffers import flat, registered_offset
 from dml.wire.comm.wrapper import Wrapper
 
 SMALL = (1, 3, 1000)  # lengths of the check of an all-reduce's first call
@@ -98,9 +98,9 @@ def check_arguments(comm: Comm, buffer: np.ndarray, op: Op) -> None:
 
 def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
     """Describe the arguments of an all-reduce in one line."""
-    registered = place(comm, buffer)
-    where = "plain" if registered is None else f"registered at byte {registered}"
-    return f"{len(buffer)} x {buffer.dtype.name}, {where}, for {op.__name__}"
+    offset = registered_offset(comm, buffer)
+    memory = "plain" if offset is None else f"registered at byte {offset}"
+    return f"{len(buffer)} x {buffer.dtype.name}, {memory}, for {op.__name__}"
 
 
 def compare_replicas(

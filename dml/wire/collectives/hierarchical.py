@@ -9,7 +9,7 @@ from dml.types import Comm, Groups, Op
 from dml.wire.collectives.reduce_scatter import ring_order
 from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.collectives.shared import shared_gather, shared_scatter
-from dml.wire.comm.buffers import flat, stored
+from dml.wire.comm.buffers import flat, has_memory
 from dml.wire.comm.once import once, one_host
 from dml.wire.plans.topology import chunks, groups
 
@@ -48,7 +48,7 @@ def hierarchical_allreduce(
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     chunk = buffer[parts[inside.rank]]
-    if not one_host(inside) or not stored(buffer):
+    if not one_host(inside) or not has_memory(buffer):
         ring_scatter(inside, buffer, ring_order(parts), op)
         if inside.rank < owners:
             outside(across, chunk, op)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dml.types import Comm, Op, Registered, Stage
-from dml.wire.comm.buffers import allocate, flat, peers, release
+from dml.wire.comm.buffers import allocate, flat, registered_views, release
 from dml.wire.plans.topology import SMALL, STAGE, chunks, segments
 
 BLOCK = 1 << 16  # bytes of a block of `add_up`, which stays in the cache
@@ -49,7 +49,7 @@ def own_chunk(comm: Comm, buffer: np.ndarray) -> Registered | None:
     cached = comm.cache.chunks
     if id(buffer) in cached and cached[id(buffer)][0] is buffer:
         return cached[id(buffer)][1]
-    registered = peers(comm, buffer)
+    registered = registered_views(comm, buffer)
     if registered is None:
         return None
     chunk = chunks(len(buffer), comm.size)[comm.rank]
@@ -161,7 +161,9 @@ def shared_scatter(
 
     A plain buffer is copied to registered memory first.
     """
-    registered = peers(comm, buffer) or peers(comm, registered_copy(comm, buffer))
+    registered = registered_views(comm, buffer) or registered_views(
+        comm, registered_copy(comm, buffer)
+    )
     assert registered  # registered_copy returns registered memory
     buffers = registered[1]
     staging(comm).window.barrier(comm.platform.pause)

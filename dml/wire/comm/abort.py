@@ -1,4 +1,4 @@
-"""End a run early: one line and one exit code on every rank, within seconds."""
+"""End a run with an exit code and a line of text, on all ranks within seconds."""
 
 import os
 import signal
@@ -6,26 +6,31 @@ import sys
 import time
 from typing import Any, NoReturn
 
+TIMEOUT = 2.0  # seconds
 
-def refuse(comm: Any, problem: str, code: int = 2) -> NoReturn:
-    """End with an exit code and one line, if one rank or all ranks have the problem."""
-    report_together(comm, problem, code)
+
+def exit_with_error(comm: Any, problem: str, code: int = 2) -> NoReturn:
+    """Print the problem and exit, whether one rank or all ranks have the problem."""
+    report(comm, problem, code)
     sys.exit(code)
 
 
-def leave(comm: Any, problem: str, code: int) -> NoReturn:
-    """End in the same way from any place; MPI's own abort might hang."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a second one must not end MPI midway
-    report_together(comm, problem, code)
+def exit_without_cleanup(comm: Any, problem: str, code: int) -> NoReturn:
+    """Print the problem and exit without MPI's finalization, which might hang."""
+    for interrupt in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(interrupt, signal.SIG_IGN)  # a second signal must not interrupt
+    report(comm, problem, code)
     sys.stdout.flush()
     os._exit(code)
 
 
-def report_together(comm: Any, problem: str, code: int) -> None:
-    """Print the problem once if all ranks have it; else end them after 2 seconds."""
+def report(comm: Any, problem: str, code: int) -> None:
+    """Print the problem once if all ranks call this; else end all ranks by Abort.
+
+    A rank waits TIMEOUT seconds for the other ranks.
+    """
     barrier = comm.Ibarrier()
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + TIMEOUT
     while not barrier.Test():
         if time.monotonic() > deadline:
             sys.stderr.write(f"rank {comm.rank}: {problem}\n")

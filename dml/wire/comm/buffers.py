@@ -1,6 +1,7 @@
-"""Flat vectors for the wire: registered memory, and pytrees packed into it.
+"""Buffers of collectives: registered memory, and pytrees packed into vectors.
 
-Gradients are packed into one contiguous vector for a collective, and unpacked.
+Registered memory is shared by the ranks of a host; collectives reduce it in place.
+Gradients are packed into one contiguous vector for a collective, and unpacked after it.
 """
 
 import math
@@ -15,7 +16,7 @@ ALIGN = 64  # bytes: a cache line
 
 
 def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
-    """View a buffer as one vector; raise if that needs a copy."""
+    """View a buffer as one vector; raise BadInput if that would need a copy."""
     if not isinstance(buffer, np.ndarray):
         problem = f"a {type(buffer).__name__}; pass a numpy array"
     elif buffer.dtype.kind not in "biufc":
@@ -34,9 +35,14 @@ def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
 def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """Allocate a zeroed vector of registered memory on every rank; collective.
 
-    On one host that is a shared window, which `shared` reduces without a copy; ranks
-    that span hosts get plain memory. It begins at a cache line and is valid
-    until `release`.
+    If all ranks are on one host, the memory is a shared window, which the all-reduce
+    `shared` reduces without a copy; otherwise it is plain memory. The vector begins at
+    a cache line and is valid until `release`.
+
+    Args:
+      comm: The ranks.
+      length: Number of elements.
+      dtype: Type of the elements.
     """
     dtype = np.dtype(dtype)
     nbytes = length * dtype.itemsize
@@ -44,9 +50,10 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
         memory = np.zeros(nbytes + ALIGN, np.uint8)
         start = -address(memory) % ALIGN
         return memory[start : start + nbytes].view(dtype)
-    window = comm.platform.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
+    lines = max(1, -(-nbytes // ALIGN)) + 1  # one more to align the start
+    window = comm.platform.shared_window(lines * ALIGN)
     parts = window.parts
-    if comm.size == 1:  # MPI aligns memory of several ranks only
+    if comm.size == 1:  # MPI does not align the memory of a single rank
         parts = [parts[0][-address(parts[0]) % ALIGN :]]
     own = parts[comm.rank]
     own[:] = 0  # the first touch places the pages
@@ -57,72 +64,84 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def release(comm: Comm, buffer: np.ndarray) -> None:
-    """Free memory of `allocate`; collective."""
-    region = find(comm, address(buffer))
+    """Free a vector that `allocate` returned; collective."""
+    region = find_region(comm, address(buffer))
     comm.cache.chunks.clear()
     if region:
         comm.cache.regions.remove(region)
         region.window.Free()
 
 
-def stored(buffer: np.ndarray) -> bool:
-    """Return whether a vector has memory of its own; a sim.Phantom has none."""
+def has_memory(buffer: np.ndarray) -> bool:
+    """Return whether a vector has memory; a sim.Phantom has none."""
     return buffer.strides != (0,)
 
 
-def find(comm: Comm, start: int) -> Region | None:
+def find_region(comm: Comm, start: int) -> Region | None:
+    """Return the registered memory that contains an address, if any."""
     for region in comm.cache.regions:
         if region.start <= start < region.stop:
             return region
     return None
 
 
-def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
-    """Return all ranks' views of a registered buffer; None for a plain buffer."""
+def registered_views(comm: Comm, buffer: np.ndarray) -> Registered | None:
+    """Return the window of a registered buffer, and the buffers of all ranks in it.
+
+    The buffer of another rank has the same offset as `buffer` in that rank's memory.
+    Returns None for a plain buffer.
+    """
     start = address(buffer)
-    region = find(comm, start)
+    region = find_region(comm, start)
     if region is None:
         if comm.cache.parent is None:
             return None
-        parent, members = (
-            comm.cache.parent
-        )  # regions of the parent are usable in its groups
-        found = peers(parent, buffer)
-        return found and (found[0], [found[1][member] for member in members])
-    here = slice(start - region.start, start - region.start + buffer.nbytes)
-    return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+        # memory registered with a communicator can be used in its groups
+        parent, members = comm.cache.parent
+        parent_views = registered_views(parent, buffer)
+        if parent_views is None:
+            return None
+        window, views = parent_views
+        return window, [views[member] for member in members]
+    offset = start - region.start
+    views = [
+        part[offset : offset + buffer.nbytes].view(buffer.dtype)
+        for part in region.parts
+    ]
+    return region.window, views
 
 
-def registered(comm: Comm, buffer: np.ndarray) -> bool:
-    """Return whether `peers` knows a buffer."""
-    if find(comm, address(buffer)):
+def is_registered(comm: Comm, buffer: np.ndarray) -> bool:
+    """Return whether a buffer is in registered memory."""
+    if find_region(comm, address(buffer)):
         return True
     parent = comm.cache.parent
-    return parent is not None and registered(parent[0], buffer)
+    return parent is not None and is_registered(parent[0], buffer)
 
 
-def place(comm: Comm, buffer: np.ndarray) -> int | None:
-    """Return the offset of a buffer in its registered memory; None if it is plain."""
-    region = find(comm, address(buffer))
+def registered_offset(comm: Comm, buffer: np.ndarray) -> int | None:
+    """Return a buffer's offset in its registered memory in bytes; None if plain."""
+    region = find_region(comm, address(buffer))
     return region and address(buffer) - region.start
 
 
 def address(buffer: np.ndarray) -> int:
+    """Return the address of the first byte."""
     return buffer.__array_interface__["data"][0]
 
 
 class Layout(NamedTuple):
     """Positions of the leaves of a pytree in a vector."""
 
-    tree: Any  # its structure; None is a single numpy array
+    tree: Any  # structure of the pytree; None for a single numpy array
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[np.dtype, ...]
-    length: int
+    length: int  # number of elements of the vector
 
 
 def layout(tree: Any) -> Layout:
-    """Return the layout of a pytree's leaves in a vector, one after another."""
-    if isinstance(tree, np.ndarray):  # strategies of rows run without JAX
+    """Return the layout of a vector that has the leaves of a pytree in order."""
+    if isinstance(tree, np.ndarray):  # strategies for tables of rows run without JAX
         return Layout(None, (tree.shape,), (tree.dtype,), tree.size)
     import jax
 
@@ -133,18 +152,18 @@ def layout(tree: Any) -> Layout:
 
 
 def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
-    """Copy a pytree's leaves, times a weight, one after another into a vector."""
+    """Copy the leaves of a pytree, times a weight, into a vector in order."""
     import jax
 
     start, factor = 0, buffer.dtype.type(weight)
     for leaf in jax.tree.leaves(tree):
         values = np.asarray(leaf).reshape(-1)
-        into = buffer[start : start + len(values)]
+        target = buffer[start : start + len(values)]
         start += len(values)
         if weight == 1:
-            into[:] = values
+            target[:] = values
         else:
-            np.multiply(values, factor, out=into, casting="unsafe")
+            np.multiply(values, factor, out=target, casting="unsafe")
 
 
 def unpack(buffer: np.ndarray, layout: Layout, copy: bool = True) -> Any:

@@ -7,10 +7,14 @@ from dml.wire.comm.wrapper import Wrapper
 
 
 class Delayed(Wrapper):
-    """Wraps a communicator: `platform.work(share)` takes share times the next draw.
+    """Wraps a communicator: `platform.work(share)` takes scale · share · draw seconds.
 
-    A draw is in seconds and is multiplied by `scale`. The clock of a virtual rank
-    advances, a real rank sleeps. A rank without work, of share 0, takes no draw.
+    The clock of a virtual rank advances; a real rank sleeps. A share of 0 uses no draw.
+
+    Args:
+      comm: The communicator.
+      draws: Random times of an even share of the computation of an update.
+      scale: Seconds per unit of the draws.
     """
 
     def __init__(self, comm: Comm, draws: Iterator[float], scale: float = 1.0):

@@ -9,10 +9,10 @@ from dml.wire.comm.wrapper import Wrapper
 
 
 class Metered(Wrapper):
-    """Wraps a communicator; counts in `sent`, also on what it splits.
+    """Wraps a communicator; communicators split from it add to the same counts.
 
-    Memory is registered with one communicator: allocate buffers that the metered
-    communicator reduces on the metered communicator.
+    Memory is registered with one communicator: allocate a buffer on the communicator
+    that reduces it, here the Metered one.
     """
 
     def __init__(self, comm: Comm, origin: "Metered | None" = None):
@@ -31,7 +31,7 @@ class Metered(Wrapper):
         return self.sent[1]
 
     def count(self, operation: str, buffer: np.ndarray, dest: int) -> None:
-        """Count a message; subclasses may record more of it."""
+        """Count a message; subclasses may record its fields."""
         sent = self.sent
         sent[0] += 1
         sent[1] += buffer.nbytes

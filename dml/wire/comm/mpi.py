@@ -1,4 +1,7 @@
-"""The real communicator: mpi4py's own, watched. The only home of mpi4py."""
+"""The communicator of real ranks: mpi4py's, watched by the watchdog.
+
+Only this module imports mpi4py.
+"""
 
 import atexit
 import functools
@@ -18,7 +21,7 @@ from dml.types import ANY, SHARED, BadInput, Cache, Comm, Op, Platform, Status
 from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
-LOOK = 2e-4  # seconds between two looks for a message that ends a sleep
+POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
 OPS: dict[Op, MPI.Op] = {
     np.add: MPI.SUM,
     np.multiply: MPI.PROD,
@@ -28,62 +31,72 @@ OPS: dict[Op, MPI.Op] = {
 
 
 class Pending(MPI.Request):
-    """A request whose Wait the watchdog sees."""
+    """A request whose Wait is the `call` of its communicator, for the watchdog."""
 
     comm: "World"
-    call: tuple
+    call: tuple  # as World.call
 
     def Wait(self, status: Any = None) -> Literal[True]:
         self.comm.call = self.call
-        with told(status) as found:
-            MPI.Request.Wait(self, found)
+        with mpi_status(status) as mpi:
+            MPI.Request.Wait(self, mpi)
         self.comm.call = None
         return True
 
     def Test(self, status: Any = None) -> bool:
-        with told(status) as found:
-            return MPI.Request.Test(self, found)
+        with mpi_status(status) as mpi:
+            return MPI.Request.Test(self, mpi)
 
 
 @contextmanager
-def told(status: Status | None) -> Iterator[MPI.Status | None]:
-    """Copy MPI's status to a Status."""
-    found = None if status is None else MPI.Status()
-    yield found
-    if found is not None and status is not None:
-        status.source, status.tag = found.Get_source(), found.Get_tag()
-        status.count = found.Get_count(MPI.BYTE)
+def mpi_status(status: Status | None) -> Iterator[MPI.Status | None]:
+    """Yield a status for a call of MPI; then copy its fields to `status`."""
+    mpi = None if status is None else MPI.Status()
+    yield mpi
+    if mpi is not None and status is not None:
+        status.source, status.tag = mpi.Get_source(), mpi.Get_tag()
+        status.count = mpi.Get_count(MPI.BYTE)
 
 
-def peer(source: int) -> int:
+def mpi_source(source: int) -> int:
     return MPI.ANY_SOURCE if source == ANY else source
 
 
-def kind(tag: int) -> int:
+def mpi_tag(tag: int) -> int:
     return MPI.ANY_TAG if tag == ANY else tag
 
 
 class World(MPI.Intracomm):
-    """mpi4py's communicator; `call` is the blocking call of this rank, if any.
+    """mpi4py's communicator, with the attributes of a Comm and of the watchdog.
 
-    Buffers are sent as bytes, for every dtype; MPI counts them in 64 bits.
+    Buffers of every dtype are sent as bytes.
+
+    Attributes:
+      call: The blocking call of this rank, if any: its name; what the next field is
+        ("dest", "source", "rank", "size" or "requests"); a rank, size or number of
+        requests; the tag; and the buffer.
+      host_numbers: Result of `hosts` after its first call.
+      windows: Windows of this process, by lineage, to be freed before MPI ends.
+      lineage: Name of the communicator, equal on all members, because all members make
+        communicators and windows in the same order.
+      children: Number of communicators and windows made from this one.
     """
 
     call: tuple | None = None
     cache: Cache
     platform: Platform
-    known_hosts: list[int] | None = None
-    windows: dict[tuple, MPI.Win]  # of this process, to be freed before MPI ends
-    lineage: tuple = ()  # the same on all members, who split and allocate alike
-    made: int = 0  # communicators and windows, of this one
+    host_numbers: list[int] | None = None
+    windows: dict[tuple, MPI.Win]
+    lineage: tuple = ()
+    children: int = 0
     watchdog: Watchdog
 
-    def born(self, color: int = 0) -> tuple:
-        """Return a name for the next object made from this communicator."""
-        self.made += 1
-        return (*self.lineage, self.made, color)
+    def child_lineage(self, color: int = 0) -> tuple:
+        """Return the lineage of the next object made from this communicator."""
+        self.children += 1
+        return (*self.lineage, self.children, color)
 
-    def equip(self, windows: dict[tuple, MPI.Win], watchdog: Watchdog) -> None:
+    def set_attributes(self, windows: dict[tuple, MPI.Win], watchdog: Watchdog) -> None:
         """Set the attributes that mpi4py's constructor does not set."""
         self.windows, self.watchdog = windows, watchdog
         self.cache = Cache()
@@ -96,20 +109,20 @@ class World(MPI.Intracomm):
         )
         watchdog.add(self)
 
-    def adopt(self, handle: Any, color: int = 0) -> "World":
-        """Return a World of a communicator that was made from this one."""
+    def wrap_child(self, handle: Any, color: int = 0) -> "World":
+        """Return a communicator that was made from this one as a World."""
         comm = World(handle)
-        comm.lineage = self.born(color)
-        comm.equip(self.windows, self.watchdog)
+        comm.lineage = self.child_lineage(color)
+        comm.set_attributes(self.windows, self.watchdog)
         return comm
 
     def Dup(self, info: Any = None) -> "World":
-        with self.waits_for_all("Dup"):
-            return self.adopt(MPI.Intracomm.Dup(self, info))
+        with self.collective_call("Dup"):
+            return self.wrap_child(MPI.Intracomm.Dup(self, info))
 
     def Split(self, color: int = 0, key: int = 0) -> "World":
-        with self.waits_for_all("Split"):
-            return self.adopt(MPI.Intracomm.Split(self, color, key), color)
+        with self.collective_call("Split"):
+            return self.wrap_child(MPI.Intracomm.Split(self, color, key), color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0, info: Any = None):
         """Return a communicator of the ranks on this host."""
@@ -124,8 +137,8 @@ class World(MPI.Intracomm):
         return tuple(MPI.Group.Translate_ranks(self.Get_group(), None, world))
 
     @contextmanager
-    def waits_for_all(self, name: str, nbytes: int = 0) -> Iterator[None]:
-        """Show a collective call of MPI to the watchdog."""
+    def collective_call(self, name: str, nbytes: int = 0) -> Iterator[None]:
+        """Set `call` during a collective call of MPI."""
         self.call = (name, "size", self.size, 0, range(nbytes))
         yield
         self.call = None
@@ -137,8 +150,10 @@ class World(MPI.Intracomm):
 
     def Recv(self, buf, source=ANY, tag=ANY, status=None):
         self.call = ("Recv", "source", source, tag, buf)
-        with told(status) as found:
-            MPI.Intracomm.Recv(self, [buf, MPI.BYTE], peer(source), kind(tag), found)
+        with mpi_status(status) as mpi:
+            MPI.Intracomm.Recv(
+                self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi
+            )
         self.call = None
 
     def Sendrecv(
@@ -152,16 +167,16 @@ class World(MPI.Intracomm):
         status=None,
     ):
         self.call = ("Sendrecv", "source", source, recvtag, recvbuf)
-        with told(status) as found:
+        with mpi_status(status) as mpi:
             MPI.Intracomm.Sendrecv(
                 self,
                 [sendbuf, MPI.BYTE],
                 dest,
                 sendtag,
                 [recvbuf, MPI.BYTE],
-                peer(source),
-                kind(recvtag),
-                found,
+                mpi_source(source),
+                mpi_tag(recvtag),
+                mpi,
             )
         self.call = None
 
@@ -172,35 +187,35 @@ class World(MPI.Intracomm):
 
     def Irecv(self, buf, source=ANY, tag=ANY):
         request = Pending(
-            MPI.Intracomm.Irecv(self, [buf, MPI.BYTE], peer(source), kind(tag))
+            MPI.Intracomm.Irecv(self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag))
         )
         request.comm, request.call = self, ("Irecv", "source", source, tag, buf)
         return request
 
     def Probe(self, source=ANY, tag=ANY, status=None):
         self.call = ("Probe", "source", source, tag, None)
-        with told(status) as found:
-            MPI.Intracomm.Probe(self, peer(source), kind(tag), found)
+        with mpi_status(status) as mpi:
+            MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
         self.call = None
 
     def Iprobe(self, source=ANY, tag=ANY, status=None):
-        with told(status) as found:
-            return MPI.Intracomm.Iprobe(self, peer(source), kind(tag), found)
+        with mpi_status(status) as mpi:
+            return MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
 
     def Waitany(self, requests, status=None):
         """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
-        with told(status) as found:
-            place = MPI.Request.Waitany(requests, found)
+        with mpi_status(status) as mpi:
+            index = MPI.Request.Waitany(requests, mpi)
         self.call = None
-        return -1 if place == MPI.UNDEFINED else place
+        return -1 if index == MPI.UNDEFINED else index
 
     def Waitall(self, requests):
         for request in requests:
             request.Wait()
 
     def Barrier(self):
-        with self.waits_for_all("Barrier"):
+        with self.collective_call("Barrier"):
             MPI.Intracomm.Barrier(self)
 
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
@@ -223,21 +238,25 @@ class World(MPI.Intracomm):
 
     def hosts(self) -> list[int]:
         """Return the host of every rank; hosts are numbered by their lowest rank."""
-        if self.known_hosts is not None:
-            return self.known_hosts
-        with self.waits_for_all("hosts"):
+        if self.host_numbers is not None:
+            return self.host_numbers
+        with self.collective_call("hosts"):
             host = MPI.Intracomm.Split_type(self, MPI.COMM_TYPE_SHARED)
-            names = self.allgather(host.bcast(self.rank))
+            # one rank of its host, for every rank
+            leaders = self.allgather(host.bcast(self.rank))
             host.Free()
-            order = {name: i for i, name in enumerate(dict.fromkeys(names))}
-            self.known_hosts = [order[name] for name in names]
-        return self.known_hosts
+            numbers = {leader: n for n, leader in enumerate(dict.fromkeys(leaders))}
+            self.host_numbers = [numbers[leader] for leader in leaders]
+        return self.host_numbers
 
     def shared_window(self, nbytes: int) -> HostWindow:
         if max(self.hosts()):
-            raise BadInput(f"rank {self.rank}: a shared window needs one host")
+            raise BadInput(
+                f"rank {self.rank}: expected all ranks of a shared window on one host, "
+                f"got {max(self.hosts()) + 1} hosts; split the communicator by host"
+            )
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
-        with self.waits_for_all("shared_window", nbytes):
+        with self.collective_call("shared_window", nbytes):
             win = MPI.Win.Allocate_shared(HEADER + nbytes, 1, info, self)
         info.Free()
         win.Lock_all(MPI.MODE_NOCHECK)
@@ -254,7 +273,7 @@ class World(MPI.Intracomm):
             win.Unlock_all()
             win.Free()
 
-        lineage = self.born()
+        lineage = self.child_lineage()
         self.windows[lineage] = win
         return HostWindow(self, win, raw, free)
 
@@ -262,61 +281,64 @@ class World(MPI.Intracomm):
 def compute(seconds: float, unless: Any = None) -> bool:
     """Sleep; return False if the request `unless` completed before the end."""
     end = time.perf_counter() + seconds
-    while unless is not None and (left := end - time.perf_counter()) > 0:
+    while unless is not None and (remaining := end - time.perf_counter()) > 0:
         if unless.Test():
             return False
-        time.sleep(min(left, LOOK))
+        time.sleep(min(remaining, POLL_SECONDS))
     if unless is None:
         time.sleep(seconds)
     return True
 
 
 def machine(comm: Comm) -> str:
-    """Name the machine for which a measurement on real ranks is valid."""
+    """Return a name for this processor, MPI library and number of ranks per host."""
     hosts = comm.platform.hosts()
-    ranks = "+".join(str(hosts.count(host)) for host in sorted(set(hosts)))
+    ranks_per_host = "+".join(str(hosts.count(host)) for host in sorted(set(hosts)))
     version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
-    return f"{MPI.Get_processor_name()}, {os.cpu_count()} cores, {version}, {ranks}"
+    name, cores = MPI.Get_processor_name(), os.cpu_count()
+    return f"{name}, {cores} cores, {version}, {ranks_per_host}"
 
 
 def world(watchdog: float = 60) -> World:
-    """Return all ranks of this run, on a duplicate of MPI's communicator.
+    """Return the communicator of all ranks of this run, a duplicate of COMM_WORLD.
 
-    From here on an uncaught exception ends all ranks, and the watchdog reports calls
-    that wait longer than `watchdog` seconds and ends deadlocks; 0 is off. The watchdog
-    needs MPI's THREAD_MULTIPLE.
+    After this call an uncaught exception ends all ranks, and the watchdog reports calls
+    that wait longer than `watchdog` seconds and ends deadlocks; 0 switches it off. The
+    watchdog needs MPI's THREAD_MULTIPLE.
     """
-    comm = only_world()
+    comm = initialized_world()
     if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
         comm.watchdog.start(watchdog)
     return comm
 
 
 @functools.cache
-def only_world() -> World:
+def initialized_world() -> World:
+    """Return the communicator of all ranks; the first call sets up its clean-up."""
     comm = World(MPI.COMM_WORLD.Dup())
     comm.Barrier()
     unlink_names()
     name = f"rank {comm.rank} of {comm.size}"
     watchdog = Watchdog(MPI.COMM_WORLD.Dup(), lambda: comm.Abort(1))
-    comm.equip({}, watchdog)
+    comm.set_attributes({}, watchdog)
 
-    def end(kind: Any, error: BaseException | None, trace: Any) -> None:
-        lines = traceback.format_exception(kind, error, trace)
+    def abort(error_type: Any, error: BaseException | None, trace: Any) -> None:
+        lines = traceback.format_exception(error_type, error, trace)
         sys.stderr.write(f"{name}: {''.join(lines)}")
         sys.stderr.flush()
         if comm.size > 1:
             comm.Abort(1)
 
     def free() -> None:
-        # order matters: freeing is collective, and threads may have made them anyhow
+        # order matters: freeing is collective, and threads may have made the windows in
+        # different orders
         for lineage in sorted(comm.windows):
             win = comm.windows.pop(lineage)
             win.Unlock_all()
             win.Free()
         watchdog.close()
 
-    sys.excepthook = end
-    threading.excepthook = lambda args: end(*args[:3])
+    sys.excepthook = abort
+    threading.excepthook = lambda args: abort(*args[:3])
     atexit.register(free)
     return comm

@@ -1,4 +1,4 @@
-"""Results that all virtual ranks of a communicator share: each is computed once."""
+"""Results that the virtual ranks of a communicator share and compute once."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -9,21 +9,27 @@ Value = TypeVar("Value")
 
 
 class Result(NamedTuple):
-    """The last result of a name."""
+    """The last result of a name.
+
+    Attributes:
+      key: Key of the call.
+      value: Value that the call returned.
+      call: The call; the reference keeps objects alive whose ids are in the key.
+    """
 
     key: Any
     value: Any
-    call: Callable[[], Any]  # keeps the objects alive whose ids are in the key
+    call: Callable[[], Any]
 
 
 def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
-    """Return call(), which virtual ranks that pass equal keys compute once.
+    """Return call(), computed once by all virtual ranks that pass equal keys.
 
     Args:
       comm: Communicator. A real rank always computes the result itself.
-      name: Name of the result. Only its last key is kept.
-      key: All that the result depends on, besides the group of `comm`. It may contain
-        the ids of objects that `call` refers to.
+      name: Name of the result. Only the result of the last key is kept.
+      key: Everything that the result depends on, except the group of `comm`. It may
+        contain the ids of objects that `call` refers to.
       call: Computes the result, without communication. The result must not be changed.
     """
     if not comm.platform.virtual:
@@ -36,10 +42,10 @@ def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
 
 
 def once_per_call(comm: Comm, name: str, call: Callable[[], Value]) -> Value:
-    """Return call(), which virtual ranks compute once for the n-th call of every rank.
+    """Return call(), computed once by all virtual ranks for their n-th call of a name.
 
-    Collective: on a communicator all ranks call it equally often for a name, with calls
-    that return equal values.
+    Collective: all ranks of a communicator make equally many calls for each name, and
+    their n-th calls return equal values.
     """
     if not comm.platform.virtual:
         return call()

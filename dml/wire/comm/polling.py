@@ -7,7 +7,7 @@ from typing import Any
 from dml.types import ANY
 from dml.wire.comm.wrapper import WrappedRequest, Wrapper
 
-Call = tuple[str, str, int, int, Any]  # for the watchdog: operation, role, peer, ...
+Call = tuple[str, str, int, int, Any]  # a blocking call, as `World.call` in mpi.py
 
 
 class Polling(Wrapper, ABC):
@@ -15,7 +15,10 @@ class Polling(Wrapper, ABC):
 
     @abstractmethod
     def wait(self, done: Callable[[], bool], call: Call) -> None:
-        """Poll until done() is true, or until waiting in the call is preferred."""
+        """Poll until done() is true; may return earlier, then MPI's Wait follows.
+
+        `call` describes the wait to the watchdog.
+        """
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "Polled":
         call = ("Isend", "dest", dest, tag, buf)
@@ -54,16 +57,16 @@ class Polling(Wrapper, ABC):
 
 
 class Polled(WrappedRequest):
-    """A request whose Wait polls; `over` if it is known to be complete."""
+    """A request whose Wait polls; `complete` is True after a successful Test."""
 
     def __init__(self, comm: Polling, request: Any, call: Call):
         super().__init__(comm, request)
-        self.call, self.over = call, False
+        self.call, self.complete = call, False
 
     def Test(self, status: Any = None) -> bool:
-        self.over = self.over or self.request.Test(status)
-        return self.over
+        self.complete = self.complete or self.request.Test(status)
+        return self.complete
 
     def Wait(self, status: Any = None) -> bool:
         self.comm.wait(lambda: self.Test(status), self.call)
-        return self.over or self.request.Wait(status)
+        return self.complete or self.request.Wait(status)

@@ -1,4 +1,4 @@
-"""Calls on one rank first, while the others sleep without using a core."""
+"""Call a function on one rank first, while the other ranks sleep."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -9,37 +9,40 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.comm.tags import Tag
 
-NAP = 0.002  # seconds
+POLL_SECONDS = 0.002  # time between two polls of a sleeping rank
 Result = TypeVar("Result")
 
 
 def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
-    """Call on the lowest rank of every host, then on the others with warm caches."""
+    """Call a function on the lowest rank of each host, then on the other ranks.
+
+    The first call fills caches on disk for the others. Collective.
+    """
     hosts = comm.platform.hosts()
     host = hosts[comm.rank]
-    here = (rank for rank, other in enumerate(hosts) if other == host)
-    return _after(comm, hosts.index(host), here, call)
+    host_ranks = (rank for rank, other in enumerate(hosts) if other == host)
+    return _after(comm, hosts.index(host), host_ranks, call)
 
 
 def first_of_all(comm: Comm, call: Callable[[], Result]) -> Result:
-    """Call on rank 0, then on the others."""
+    """Call a function on rank 0, then on the other ranks; collective."""
     return _after(comm, 0, range(comm.size), call)
 
 
 def _after(
     comm: Comm, leader: int, ranks: Iterable[int], call: Callable[[], Result]
 ) -> Result:
-    """Call on the leader, then on the other ranks; `ranks` is used on the leader."""
-    nothing = np.empty(0, np.uint8)
+    """Call on the leader, then on the other ranks; only the leader reads `ranks`."""
+    empty = np.empty(0, np.uint8)
     if comm.rank != leader:
-        # raw: the number of polls is no event of a run that is recorded
-        request = comm.platform.raw.Irecv(nothing, leader, Tag.FIRST)
+        # raw: these polls must not become events of a recorded run
+        request = comm.platform.raw.Irecv(empty, leader, Tag.FIRST)
         while not comm.platform.virtual and not request.Test():
-            time.sleep(NAP)
+            time.sleep(POLL_SECONDS)
         request.Wait()
         return call()
     result = call()
     for rank in ranks:
         if rank != leader:
-            comm.Send(nothing, rank, Tag.FIRST)
+            comm.Send(empty, rank, Tag.FIRST)
     return result

@@ -7,11 +7,11 @@ from typing import Any, Self
 from dml.types import ANY, BadInput, Comm, Status
 from dml.wire.comm.event_log import Log
 from dml.wire.comm.events import Kind
-from dml.wire.comm.wrapper import WrappedRequest, Wrapper, asked, bare
+from dml.wire.comm.wrapper import WrappedRequest, Wrapper, status_for, unwrap
 
 
 class Ordered(Wrapper, ABC):
-    """The base class of both: a wrapper whose log has the order of events.
+    """The base class of Recorded and Replayed: a wrapper with a log of events.
 
     Communicators made from it are wrapped in the same class, with the same log.
     """
@@ -28,12 +28,12 @@ class Ordered(Wrapper, ABC):
         return type(self)(comm, self.log)
 
     @abstractmethod
-    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
-        """Return the recorded source and tag of a receive from ANY."""
+    def match(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+        """Return the source and tag to pass to a receive from ANY."""
 
     @abstractmethod
-    def saw(self, kind: Kind, status: Status) -> None:
-        """Record the message that a receive from ANY has received."""
+    def record_message(self, kind: Kind, status: Status) -> None:
+        """Record the source and tag of the message of a receive from ANY."""
 
     @abstractmethod
     def test(self, request: "OrderedRequest", status: Any) -> bool:
@@ -41,21 +41,21 @@ class Ordered(Wrapper, ABC):
 
     @abstractmethod
     def compute(self, seconds: float, unless: Any = None) -> bool:
-        """Compute as the platform does."""
+        """Compute as `Platform.compute` does."""
 
     @abstractmethod
     def note(self, number: float) -> None:
-        """Add a number that the program has read, such as a version."""
+        """Record or check a number that the program has read, such as a version."""
 
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
         if ANY not in (source, tag):
             return self.comm.Recv(buf, source, tag, status)
-        source, tag = self.named(Kind.RECV, source, tag)
-        status = asked(status, source, tag)
+        source, tag = self.match(Kind.RECV, source, tag)
+        status = status_for(status, source, tag)
         self.comm.Recv(buf, source, tag, status)
-        self.saw(Kind.RECV, status)
+        self.record_message(Kind.RECV, status)
 
     def Sendrecv(
         self,
@@ -67,21 +67,21 @@ class Ordered(Wrapper, ABC):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
-        wild = ANY in (source, recvtag)
-        if wild:
-            source, recvtag = self.named(Kind.SENDRECV, source, recvtag)
-            status = asked(status, source, recvtag)
+        from_any = ANY in (source, recvtag)
+        if from_any:
+            source, recvtag = self.match(Kind.SENDRECV, source, recvtag)
+            status = status_for(status, source, recvtag)
         self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
-        if wild:
-            self.saw(Kind.SENDRECV, status)
+        if from_any:
+            self.record_message(Kind.SENDRECV, status)
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
         if ANY not in (source, tag):
             return self.comm.Probe(source, tag, status)
-        source, tag = self.named(Kind.PROBE, source, tag)
-        status = asked(status, source, tag)
+        source, tag = self.match(Kind.PROBE, source, tag)
+        status = status_for(status, source, tag)
         self.comm.Probe(source, tag, status)
-        self.saw(Kind.PROBE, status)
+        self.record_message(Kind.PROBE, status)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "OrderedRequest":
         return OrderedRequest(self, self.comm.Isend(buf, dest, tag), None)
@@ -92,22 +92,26 @@ class Ordered(Wrapper, ABC):
 
 
 class OrderedRequest(WrappedRequest):
-    """A request that keeps its status; the communicator decides each Test.
+    """A request that keeps its status; `comm.test` implements its Test.
 
-    `place` is the index of its event, filled later; `status` is None for a send.
+    Attributes:
+      request: The wrapped request; None for an Irecv that received no message.
+      status: Status of a receive; None for a send.
+      event_index: Index of the event of a recorded Irecv from ANY, else None.
+      done: Whether the receive has completed.
     """
 
-    def __init__(
-        self, comm: Any, request: Any, status: Status | None, place: int | None = None
-    ):
+    def __init__(self, comm: Any, request: Any, status: Status | None):
         super().__init__(comm, request)
-        self.status, self.place, self.done = status, place, False
+        self.status = status
+        self.event_index: int | None = None
+        self.done = False
 
     def Wait(self, status: Any = None) -> bool:
         if self.request is None:
             raise BadInput(
-                f"{self.comm.events.where}: expected no Wait for an Irecv that never "
-                "had a message, got one; replay the program that was recorded"
+                f"{self.comm.events.owner}: expected no Wait for an Irecv that "
+                "received no message, got one; replay the program that was recorded"
             )
         return self.finish(self.request.Wait, status)
 
@@ -115,29 +119,29 @@ class OrderedRequest(WrappedRequest):
         return self.comm.test(self, status)
 
     def finish(self, call: Callable[..., bool], status: Any = None) -> bool:
-        """Wait or test; keep the status, which MPI returns only once."""
+        """Call Wait or Test; keep the status, which MPI returns only once."""
         if self.status is None:
             return call(status)
         if not self.done:
             if not call(self.status):
                 return False
-            self.came()
+            self.complete()
         if status is not None:
             vars(status).update(vars(self.status))
         return True
 
-    def came(self, status: Status | None = None) -> None:
-        """Mark as completed, with the status of a Waitany if there is one."""
+    def complete(self, status: Status | None = None) -> None:
+        """Mark as completed; `status` is that of a Waitany, if any."""
         self.done = True
         if self.status is not None and status is not None:
             vars(self.status).update(vars(status))
-        if self.place is not None:
-            self.comm.events.fill(self.place, self.status)
+        if self.event_index is not None:
+            self.comm.events.set_received(self.event_index, self.status)
             self.comm.log.pending.discard(self)
 
 
-class Glimpse:
-    """A request for `compute`, whose Test is not an event of the program."""
+class UnrecordedRequest:
+    """A view of a request for `compute`, whose Tests are not recorded."""
 
     def __init__(self, request: OrderedRequest):
         self.request = request
@@ -146,61 +150,62 @@ class Glimpse:
         return self.request.finish(self.request.request.Test, status)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.request.request, name)  # a virtual request's time
+        return getattr(self.request.request, name)  # completion time, if virtual
 
 
 class Recorded(Ordered):
     """Records into a log the events that differ between runs of a program.
 
-        log = Log();  program(Recorded(comm, log));  every = log.collect(comm)
-        log = Log(every[comm.rank]);  program(Replayed(comm, log));  log.finish()
+        log = Log();  program(Recorded(comm, log));  codes = log.collect(comm)
+        log = Log(codes[comm.rank]);  program(Replayed(comm, log));  log.finish()
 
-    Events are the source and tag of each receive from ANY (of an Irecv where it is
-    posted, as MPI fills receives in that order), the results of Iprobe, Test, Waitany
-    and compute(unless), and the numbers that the program notes. Everything else follows
-    from these, as messages between two ranks never overtake each other.
+    Events are the source and tag of each receive from ANY, the results of Iprobe, Test,
+    Waitany and compute(unless), and the numbers that the program notes. Everything else
+    follows from these, because messages between two ranks do not overtake each other.
+    The event of an Irecv stands where the Irecv was posted, because MPI matches
+    receives in the order in which they are posted.
     """
 
     replays = False
 
-    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+    def match(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
         return source, tag
 
-    def saw(self, kind: Kind, status: Status) -> None:
-        self.events.saw(kind, status)
+    def record_message(self, kind: Kind, status: Status) -> None:
+        self.events.add_message(kind, status)
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
         request = OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
         if ANY in (source, tag):
-            request.place = self.events.add(Kind.NEVER)
+            request.event_index = self.events.add(Kind.UNMATCHED)
             self.log.pending.add(request)
         return request
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
         status = status or Status()
-        there = self.comm.Iprobe(source, tag, status)
-        self.events.polled(Kind.IPROBE, there, status)
-        return there
+        success = self.comm.Iprobe(source, tag, status)
+        self.events.add_poll(Kind.IPROBE, success, status)
+        return success
 
     def test(self, request: OrderedRequest, status: Any) -> bool:
         done = request.finish(request.request.Test, status)
-        self.events.polled(Kind.TEST, done)
+        self.events.add_poll(Kind.TEST, done)
         return done
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
         status = status or Status()
-        number = self.comm.Waitany(bare(requests, OrderedRequest), status)
-        if number >= 0 and isinstance(requests[number], OrderedRequest):
-            requests[number].came(status)
-        self.events.add(Kind.WAITANY, number)
-        return number
+        index = self.comm.Waitany(unwrap(requests, OrderedRequest), status)
+        if index >= 0 and isinstance(requests[index], OrderedRequest):
+            requests[index].complete(status)
+        self.events.add(Kind.WAITANY, index)
+        return index
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
         if unless is None:
             return self.comm.platform.compute(seconds)
-        passed = self.comm.platform.compute(seconds, Glimpse(unless))
-        self.events.polled(Kind.COMPUTE, not passed)
-        return passed
+        finished = self.comm.platform.compute(seconds, UnrecordedRequest(unless))
+        self.events.add_poll(Kind.COMPUTE, not finished)
+        return finished
 
     def note(self, number: float) -> None:
         self.events.add(Kind.NOTE, int(number))
@@ -216,46 +221,47 @@ class Replayed(Ordered):
 
     replays = True
 
-    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
-        event = self.events.take(kind, asks=(source, tag))
+    def match(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+        event = self.events.take(kind, pattern=(source, tag))
         return event.source, event.tag
 
-    def saw(self, kind: Kind, status: Status) -> None:
-        """Do nothing: the record has the message."""
+    def record_message(self, kind: Kind, status: Status) -> None:
+        """Do nothing: the log already has the message."""
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
         if ANY in (source, tag):
-            event = self.events.take(Kind.IRECV, Kind.NEVER, asks=(source, tag))
-            if event.kind is Kind.NEVER:  # and must not take a later message
+            event = self.events.take(Kind.IRECV, Kind.UNMATCHED, pattern=(source, tag))
+            if event.kind is Kind.UNMATCHED:
+                # a posted Irecv might receive a later message
                 return OrderedRequest(self, None, Status())
             source, tag = event.source, event.tag
         return OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
-        event = self.events.poll(Kind.IPROBE, (source, tag))
+        event = self.events.take_poll(Kind.IPROBE, (source, tag))
         if event is None:
             return False
         self.comm.Probe(event.source, event.tag, status)
         return True
 
     def test(self, request: OrderedRequest, status: Any) -> bool:
-        return self.events.poll(Kind.TEST) is not None and request.Wait(status)
+        return self.events.take_poll(Kind.TEST) is not None and request.Wait(status)
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
-        number = self.events.take(Kind.WAITANY).number
-        if number >= len(requests):
-            self.events.at -= 1
-            raise self.events.differs(f"Waitany of {len(requests)} requests")
-        if number >= 0:
-            requests[number].Wait(status)
-        return number
+        index = self.events.take(Kind.WAITANY).number
+        if index >= len(requests):
+            self.events.position -= 1  # the error message names this event
+            raise self.events.mismatch(f"Waitany of {len(requests)} requests")
+        if index >= 0:
+            requests[index].Wait(status)
+        return index
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
-        if unless is None or self.events.poll(Kind.COMPUTE) is None:
+        if unless is None or self.events.take_poll(Kind.COMPUTE) is None:
             return self.comm.platform.compute(seconds)
         unless.Wait()
         return False
 
     def note(self, number: float) -> None:
         """Compare a number that the program has read with the recorded one."""
-        self.events.meets(Kind.NOTE, int(number))
+        self.events.expect(Kind.NOTE, int(number))

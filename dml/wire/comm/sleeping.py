@@ -1,56 +1,61 @@
 """A real communicator that sleeps while it waits: for more ranks than cores.
 
-MPI's busy waiting would take the core of another rank. A message is noticed up to LOOK
-seconds late, or a tenth of the time waited before, at most `longest`.
+MPI's busy waiting would take the core of another rank. Between two polls a rank sleeps
+for a tenth of the time that it has waited so far, at least POLL_SECONDS and at most
+`longest`. A message is noticed up to this time late.
 """
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from dml.types import ANY, Comm, Op
-from dml.wire.comm.mpi import LOOK
+from dml.wire.comm.mpi import POLL_SECONDS
 from dml.wire.comm.polling import Call, Polled, Polling
 from dml.wire.comm.wrapper import Wrapper
 
-TENTH = 0.1
+SLEEP_SHARE = 0.1  # of the time waited so far
 
 
 def sleep_if_oversubscribed(comm: Comm) -> Comm:
-    """Wrap the communicator in Napping if a host has more ranks than cores."""
+    """Wrap the communicator in Sleeping if any host has more ranks than cores."""
     hosts = comm.platform.hosts()
     ranks = hosts.count(hosts[comm.rank])
-    crowded = np.array([ranks > len(os.sched_getaffinity(0))], np.int64)
-    comm.Allreduce(None, crowded, np.maximum)
-    return Napping(comm) if crowded[0] else comm
+    oversubscribed = np.array([ranks > len(os.sched_getaffinity(0))], np.int64)
+    comm.Allreduce(None, oversubscribed, np.maximum)
+    return Sleeping(comm) if oversubscribed[0] else comm
 
 
-class Napping(Polling):
-    """Wraps a communicator, which may be wrapped already."""
+class Sleeping(Polling):
+    """Wraps a communicator, which may be a wrapper.
 
-    def __init__(self, comm: Comm, longest: float = LOOK):
+    Args:
+      comm: The communicator.
+      longest: Longest sleep between two polls, in seconds.
+    """
+
+    def __init__(self, comm: Comm, longest: float = POLL_SECONDS):
         super().__init__(comm)
         self.longest = longest
         innermost: Any = comm
         while isinstance(innermost, Wrapper):
             innermost = innermost.comm
-        self.watched = innermost  # the watchdog looks at its call
+        self.watched = innermost  # its `call` is read by the watchdog
 
-    def wrap(self, comm: Comm) -> "Napping":
-        return Napping(comm, self.longest)
+    def wrap(self, comm: Comm) -> "Sleeping":
+        return Sleeping(comm, self.longest)
 
     def wait(self, done: Callable[[], bool], call: Call) -> None:
-        """Wait until done() is true; the watchdog sees the call."""
+        """Poll until done() is true; `call` describes the wait to the watchdog."""
         if done():
             return
-        self.watched.call, begun = call, time.perf_counter()
-        waited = 0.0
+        self.watched.call = call
+        begun, waited = time.perf_counter(), 0.0
         while True:
-            time.sleep(min(max(LOOK, TENTH * waited), self.longest))
+            time.sleep(min(max(POLL_SECONDS, SLEEP_SHARE * waited), self.longest))
             if done():
                 break
             waited = time.perf_counter() - begun
@@ -62,17 +67,21 @@ class Napping(Polling):
 
     def Waitany(self, requests: Sequence[Polled], status: Any = None) -> int:
         """Wait for the first completed request; return its index, -1 without one."""
-        left = [(k, request) for k, request in enumerate(requests) if not request.over]
-        result: list[int] = []
+        active = [k for k, request in enumerate(requests) if not request.complete]
+        completed = -1
 
         def done() -> bool:
-            # only up to the first: a Test that succeeds ends its request
-            result.extend(islice((k for k, one in left if one.Test(status)), 1))
-            return bool(result)
+            nonlocal completed
+            # stop at the first completed request: Test returns its status only once
+            for k in active:
+                if requests[k].Test(status):
+                    completed = k
+                    return True
+            return False
 
-        if left:
-            self.wait(done, ("Waitany", "requests", len(left), 0, None))
-        return result[0] if result else -1
+        if active:
+            self.wait(done, ("Waitany", "requests", len(active), 0, None))
+        return completed
 
     def Barrier(self) -> None:
         barrier = self.platform.raw.Ibarrier()

@@ -1,4 +1,4 @@
-"""A tag for each collective, so that the watchdog can name the missing message."""
+"""Message tags by collective or protocol; the watchdog prints their names."""
 
 from enum import IntEnum
 
@@ -11,13 +11,13 @@ class Tag(IntEnum):
     RING = 5
     BROADCAST = 6
     ALL_TO_ALL = 10
-    COLLECT = 11
-    FIRST = 12
-    CLOCK = 13
-    LEAVE = 14
+    COLLECT = 11  # arrays of a rank, to rank 0
+    FIRST = 12  # the first rank has finished; see rank_order.py
+    CLOCK = 13  # clocks of workers; see server/barriers.py
+    LEAVE = 14  # a worker has ended; see server/barriers.py
     BYTEPS = 15
     SERVER = 16  # messages to a parameter server
     VALUES = 17  # answers to pulls
     CHANGED = 18  # rows that a server sends without a request
     GRADIENTS = 19  # the values of a large push
-    BLOCK = 1000  # and the number of the block
+    BLOCK = 1000  # plus the number of the block

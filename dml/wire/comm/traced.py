@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, SHARED, Comm, Op, Status, Timeline, Window
-from dml.wire.comm.trace_notes import Notes, collect
-from dml.wire.comm.wrapper import WrappedRequest, Wrapper, asked, bare
+from dml.wire.comm.rank_trace import RankTrace, collect
+from dml.wire.comm.wrapper import WrappedRequest, Wrapper, status_for, unwrap
 
-BARRIERS = 5  # by which clocks are compared
-ENDLESS = 1 << 62
+BARRIERS = 5  # barriers of `align`, at which the clocks of hosts are compared
+NO_LIMIT = 1 << 62
 CALLS = ("Send", "Isend", "Recv", "Irecv", "Sendrecv", "Probe", "Barrier", "Allreduce")
 
 
@@ -20,10 +20,10 @@ class Traced(Wrapper):
         comm = Traced(world());  comm.align();  comm.begin();  …;  comm.end()
         timeline = comm.timeline()      # of all ranks, on rank 0
 
-    A call that may wait becomes an Interval of its name, a message a Message. Tracing
-    sends nothing and takes no virtual time before `timeline`. While it is off, CALLS
-    are the wrapped communicator's own. Trace whole exchanges: a message in transit at
-    `begin` shifts its kind by one.
+    The timeline has an Interval for each call that may wait, and a Message for each
+    message. Tracing sends nothing and takes no virtual time before `timeline`. While it
+    is off, the methods in CALLS are those of the wrapped communicator. No message may
+    be in transit at `begin`: its receive would be matched with a later send.
     """
 
     def __init__(self, comm: Comm, origin: "Traced | None" = None, color: int = 0):
@@ -31,34 +31,36 @@ class Traced(Wrapper):
         self.platform = comm.platform._replace(
             shared_window=self.shared_window, compute=self.compute
         )
-        self.notes: Notes = origin.notes if origin else Notes(comm)
-        self.children = 0  # all members split alike, so all give one name to a group
+        self.trace: RankTrace = origin.trace if origin else RankTrace(comm)
+        # All members make communicators in the same order: they compute equal groups.
+        self.children = 0
         self.group: int = 0
         if origin:
             self.group = hash((origin.group, origin.children, color))
-        self.notes.members.append((self.group, self.rank))
-        self.notes.comms.add(self)
-        self.switch(self.notes.on)
+        self.trace.members.append((self.group, self.rank))
+        self.trace.comms.add(self)
+        self.switch(self.trace.on)
 
-    # When to note.
+    # Start and stop.
 
     def align(self) -> None:
-        """Compare the clocks of real ranks; collective. Virtual ranks share one."""
+        """Compare the clocks of real ranks; collective. Virtual ranks share a clock."""
         if not self.platform.virtual:
             for _ in range(BARRIERS):
                 self.comm.Barrier()
-                self.notes.met.append(self.Wtime())
+                self.trace.barrier_times.append(self.Wtime())
 
-    def begin(self, limit: int = ENDLESS) -> None:
+    def begin(self, limit: int = NO_LIMIT) -> None:
         """Start tracing; stop after a number of intervals of this rank."""
-        self.notes.limit = len(self.notes.calls) + limit
-        self.notes.switch(True)
+        self.trace.limit = len(self.trace.calls) + limit
+        self.trace.switch(True)
 
     def end(self) -> None:
         """Stop tracing."""
-        self.notes.switch(False)
+        self.trace.switch(False)
 
     def switch(self, on: bool) -> None:
+        """Use the traced methods in CALLS, or those of the wrapped communicator."""
         for name in CALLS:
             if on:
                 vars(self).pop(name, None)
@@ -67,55 +69,56 @@ class Traced(Wrapper):
 
     def timeline(self) -> Timeline | None:
         """Return the timeline of all ranks on rank 0, None elsewhere; collective."""
-        return collect(self.notes)
+        return collect(self.trace)
 
-    # What to note.
+    # Entries of the trace.
 
-    def seen(self, name: str, start: float, end: float) -> None:
-        """Trace an interval; the `seen` of a Timer."""
-        notes = self.notes
-        if notes.on:
-            notes.calls.append((name, start, end))
-            if len(notes.calls) >= notes.limit:
-                notes.switch(False)
+    def add_interval(self, name: str, start: float, end: float) -> None:
+        """Trace an interval if tracing is on; also called by Timers."""
+        trace = self.trace
+        if trace.on:
+            trace.calls.append((name, start, end))
+            if len(trace.calls) >= trace.limit:
+                trace.switch(False)
 
-    def timed(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
+    def trace_call(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
         """Return the result of a call, and trace its interval."""
         start = self.Wtime()
         result = call(*args)
-        self.seen(name, start, self.Wtime())
+        self.add_interval(name, start, self.Wtime())
         return result
 
-    def sends(self, buffer: Any, dest: int, tag: int, when: float) -> None:
-        self.notes.sends.append([self.group, dest, tag, buffer.nbytes, when])
+    def add_send(self, buffer: Any, dest: int, tag: int, time: float) -> None:
+        self.trace.sends.append([self.group, dest, tag, buffer.nbytes, time])
 
-    def expects(self, source: int, tag: int) -> list:
-        """Enter a posted receive; `has` completes it."""
-        place = [self.group, source, tag, 0, np.nan]
-        self.notes.receives.append(place)
-        return place
+    def add_receive(self, source: int, tag: int) -> list:
+        """Add a posted receive and return its entry, to pass to `set_received`."""
+        entry = [self.group, source, tag, 0, np.nan]
+        self.trace.receives.append(entry)
+        return entry
 
-    def has(self, place: list, status: Any) -> None:
+    def set_received(self, entry: list, status: Any) -> None:
+        """Set the time of a receive, and its source and tag if there is a status."""
         if status is not None:
-            place[1:3] = status.Get_source(), status.Get_tag()
-        place[4] = self.Wtime()
+            entry[1:3] = status.Get_source(), status.Get_tag()
+        entry[4] = self.Wtime()
 
     # Messages.
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         start = self.Wtime()
-        self.sends(buf, dest, tag, start)
+        self.add_send(buf, dest, tag, start)
         self.comm.Send(buf, dest, tag)
-        self.seen("Send", start, self.Wtime())
+        self.add_interval("Send", start, self.Wtime())
 
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
-        status = asked(status, source, tag)
-        start, place = self.Wtime(), self.expects(source, tag)
+        status = status_for(status, source, tag)
+        start, entry = self.Wtime(), self.add_receive(source, tag)
         self.comm.Recv(buf, source, tag, status)
-        self.has(place, status)
-        self.seen("Recv", start, self.Wtime())
+        self.set_received(entry, status)
+        self.add_interval("Recv", start, self.Wtime())
 
     def Sendrecv(
         self,
@@ -127,36 +130,36 @@ class Traced(Wrapper):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
-        status = asked(status, source, recvtag)
-        start, place = self.Wtime(), self.expects(source, recvtag)
-        self.sends(sendbuf, dest, sendtag, start)
+        status = status_for(status, source, recvtag)
+        start, entry = self.Wtime(), self.add_receive(source, recvtag)
+        self.add_send(sendbuf, dest, sendtag, start)
         self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
-        self.has(place, status)
-        self.seen("Sendrecv", start, self.Wtime())
+        self.set_received(entry, status)
+        self.add_interval("Sendrecv", start, self.Wtime())
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "TracedRequest":
-        self.sends(buf, dest, tag, self.Wtime())
+        self.add_send(buf, dest, tag, self.Wtime())
         return TracedRequest(self, self.comm.Isend(buf, dest, tag), None)
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> "TracedRequest":
-        place = self.expects(source, tag)
-        return TracedRequest(self, self.comm.Irecv(buf, source, tag), place)
+        entry = self.add_receive(source, tag)
+        return TracedRequest(self, self.comm.Irecv(buf, source, tag), entry)
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
-        self.timed("Probe", self.comm.Probe, source, tag, status)
+        self.trace_call("Probe", self.comm.Probe, source, tag, status)
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
         status = status or Status()
-        inner = bare(requests, TracedRequest)
-        number = self.timed("Waitany", self.comm.Waitany, inner, status)
-        if number >= 0 and isinstance(requests[number], TracedRequest):
-            requests[number].came(status)
-        return number
+        inner = unwrap(requests, TracedRequest)
+        index = self.trace_call("Waitany", self.comm.Waitany, inner, status)
+        if index >= 0 and isinstance(requests[index], TracedRequest):
+            requests[index].complete(status)
+        return index
 
     def Waitall(self, requests: Sequence[Any]) -> None:
-        self.timed("Waitall", self.finish, requests)
+        self.trace_call("Waitall", self.wait_for_all, requests)
 
-    def finish(self, requests: Sequence[Any]) -> None:
+    def wait_for_all(self, requests: Sequence[Any]) -> None:
         for request in requests:
             if isinstance(request, TracedRequest):
                 request.finish(request.request.Wait, None)
@@ -166,21 +169,21 @@ class Traced(Wrapper):
     # Collective calls.
 
     def Barrier(self) -> None:
-        self.timed("Barrier", self.comm.Barrier)
+        self.trace_call("Barrier", self.comm.Barrier)
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:
-        self.timed("Allreduce", self.comm.Allreduce, sendbuf, recvbuf, op)
+        self.trace_call("Allreduce", self.comm.Allreduce, sendbuf, recvbuf, op)
 
     def Split(self, color: int = 0, key: int = 0) -> "Traced":
-        return self.child(self.timed("Split", self.comm.Split, color, key), color)
+        return self.child(self.trace_call("Split", self.comm.Split, color, key), color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Traced":
         host = self.platform.hosts()[self.rank]
-        comm = self.timed("Split_type", self.comm.Split_type, split_type, key)
+        comm = self.trace_call("Split_type", self.comm.Split_type, split_type, key)
         return self.child(comm, host)
 
     def Dup(self) -> "Traced":
-        return self.child(self.timed("Dup", self.comm.Dup), 0)
+        return self.child(self.trace_call("Dup", self.comm.Dup), 0)
 
     def child(self, comm: Comm, color: int) -> "Traced":
         self.children += 1
@@ -189,40 +192,41 @@ class Traced(Wrapper):
     # The platform.
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
-        return self.comm.platform.compute(seconds, *bare([unless], TracedRequest))
+        return self.comm.platform.compute(seconds, *unwrap([unless], TracedRequest))
 
     def shared_window(self, nbytes: int) -> Window:
         allocate = self.comm.platform.shared_window
-        return TracedWindow(self, self.timed("shared_window", allocate, nbytes))
+        return TracedWindow(self, self.trace_call("shared_window", allocate, nbytes))
 
 
 class TracedRequest(WrappedRequest):
     """A request that traces its Wait and the arrival of its message."""
 
-    def __init__(self, comm: Traced, request: Any, place: list | None):
+    def __init__(self, comm: Traced, request: Any, entry: list | None):
         super().__init__(comm, request)
-        self.place = place
+        self.entry = entry  # of a receive without a message in the trace, else None
 
     def Wait(self, status: Any = None) -> bool:
-        return self.comm.timed("Wait", self.finish, self.request.Wait, status)
+        return self.comm.trace_call("Wait", self.finish, self.request.Wait, status)
 
     def Test(self, status: Any = None) -> bool:
         return self.finish(self.request.Test, status)
 
     def finish(self, call: Callable[..., bool], status: Any) -> bool:
-        """Wait or test; trace the arrival of a message."""
-        if self.place:
-            status = asked(status, self.place[1], self.place[2])
+        """Call Wait or Test; trace the arrival of a message."""
+        if self.entry:
+            _, source, tag, *_ = self.entry
+            status = status_for(status, source, tag)
         done = call(status)
         if done:
-            self.came(status)
+            self.complete(status)
         return done
 
-    def came(self, status: Any) -> None:
+    def complete(self, status: Any) -> None:
         """Trace the arrival of the message, once."""
-        if self.place:
-            self.comm.has(self.place, status)
-            self.place = None
+        if self.entry:
+            self.comm.set_received(self.entry, status)
+            self.entry = None
 
 
 class TracedWindow:
@@ -233,8 +237,8 @@ class TracedWindow:
         self.parts = window.parts
 
     def barrier(self, pause: Callable[[], object]) -> None:
-        if self.comm.notes.on:
-            self.comm.timed("Meet", self.window.barrier, pause)
+        if self.comm.trace.on:
+            self.comm.trace_call("window barrier", self.window.barrier, pause)
         else:
             self.window.barrier(pause)
 

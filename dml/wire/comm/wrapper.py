@@ -13,8 +13,8 @@ class Wrapper:
     """Delegates every operation to the wrapped communicator `comm`.
 
     A subclass overrides the operations that it changes, and `wrap`, which wraps the
-    communicators that Split, Split_type and Dup return. The platform is that of the
-    wrapped communicator; the cache is not, since it contains communicators.
+    communicators that Split, Split_type and Dup return. A wrapper uses the platform of
+    the wrapped communicator, but has its own cache, since caches contain communicators.
     """
 
     Reduce_local: Callable[..., None]
@@ -24,7 +24,10 @@ class Wrapper:
         self.comm = comm
         self.rank, self.size = comm.rank, comm.size
         self.platform = comm.platform
-        self.Reduce_local, self.Wtime = comm.Reduce_local, comm.Wtime  # often called
+        self.Reduce_local, self.Wtime = (
+            comm.Reduce_local,
+            comm.Wtime,
+        )  # no delegation: called often
 
     @cached_property
     def cache(self) -> Cache:
@@ -96,17 +99,20 @@ class Wrapper:
 
 
 class WrappedRequest:
-    """A request of a wrapper `comm`, made from that of the wrapped communicator."""
+    """A request of a wrapper `comm`, with the `request` of the wrapped communicator."""
 
     def __init__(self, comm: Any, request: Any):
         self.comm, self.request = comm, request
 
 
-def bare(requests: Sequence[Any], kind: type[WrappedRequest]) -> list[Any]:
-    """Return the wrapped request in place of each request of this kind."""
-    return [one.request if isinstance(one, kind) else one for one in requests]
+def unwrap(requests: Sequence[Any], request_type: type[WrappedRequest]) -> list[Any]:
+    """Replace each request of a type by the request that it wraps."""
+    return [
+        request.request if isinstance(request, request_type) else request
+        for request in requests
+    ]
 
 
-def asked(status: Any, source: int, tag: int) -> Any:
-    """Return a status; a new one if it is needed for the source or the tag of ANY."""
+def status_for(status: Any, source: int, tag: int) -> Any:
+    """Return the status of a receive; a new one if it is None and needed for ANY."""
     return Status() if status is None and ANY in (source, tag) else status

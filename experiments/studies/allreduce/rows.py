@@ -11,7 +11,7 @@ import numpy as np
 from dml.types import CountedComm
 from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.benchmark import benchmark
-from dml.wire.comm.buffers import registered
+from dml.wire.comm.buffers import is_registered
 from dml.wire.comm.once import one_host
 from studies.allreduce import libraries as libraries
 
@@ -52,7 +52,7 @@ def measure(
     rows = benchmark(comm, table, buffer, flags.repeats, **options)
     for row in rows:
         name = row["algorithm"]
-        row["registered"] = registered(comm, buffer)
+        row["registered"] = is_registered(comm, buffer)
         row["predicted_seconds"] = None  # other libraries have no cost model
         if name in table:
             row["predicted_seconds"] = estimates.predicted_seconds(

@@ -86,7 +86,7 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         "tensor": cut,
         "clip": values.clip,
         "state": setup.state,
-        "ahead": setup.prefetch,
+        "prefetch": setup.prefetch,
     }
 
 

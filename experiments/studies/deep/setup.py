@@ -52,7 +52,7 @@ class Setup(NamedTuple):
         return {
             "accumulate": self.values.accumulate,
             "state": self.state,
-            "ahead": self.prefetch,
+            "prefetch": self.prefetch,
         }
 
     @property

@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
     name: key of SIZES.
     causal: whether attention is masked.
-    subwords: key of tokens.KINDS.
+    subwords: key of tokens.TOKENIZERS.
     windows: tokens, length, seed -> training and held-out examples.
     show: model, tokens, held-out examples, folder, params -> entries of the summary.
     """
@@ -38,7 +38,7 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
 
     Args:
         name: key of SIZES.
-        subwords: key of tokens.KINDS.
+        subwords: key of tokens.TOKENIZERS.
         length: default of --length.
         defaults: defaults of batch, steps and decay.
     """

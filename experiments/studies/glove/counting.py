@@ -14,10 +14,10 @@ from lab import flags
 from lab.shared_flags import MAX_COUNT
 import numpy as np
 
-from dml.data.archives import cache
+from dml.data.archives import cache_folder
 from dml.data.text import cooccurrence
-from dml.data.text.corpora import text
-from dml.data.text.pieces import pieces, tokens
+from dml.data.text.corpora import corpus_files
+from dml.data.text.pieces import pieces, split_words
 from dml.data.text.vocabulary import Vocabulary, read
 from dml.runs import folder as runs
 from dml.strategies.counting.cooccurrence import Rules, count
@@ -68,7 +68,7 @@ def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
     """Return cached counts of the same texts and flags, else count; collective."""
     if values.counts:
         return open_counts(Path(values.counts))
-    paths = first_of_all(comm, lambda: text(values.corpus))
+    paths = first_of_all(comm, lambda: corpus_files(values.corpus))
     rules = Rules(
         values.window,
         values.symmetric,
@@ -76,10 +76,10 @@ def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
         values.max_vocab,
         flags.nbytes(values.memory),
     )
-    folder = cache() / "cooccurrence" / key(comm, paths, values)
+    folder = cache_folder() / "cooccurrence" / key(comm, paths, values)
     exists, temporary = cached_folder(comm, folder)
     if not exists:
-        words = partial(tokens, pattern=values.pattern, lower=values.lower)
+        words = partial(split_words, pattern=values.pattern, lower=values.lower)
         temporary.mkdir(parents=True, exist_ok=True)
         try:
             counted = count(comm, pieces(paths, PIECE_BYTES), words, temporary, rules)

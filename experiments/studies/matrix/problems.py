@@ -133,10 +133,10 @@ def svm() -> Problem:
 
 def completion() -> Problem:
     """Return matrix factorisation."""
-    from dml.data.sparse.ratings import generated
+    from dml.data.sparse.ratings import generate
     from dml.models.sparse import completion, factors
 
-    training, _ = factors.centre(*generated(30, 20, 500, 3, SEED))
+    training, _ = factors.centre(*generate(30, 20, 500, 3, SEED))
     data = completion.entries_from_ratings(training, 0.02, 0.02)
     return completion.with_products(
         edge_problem(completion, data, factors.start(50, 4, SEED))
@@ -145,10 +145,10 @@ def completion() -> Problem:
 
 def labels() -> Problem:
     """Return a multi-way graph cut."""
-    from dml.data.sparse.graphs import generated
+    from dml.data.sparse.graphs import generate
     from dml.models.sparse import cuts
 
-    graph = generated((12, 12), 3, SEED, 1.0)
+    graph = generate((12, 12), 3, SEED, 1.0)
     return edge_problem(cuts, cuts.cuts(graph, SEED), cuts.start(graph))
 
 

@@ -75,10 +75,10 @@ def compare(
         problem = first_of_each_host(comm, load)
         scale = 1.0
         if not comm.platform.virtual:
-            from dml.wire.comm.sleeping import Napping
+            from dml.wire.comm.sleeping import Sleeping
 
             scale = flag_values.scale  # unit of the sleeps of real ranks
-            comm = Napping(comm, longest=scale)  # type: ignore[assignment]
+            comm = Sleeping(comm, longest=scale)  # type: ignore[assignment]
         batch = flag_values.batch or defaults.batch
         default_plan = Plan(batch, flag_values.clocks, flag_values.seed, scale=scale)
 

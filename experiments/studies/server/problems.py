@@ -45,11 +45,11 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
 
 def factors(seed: int, l1: float, name: str) -> Problem:
     """Load ratings of a data set, or generate ratings of rank 3."""
-    from dml.data.sparse.ratings import generated, ratings
+    from dml.data.sparse.ratings import generate, ratings
     from dml.models.sparse.factors import problem
 
     if name == "generated":
-        training, held_out = generated(*GENERATED, 3, seed)
+        training, held_out = generate(*GENERATED, 3, seed)
     else:
         training, held_out = ratings(name, seed)
     return problem(training, held_out, FACTORS, MU, seed)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.data.sparse.svmlight import generate, shuffled
+from dml.data.sparse.svmlight import generate, shuffle
 from dml.metrics.timer import Timer
 from dml.models.sparse import logistic_edges as logistic
 from dml.models.sparse import problem as models
@@ -75,7 +75,7 @@ def plan_from_flags(name: str, values: Any) -> Plan:
         )
     size = values.examples, values.features, values.nonzeros
     batch = generated(size, values.copies if name == "repeated" else 1, values.seed)
-    data = logistic.documents(shuffled(batch, values.seed), values.mu)
+    data = logistic.documents(shuffle(batch, values.seed), values.mu)
     start = np.zeros(values.features, np.float32)
     least = logistic.objective(logistic.optimum(data, values.features), data)
     return Plan(

@@ -53,7 +53,7 @@ def hypergraph(share: float, seed: int) -> Task:
         from dml.data.sparse import hypergraphs
 
         count, width, omega = HYPERGRAPH
-        edges = hypergraphs.generated(count, width, omega, share, share, seed)
+        edges = hypergraphs.generate(count, width, omega, share, share, seed)
         data = svm.documents(hypergraphs.documents(edges, width, seed), GENERATED_MU)
         return data, np.zeros(width, np.float32), no_extras()
 

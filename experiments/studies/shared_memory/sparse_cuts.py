@@ -10,7 +10,7 @@ import numpy as np
 from dml.data.sparse.brain_volume import volume
 from dml.data.sparse.dimacs import dimacs
 from dml.data.sparse.entities import entities
-from dml.data.sparse.graphs import Graph, generated, photograph
+from dml.data.sparse.graphs import Graph, generate, photograph
 from dml.figures import segments
 from dml.models.sparse import cuts as model
 from dml.models.sparse.cuts_optimum import Optimum, flow, optimum
@@ -108,5 +108,5 @@ GRAPHS: dict[str, Callable[[Sizes, int], Graph]] = {
     "volume": lambda sizes, seed: volume(*sizes, seed),
     "photograph": lambda sizes, seed: photograph(PHOTOGRAPH, *sizes[1:], seed),
     "entities": lambda sizes, seed: entities(seed=seed),
-    "generated": lambda sizes, seed: generated(*GENERATED, seed, sizes.smoothness),
+    "generated": lambda sizes, seed: generate(*GENERATED, seed, sizes.smoothness),
 }

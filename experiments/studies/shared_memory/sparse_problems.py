@@ -11,7 +11,13 @@ import numpy as np
 from dml.data.sparse import documents as texts
 from dml.data.sparse import hypergraphs
 from dml.data.sparse import ratings as scores
-from dml.data.sparse.svmlight import by_frequency, generate, read_split, shuffled, split
+from dml.data.sparse.svmlight import (
+    generate,
+    read_split,
+    renumber_by_frequency,
+    shuffle,
+    split,
+)
 from dml.evaluation.residuals import residuals
 from dml.models.sparse import completion, dropout, factors, logistic_edges, svm
 from dml.types import BadInput, Batch, Problem
@@ -47,8 +53,8 @@ def documents(
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         split_data = document_loader(data)(seed)
-        order, (training, held_out) = by_frequency(*split_data)
-        shuffled_data = model.documents(shuffled(training, seed), mu, dtype)
+        order, (training, held_out) = renumber_by_frequency(*split_data)
+        shuffled_data = model.documents(shuffle(training, seed), mu, dtype)
         width = training.inputs.shape[1]
 
         def evaluate(table: np.ndarray) -> Measures:
@@ -86,7 +92,7 @@ def generate_documents(sparsity: str, seed: int) -> tuple[Batch, Batch]:
             f"generated:{sparsity}; correct the numbers"
         ) from None
     count, rows = GENERATED[0], int(GENERATED[0] * max(omega, 1))
-    edges = hypergraphs.generated(count, rows, int(omega), delta, rho, seed)
+    edges = hypergraphs.generate(count, rows, int(omega), delta, rho, seed)
     return split(hypergraphs.documents(edges, rows, seed), seed)
 
 
@@ -112,7 +118,7 @@ def ratings(
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         if data == "generated":
-            split_ratings = scores.generated(*GENERATED_RATINGS, seed)
+            split_ratings = scores.generate(*GENERATED_RATINGS, seed)
         else:
             split_ratings = scores.ratings(data, seed)
         training, held_out = factors.centre(*split_ratings)

@@ -189,7 +189,7 @@ def mesh_steps(setup: Setup) -> Steps:
             sliced = {"axis": "data", "like": setup.params}
             optimizer = make("adamw", clip=setup.values.clip, **LEARNING, **sliced)
             name = f"mesh zero={level}"
-        own = {"axes": axes, "zero": int(level), "ahead": 0}
+        own = {"axes": axes, "zero": int(level), "prefetch": 0}
         arguments = (setup.problem, setup.batches(), optimizer)
         yield name, mesh(*arguments, **setup.ranks, **own)
 

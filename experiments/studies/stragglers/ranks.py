@@ -14,7 +14,7 @@ from dml.runs import results
 from dml.sim.delays import straggler
 from dml.types import BadInput, Comm
 from dml.wire.collectives import tree_allreduce
-from dml.wire.comm.sleeping import Napping
+from dml.wire.comm.sleeping import Sleeping
 from studies.stragglers.barriers import Barrier
 
 NO_COST = sim.Uniform(0, 0, 0)  # messages take no time: only waiting is measured
@@ -70,7 +70,7 @@ def real_starts(
     The arguments are those of `run_rank`.
     """
     starts = {}
-    for name, starts_T in run_rank(Napping(comm), table, seconds_TxP, scale).items():
+    for name, starts_T in run_rank(Sleeping(comm), table, seconds_TxP, scale).items():
         starts[name] = np.zeros_like(seconds_TxP)
         if comm.rank < seconds_TxP.shape[1]:
             starts[name][:, comm.rank] = starts_T

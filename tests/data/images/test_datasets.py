@@ -38,7 +38,7 @@ def written_cifar(folder, layout, count=2):
     parts = []
     for names in (layout.training, layout.held_out):
         total = count * len(names)
-        labels = rng.integers(0, layout.classes, (total, layout.labels))
+        labels = rng.integers(0, layout.classes, (total, layout.label_bytes))
         pixels = rng.integers(0, 256, (total, 3, 32, 32))
         pixels[0, 0, 0, 0], pixels[0, 2, 31, 31] = 0, 255
         records = np.concatenate([labels, pixels.reshape(total, -1)], axis=1)
@@ -174,7 +174,7 @@ def test_mnist_5k_is_shuffled_split_and_kept(monkeypatch, cached):
 def test_fashion_mnist_is_installed_or_fetched_as_a_debian_package(
     tmp_path, monkeypatch, cached
 ):
-    arrays = written(tmp_path / module.SHARE)
+    arrays = written(tmp_path / module.INSTALLED_FOLDER)
     here, fetched = module.FASHION_MNIST
     assert here.address == "/"
     monkeypatch.setattr(
@@ -184,8 +184,9 @@ def test_fashion_mnist_is_installed_or_fetched_as_a_debian_package(
     arrays = written(tmp_path / "contents")
     scripts = {
         "apt-get": '[ "$1 $2" = "download dataset-fashion-mnist" ] && touch x_1.deb',
-        "dpkg-deb": f'[ "$1 $2" = "-x x_1.deb" ] && mkdir -p "$3/{module.SHARE}" && '
-        f'cp {tmp_path}/contents/* "$3/{module.SHARE}"',
+        "dpkg-deb": '[ "$1 $2" = "-x x_1.deb" ] && '
+        f'mkdir -p "$3/{module.INSTALLED_FOLDER}" && '
+        f'cp {tmp_path}/contents/* "$3/{module.INSTALLED_FOLDER}"',
     }
     (tmp_path / "bin").mkdir()
     for name, line in scripts.items():

@@ -64,8 +64,8 @@ def test_the_second_load_reads_the_same_bytes_and_asks_nobody(
     name, tmp_path, monkeypatch
 ):
     first = documents(name)
-    monkeypatch.setattr(module, "vectorise", None)
-    monkeypatch.setattr(module, "cached", None)
+    monkeypatch.setattr(module, "tfidf_rows", None)
+    monkeypatch.setattr(module, "cached_path", None)
     for one, other in zip(first, documents(name), strict=True):
         assert one.inputs.shape == other.inputs.shape
         assert one.targets.tobytes() == other.targets.tobytes()

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from dml.data.sparse import brain_volume, entities, graphs
 from dml.data.sparse.dimacs import dimacs, write
-from dml.data.sparse.graphs import Graph, checked, generated, photograph
+from dml.data.sparse.graphs import Graph, generate, photograph, validate
 from dml.types import BadInput
 
 
@@ -17,7 +17,7 @@ def test_a_grid_joins_the_points_at_distance_1_each_once(shape):
     places = np.argwhere(np.ones(shape))
     apart = abs(places[:, None] - places).sum(axis=-1)
     want = {(u, v) for u, v in np.argwhere(apart == 1) if u < v}
-    pairs = [tuple(pair) for pair in graphs.grid(shape)]
+    pairs = [tuple(pair) for pair in graphs.grid_pairs(shape)]
     assert len(pairs) == len(set(pairs)) and set(pairs) == want
 
 
@@ -35,11 +35,11 @@ def test_a_cut_of_terminals_alone_costs_what_the_labels_do_but_for_a_constant():
 
 def test_pairs_are_cheap_to_cut_where_the_picture_has_an_edge():
     picture = np.float32([0, 0, 0.1, 1, 1])[:, None]
-    pairs = graphs.grid((5,))
-    weights = graphs.contrast(pairs, picture, 2.0)
+    pairs = graphs.grid_pairs((5,))
+    weights = graphs.contrast_weights(pairs, picture, 2.0)
     assert weights.argmin() == 2
     assert weights[0] == weights[3] == 2 > weights[1] > weights[2] > 0
-    even = graphs.contrast(pairs, np.zeros((5, 1), np.float32), 2.0)
+    even = graphs.contrast_weights(pairs, np.zeros((5, 1), np.float32), 2.0)
     np.testing.assert_array_equal(even, 2)
 
 
@@ -49,18 +49,18 @@ def test_costs_are_those_of_normal_laws():
     picture = rng.normal([[0.0, 0.0]], [[1.0, 2.0]], (1000, 2))
     picture[truth == 2] = 3 * picture[truth == 2] + 1
     costs_NxK = graphs.label_costs(picture, truth, 3)
-    assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.CLIP
-    assert (costs_NxK[:, 1] == graphs.CLIP).all()  # nobody has it
+    assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.MAX_COST
+    assert (costs_NxK[:, 1] == graphs.MAX_COST).all()  # nobody has it
     first, third = (
         -norm.logpdf(picture, own.mean(axis=0), own.std(axis=0)).sum(axis=1)
         for own in (picture[truth == 0], picture[truth == 2])
     )
-    between = np.clip(third - first, -graphs.CLIP, graphs.CLIP)
+    between = np.clip(third - first, -graphs.MAX_COST, graphs.MAX_COST)
     np.testing.assert_allclose(costs_NxK[:, 2] - costs_NxK[:, 0], between, atol=1e-9)
 
 
 def test_a_generated_graph_has_patches_and_a_photograph_its_figure():
-    first, same, other = (generated((8, 9), 3, seed) for seed in (1, 1, 2))
+    first, same, other = (generate((8, 9), 3, seed) for seed in (1, 1, 2))
     assert all(map(np.array_equal, first[2:7], same[2:7]))
     assert not np.array_equal(first.picture, other.picture)
     assert set(first.truth) == {0, 1, 2} and first.shape == (8, 9)
@@ -83,27 +83,35 @@ ONE = Graph(
 @pytest.mark.parametrize(
     "make, change, message",
     [
-        (checked, {"pairs": np.empty((0, 2), "i4")}, "edges between nodes, got none"),
-        (checked, {"terminals": np.empty((0, 2), "i4")}, "got 0 terminals of 2 labels"),
-        (checked, {"labels": 1}, "got 2 terminals of 1 labels"),
-        (checked, {"pairs": np.int32([[0, 3]])}, "nodes from 0 to 2, got 0 to 3"),
-        (checked, {"pairs": np.int32([[-1, 1]])}, "got -1 to 1"),
-        (checked, {"terminals": np.int32([[3, 0]])}, "nodes of terminals from 0 to 2"),
-        (checked, {"terminals": np.int32([[0, 2]])}, "labels of terminals from 0 to 1"),
-        (checked, {"pairs": np.int32([[1, 0]])}, "u < v, got 1, 0"),
-        (checked, {"pair_weights": np.float32([1, -2])}, "0 or more, got -2"),
-        (checked, {"terminal_weights": np.float32([1, np.nan])}, "or more, got nan"),
-        (checked, {"pair_weights": np.float32([1, np.inf])}, "0 or more, got inf"),
+        (validate, {"pairs": np.empty((0, 2), "i4")}, "edges between nodes, got none"),
+        (
+            validate,
+            {"terminals": np.empty((0, 2), "i4")},
+            "got 0 terminals of 2 labels",
+        ),
+        (validate, {"labels": 1}, "got 2 terminals of 1 labels"),
+        (validate, {"pairs": np.int32([[0, 3]])}, "nodes from 0 to 2, got 0 to 3"),
+        (validate, {"pairs": np.int32([[-1, 1]])}, "got -1 to 1"),
+        (validate, {"terminals": np.int32([[3, 0]])}, "nodes of terminals from 0 to 2"),
+        (
+            validate,
+            {"terminals": np.int32([[0, 2]])},
+            "labels of terminals from 0 to 1",
+        ),
+        (validate, {"pairs": np.int32([[1, 0]])}, "u < v, got 1, 0"),
+        (validate, {"pair_weights": np.float32([1, -2])}, "0 or more, got -2"),
+        (validate, {"terminal_weights": np.float32([1, np.nan])}, "or more, got nan"),
+        (validate, {"pair_weights": np.float32([1, np.inf])}, "0 or more, got inf"),
         (photograph, {"name": "rose"}, "one of china, flower .* got 'rose'"),
         (photograph, {"name": "china", "every": 0}, "every=0"),
-        (generated, {"shape": (1, 2), "labels": 3, "seed": 0}, "point .* got labels=3"),
-        (generated, {"shape": (), "labels": 2, "seed": 0}, "got labels=2"),
+        (generate, {"shape": (1, 2), "labels": 3, "seed": 0}, "points, got labels=3"),
+        (generate, {"shape": (), "labels": 2, "seed": 0}, "got labels=2"),
     ],
 )
 def test_what_is_not_a_graph_is_one_line(make, change, message):
-    assert checked(ONE) is ONE
+    assert validate(ONE) is ONE
     with pytest.raises(BadInput, match=message) as error:
-        make(**change) if make is not checked else checked(ONE._replace(**change))
+        make(**change) if make is not validate else validate(ONE._replace(**change))
     assert "\n" not in str(error.value)
 
 
@@ -143,7 +151,7 @@ def brain(monkeypatch, tmp_path):
     path = tmp_path / "brain.txt"
     lines = (brain_volume.lines(io.BytesIO(packed(part))) for part in parts)
     path.write_text("".join(map("".join, lines)))
-    monkeypatch.setattr(brain_volume, "cached", lambda *_: path)
+    monkeypatch.setattr(brain_volume, "cached_path", lambda *_: path)
     return path
 
 
@@ -167,7 +175,7 @@ RECORDS = [
 def people(monkeypatch, tmp_path):
     path = tmp_path / "people.tsv"
     path.write_text("\n".join(RECORDS))
-    monkeypatch.setattr(entities, "cached", lambda *_: path)
+    monkeypatch.setattr(entities, "cached_path", lambda *_: path)
     return path
 
 
@@ -216,7 +224,7 @@ def test_every_cut_of_a_dimacs_file_costs_what_its_arcs_carry(tmp_path):
 
 
 def test_a_written_graph_is_read_back(tmp_path):
-    graph = generated((4, 5), 2, seed=3)
+    graph = generate((4, 5), 2, seed=3)
     write(tmp_path / "graph.max", graph)
     again = dimacs(tmp_path / "graph.max")
     assert again.nodes == graph.nodes and again.constant == pytest.approx(0)
@@ -246,7 +254,7 @@ def test_a_written_graph_is_read_back(tmp_path):
         ([*HEAD, "n 3 s"], "line 6: expected one `s` and one `t`"),
         (HEAD[:3], "`n node s` and `n node t` of two nodes, got {'s': 2}"),
         ([*HEAD[:3], "n 2 t"], "of two nodes, got"),
-        ([], "got none; name the terminals"),
+        ([], "got none; add or correct"),
         (HEAD, "edges between nodes, got none"),
         ([*HEAD, "a 1 3 1", "a 3 1 1"], "got 0 terminals"),
         (["\xff"], "DIMACS file at"),

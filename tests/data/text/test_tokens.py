@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dml.data.text import tokens as module
-from dml.data.text.generated import generated
-from dml.data.text.tokens import KINDS, SPECIAL, tokens
+from dml.data.text.generated import generate
+from dml.data.text.tokens import SPECIAL, TOKENIZERS, tokens
 from dml.types import BadInput
 
-DOCUMENTS = [*generated(200, 12, seed=0), "A [MASK], a [SEP] and an <|endoftext|>!"]
+DOCUMENTS = [*generate(200, 12, seed=0), "A [MASK], a [SEP] and an <|endoftext|>!"]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_large_vocabularies_take_four_bytes(corpus):
     assert np.array_equal(ids, tokens(corpus, "bpe", 60_000).ids)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOKENIZERS)
 def test_no_two_trainings_differ(kind, corpus, tmp_path, monkeypatch):
     made = []
     for name in "abc":
@@ -73,9 +73,9 @@ def test_no_two_trainings_differ(kind, corpus, tmp_path, monkeypatch):
 @pytest.fixture
 def train(monkeypatch):
     """Count how often wordpiece is trained."""
-    kind = KINDS["wordpiece"]
+    kind = TOKENIZERS["wordpiece"]
     train = Mock(wraps=kind.train)
-    monkeypatch.setitem(KINDS, "wordpiece", kind._replace(train=train))
+    monkeypatch.setitem(TOKENIZERS, "wordpiece", kind._replace(train=train))
     return train
 
 
@@ -112,13 +112,13 @@ def test_what_fails_leaves_nothing_behind(corpus, monkeypatch, cached):
     def fail(*_):
         raise KeyError
 
-    kind = KINDS["bpe"]
-    monkeypatch.setitem(KINDS, "bpe", kind._replace(train=fail))
+    kind = TOKENIZERS["bpe"]
+    monkeypatch.setitem(TOKENIZERS, "bpe", kind._replace(train=fail))
     with pytest.raises(KeyError):
         tokens(corpus, "bpe", 400)
     assert not list((cached / "tokens").iterdir())
     assert module.PARALLELISM_VARIABLE not in os.environ
-    monkeypatch.setitem(KINDS, "bpe", kind)
+    monkeypatch.setitem(TOKENIZERS, "bpe", kind)
     tokens(corpus, "bpe", 400)
 
 

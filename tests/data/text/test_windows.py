@@ -4,7 +4,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from dml.data.text.tokens import SPECIAL, Tokens
-from dml.data.text.windows import causal, masked
+from dml.data.text.windows import causal_windows, masked_windows
 from dml.types import BadInput
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -30,7 +30,7 @@ def restored(batch):
 @pytest.mark.parametrize("count", [4 * 10, 1237])
 def test_bert_sees_every_token_once_and_no_held_out_one(count):
     made = corpus(count)
-    training, held_out = masked(made, 12, seed=1)
+    training, held_out = masked_windows(made, 12, seed=1)
     batch = training.take(np.arange(training.count))
     seen = np.concatenate([restored(batch), restored(held_out)])
     assert np.array_equal(seen[:, 1:-1].ravel(), made.ids[: count // 10 * 10])
@@ -41,7 +41,7 @@ def test_bert_sees_every_token_once_and_no_held_out_one(count):
 @pytest.mark.parametrize("count", [4 * 11, 1237])
 def test_gpt_sees_every_token_once_and_predicts_the_next_one(count):
     ids = corpus(count).ids
-    training, held_out = causal(ids, 10)
+    training, held_out = causal_windows(ids, 10)
     parts = [training.take(np.arange(training.count)), held_out]
     inputs, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     assert np.array_equal(inputs[:, 1:], targets[:, :-1])
@@ -55,7 +55,7 @@ def test_gpt_sees_every_token_once_and_predicts_the_next_one(count):
 @pytest.mark.parametrize(("length", "many"), [(128, 19), (12, 2), (4, 1), (3, 1)])
 def test_exactly_so_many_tokens_of_each_window_are_predicted(length, many):
     made = corpus(20 * length)
-    training, held_out = masked(made, length, seed=0)
+    training, held_out = masked_windows(made, length, seed=0)
     for batch in (training.take(np.arange(15)), held_out):
         positions, tokens = batch.targets
         assert positions.shape == tokens.shape == (len(batch.inputs), many)
@@ -67,7 +67,7 @@ def test_exactly_so_many_tokens_of_each_window_are_predicted(length, many):
 
 def test_masks_have_the_shares_of_the_paper():
     made = corpus(126 * 2000, separators=0)
-    training, _ = masked(made, 128, seed=3)
+    training, _ = masked_windows(made, 128, seed=3)
     inputs, (positions, tokens) = training.take(np.arange(training.count))
     shown = np.take_along_axis(inputs, positions, 1)
     drawn = shown.size  # 36,100
@@ -93,7 +93,7 @@ def test_masks_have_the_shares_of_the_paper():
 
 
 def test_a_draw_has_its_own_mask_whatever_batch_it_is_in():
-    training, held_out = masked(corpus(12600), 128, seed=3)
+    training, held_out = masked_windows(corpus(12600), 128, seed=3)
     wanted = np.array([7, 7 + training.count, 7 + 2 * training.count, 8])
     whole = training.take(wanted)
     for place, draw in enumerate(wanted):
@@ -104,13 +104,13 @@ def test_a_draw_has_its_own_mask_whatever_batch_it_is_in():
     masks = {tuple(positions) for positions in whole.targets[0].tolist()}
     assert len(masks) == 4  # another epoch, another mask
     assert len({tuple(tokens) for tokens in restored(whole).tolist()}) == 2
-    again, same = masked(corpus(12600), 128, seed=4)
+    again, same = masked_windows(corpus(12600), 128, seed=4)
     assert not np.array_equal(again.take(wanted).targets[0], whole.targets[0])
     assert np.array_equal(same.inputs, held_out.inputs)  # for all the same test
 
 
 def test_special_tokens_are_not_predicted_while_there_are_others():
-    training, _ = masked(corpus(5000, separators=0.6), 22, seed=0)
+    training, _ = masked_windows(corpus(5000, separators=0.6), 22, seed=0)
     batch = training.take(np.arange(training.count))
     many = (restored(batch)[:, 1:-1] >= len(SPECIAL)).sum(1)
     assert (many >= 3).mean() > 0.9
@@ -121,11 +121,15 @@ def test_special_tokens_are_not_predicted_while_there_are_others():
 def test_windows_that_the_corpus_does_not_hold_are_bad_input():
     made = corpus(39)
     for cut, length, message in [
-        (lambda length: masked(made, length, 0), 12, "39 tokens into 4 .* 3 to 11$"),
-        (lambda length: masked(made, length, 0), 2, "length=2; pass"),
-        (lambda length: causal(made.ids, length), 9, r"length=9; .* 1 to 8$"),
-        (lambda length: causal(made.ids, length), 0, "length=0; pass"),
+        (
+            lambda length: masked_windows(made, length, 0),
+            12,
+            "39 tokens into 4 .* 3 to 11$",
+        ),
+        (lambda length: masked_windows(made, length, 0), 2, "length=2; pass"),
+        (lambda length: causal_windows(made.ids, length), 9, r"length=9; .* 1 to 8$"),
+        (lambda length: causal_windows(made.ids, length), 0, "length=0; pass"),
     ]:
         with pytest.raises(BadInput, match=message):
             cut(length)
-    masked(made, 11, seed=0), causal(made.ids, 8)
+    masked_windows(made, 11, seed=0), causal_windows(made.ids, 8)

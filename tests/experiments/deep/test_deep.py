@@ -15,7 +15,7 @@ from studies.deep import flags as deep_flags
 from studies.deep import training as deep
 
 from dml import sim
-from dml.data.text.generated import generated
+from dml.data.text.generated import generate
 from dml.evaluation import masked_tokens as blanks
 from dml.figures import pictures
 from dml.strategies import bucket_sums
@@ -248,7 +248,7 @@ def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
 
 def test_bert_fills_in_blanks_of_its_corpus(plain, tmp_path, capsys):
     path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(generated(60, 400, seed=1)))
+    path.write_text("\n".join(generate(60, 400, seed=1)))
     argv = [f"--corpus={path}", "--vocabulary=300", "--length=16", "--batch=8"]
     argv += ["--steps=3", "--timeline=0", "--blank=a b ___ c", "--simulate=2"]
     summary = bert.main(["bert.py", *argv, f"--out={tmp_path / 'run'}"])[0]
@@ -272,7 +272,7 @@ def test_steps_move_nothing_unasked(see, monkeypatch):
 
 def test_experts_of_gpt_are_refused_before_training(plain, tmp_path):
     path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(generated(60, 400, seed=1)))
+    path.write_text("\n".join(generate(60, 400, seed=1)))
     argv = [f"--corpus={path}", "--vocabulary=300", f"--out={tmp_path / 'run'}"]
     with pytest.raises(BadInput, match="choices of 1 to 3 experts, got 4"):
         gpt.main(["gpt.py", *argv, "--experts=3", "--choices=4"])

@@ -70,8 +70,11 @@ def test_bad_flags_are_named(train, tmp_path, argv, message):
         (b"", "expected text, got none in .*corpus.txt"),
         (b" \n\n", "expected text, got none in .*corpus.txt"),
         (b"one one\none", "expected 2 words or more .* got 1 of 1"),
-        (b"a b c\x00d", "zero at byte 5; is it a binary file"),
-        (bytes(range(128, 256)) * 9, "is it a binary file"),
+        (b"a b c\x00d", "zero byte at byte 5; pass a text file"),
+        (
+            bytes(range(128, 256)) * 9,
+            "expected UTF-8, got 0x80 at byte 0; pass a text file",
+        ),
     ],
 )
 def test_a_corpus_that_is_no_text_is_named(train, corpus, text, message):
@@ -145,8 +148,16 @@ def test_a_bad_record_is_named(train, counts, field, value, message, size):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("vocab.txt", b"the 3\na b c\n", "vocab.txt: line 2: expected a new `word"),
-        ("vocab.txt", b"the 3\nthe 3\n", "vocab.txt: line 2: expected a new `word"),
+        (
+            "vocab.txt",
+            b"the 3\na b c\n",
+            "vocab.txt: line 2: expected `word count` with a",
+        ),
+        (
+            "vocab.txt",
+            b"the 3\nthe 3\n",
+            "vocab.txt: line 2: expected `word count` with a",
+        ),
         ("vocab.txt", b"the 3\n", "vocab.txt: expected 2 words or more, got 1"),
         ("vocab.txt", b"the 3\na 2\n", "expected records of words 1 to 2, got 1 to 60"),
         ("vocab.txt", b"\xff\xfe 3\n", "vocab.txt: expected lines of `word count`"),

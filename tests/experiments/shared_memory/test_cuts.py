@@ -8,7 +8,7 @@ import pytest
 from studies.shared_memory import sparse_cuts
 
 from dml.data.sparse.dimacs import write
-from dml.data.sparse.graphs import generated
+from dml.data.sparse.graphs import generate
 from dml.figures import segments
 from dml.figures import style as figures
 from dml.models.sparse.cuts_optimum import flow
@@ -64,7 +64,7 @@ def test_cyclades_has_the_bits_of_serial_on_any_workers(tmp_path, undrawn):
 
 
 def test_a_file_is_cut_beside_its_flow(tmp_path, undrawn):
-    graph = generated((12, 12), 2, seed=5)
+    graph = generate((12, 12), 2, seed=5)
     write(tmp_path / "graph.max", graph)
     summary = run(tmp_path, f"--data={tmp_path / 'graph.max'}", "--batch=16")
     least = flow(graph).cut
@@ -88,7 +88,7 @@ def test_what_a_volume_and_others_are_made_of_comes_from_the_flags(monkeypatch):
 
     def made(sizes, seed):
         taken.append((sizes, seed))
-        return generated((4, 4), 2, seed)
+        return generate((4, 4), 2, seed)
 
     for name in sparse_cuts.GRAPHS:
         monkeypatch.setitem(sparse_cuts.GRAPHS, name, made)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.sparse.ratings import generated
+from dml.data.sparse.ratings import generate
 from dml.models.networks.glove import Records, glove, weight
 from dml.models.sparse.completion import (
     entries_from_counts,
@@ -26,7 +26,7 @@ MUS = (0.3, 0.7)
 def entries(kind, factors=6, mus=MUS):
     """Entries of uneven weights, and a table far from their optimum."""
     rng = np.random.default_rng(0)
-    training, _ = generated(USERS, ITEMS, 40, 2, seed=0)
+    training, _ = generate(USERS, ITEMS, 40, 2, seed=0)
     data = entries_from_ratings(training, *mus, kind)
     data = data._replace(weights=rng.random(len(data.targets)).astype(kind) + 1)
     table_TxD = rng.standard_normal((USERS + ITEMS, factors + 1)).astype(kind)
@@ -66,7 +66,7 @@ def test_every_edge_has_the_loss_and_the_gradient_of_jax(kind, near):
 
 @pytest.mark.parametrize("factors", [0, 5])
 def test_of_ratings_it_is_the_model_of_the_servers(factors):
-    training, _ = generated(USERS, ITEMS, 40, 2, seed=0)
+    training, _ = generate(USERS, ITEMS, 40, 2, seed=0)
     table_TxD = np.random.default_rng(1).standard_normal((16, factors + 1))
     table_TxD = table_TxD.astype(np.float32)
     data = entries_from_ratings(training, 0.3, 0.3)

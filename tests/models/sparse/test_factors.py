@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.sparse.ratings import generated
+from dml.data.sparse.ratings import generate
 from dml.models.sparse.factors import centre, gradient, metrics, problem, start
 from dml.types import Ratings
 
@@ -16,7 +16,7 @@ def touched(users, items, index):
 
 def example(factors=4, seed=0):
     """A table, ratings of its rows, and some of them: one twice, one not at all."""
-    training, _ = generated(7, 5, 30, factors, seed)
+    training, _ = generate(7, 5, 30, factors, seed)
     table = np.random.default_rng(seed).standard_normal((12, factors + 1))
     return table.astype(np.float32), training, np.array([3, 8, 3, 20, 1, 26])
 
@@ -70,7 +70,7 @@ def test_ratings_are_centred_and_the_start_is_small_and_of_its_seed():
 
 
 def bound():
-    training, held_out = generated(9, 7, 50, 3, seed=0)
+    training, held_out = generate(9, 7, 50, 3, seed=0)
     return training, held_out, problem(training, held_out, 4, 0.1, seed=0)
 
 

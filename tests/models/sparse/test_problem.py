@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dml.data.images.digits import digits
-from dml.data.sparse.graphs import generated as graph
-from dml.data.sparse.ratings import generated as ratings
+from dml.data.sparse.graphs import generate as graph
+from dml.data.sparse.ratings import generate as ratings
 from dml.data.sparse.svmlight import generate
 from dml.models.sparse import completion, cuts, dropout, logistic_edges, svm
 from dml.models.sparse.problem import descend, problem

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.data.sparse.ratings import generated
+from dml.data.sparse.ratings import generate as generate_ratings
 from dml.data.sparse.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models.sparse import completion, svm
@@ -33,7 +33,7 @@ def documents(examples=200, features=90, nonzeros=6, dtype="float32", seed=3):
 
 def ratings(count=300, dtype="float32", seed=3):
     """Return a problem of a table of rows."""
-    training, held_out = centre(*generated(30, 25, count, 2, seed))
+    training, held_out = centre(*generate_ratings(30, 25, count, 2, seed))
     data = completion.entries_from_ratings(training, 0.02, 0.02, dtype)
     return problem(completion, data, start(55, 4, seed).astype(dtype))
 

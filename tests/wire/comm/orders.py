@@ -1,8 +1,8 @@
-"""In what order every all-reduce adds: serial re-statements, for comparing bits.
+"""Serial implementations of every all-reduce, which add in the same order.
 
-The ranks' vectors come in as rows, the one vector that every rank must end with goes
-out. Written from ALGORITHMS.md and the docstrings, not from the code: nothing here
-imports `dml`, nothing knows of messages.
+The argument has a row for the vector of each rank; the result is the vector that every
+rank must have at the end, bit for bit. Written from ALGORITHMS.md and the docstrings,
+not from the code: this module does not import `dml` and sends no messages.
 """
 
 from collections.abc import Callable, Sequence

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from dml import sim
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.comm.buffers import allocate, flat, layout, pack, peers, release, unpack
+from dml.wire.comm.buffers import (
+    allocate,
+    flat,
+    layout,
+    pack,
+    registered_views,
+    release,
+    unpack,
+)
 
 some = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 
@@ -24,7 +32,7 @@ def test_allocated_memory_is_a_zeroed_vector_of_what_was_asked(host, dtype):
             assert buffer.dtype == dtype
             assert not buffer.any()
             assert flat(comm, buffer) is buffer
-            assert (peers(comm, buffer) is None) == (host > 0)
+            assert (registered_views(comm, buffer) is None) == (host > 0)
             buffer[:] = 7
             release(comm, buffer)
         assert not comm.cache.regions
@@ -43,9 +51,9 @@ def test_peers_see_each_others_registered_words_by_rank():
         comm.Barrier()
         part = buffer[3:8].view(np.int32)
         return [
-            [view.tolist() for view in peers(comm, buffer)[1]],
-            [view[::2].tolist() for view in peers(comm, part)[1]],
-            [view[0] // 100 for view in peers(group, buffer)[1]],
+            [view.tolist() for view in registered_views(comm, buffer)[1]],
+            [view[::2].tolist() for view in registered_views(comm, part)[1]],
+            [view[0] // 100 for view in registered_views(group, buffer)[1]],
         ]
 
     want = [[100 * rank + i for i in range(10)] for rank in range(5)]
@@ -55,15 +63,21 @@ def test_peers_see_each_others_registered_words_by_rank():
         assert members == [[4, 2, 0], [3, 1]][rank % 2]
 
 
-def test_plain_and_released_memory_has_no_peers():
+def test_plain_and_released_memory_has_no_registered_views():
     def program(comm):
         buffer, other = allocate(comm, 1000), allocate(comm, 1000)
         plain = np.zeros(1000, np.float32)
-        assert peers(comm, plain) is peers(comm, buffer.copy()) is None
+        assert (
+            registered_views(comm, plain)
+            is registered_views(comm, buffer.copy())
+            is None
+        )
         release(comm, plain)  # does nothing
-        assert peers(comm, buffer) is not None
+        assert registered_views(comm, buffer) is not None
         release(comm, buffer)
-        return peers(comm, buffer) is None, peers(comm, other) is not None
+        return registered_views(comm, buffer) is None, registered_views(
+            comm, other
+        ) is not None
 
     assert sim.run(program, 2) == [(True, True)] * 2
 

@@ -1,4 +1,4 @@
-"""What is recorded is replayed on other networks and at other speeds, bit for bit."""
+"""Recorded runs are replayed, bit-identical, on other networks and at other speeds."""
 
 from functools import partial
 
@@ -9,13 +9,13 @@ from dml import sim
 from dml.types import ANY, BadInput, Status
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Log, Metered, Recorded, Traced
-from dml.wire.comm.events import Kind, decoded
+from dml.wire.comm.events import Kind, decode
 from tests.sim import test_agreement
 from tests.sim.test_agreement import EVEN, NOTHING, ODD, outcome, programs
 from tests.wire.comm.replays import bare, kinds, on, recorded, replayed
 from tests.wire.server.serving import serve
 
-SCHEDULES = [  # network, events, seed of how fast each rank is
+SCHEDULES = [  # network, events, seed of the speeds of the ranks
     ((ODD, EVEN)[k % 2], ((), NOTHING)[k // 2 % 2], k) for k in range(20)
 ]
 OTHERS = [SCHEDULES[(7 * k + 3) % 20] for k in range(20)]
@@ -28,7 +28,7 @@ def metered(comm):
 
 
 def played(scripts, schedule, wrap):
-    """What each rank has seen under a schedule, without its times."""
+    """Return the observations of each rank under a schedule, without times."""
     network, events, seed = schedule
     units = network.alpha * np.random.default_rng(seed).uniform(0.1, 5, len(scripts))
 
@@ -60,23 +60,23 @@ def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
     for number, scripts in programs(30, 5000):
         for now, other in zip(SCHEDULES, OTHERS, strict=True):
             run, again = partial(played, scripts, now), partial(played, scripts, other)
-            found, words = recorded(run, len(scripts), around)
+            found, codes = recorded(run, len(scripts), around)
             if found is None:
                 continue  # a deadlock: there is nothing to repeat
-            assert replayed(again, words, around) == found, (number, now, other)
+            assert replayed(again, codes, around) == found, (number, now, other)
             differ += again(bare) != found  # who ignores the record is found out
-            met |= set(kinds(words))
+            met |= set(kinds(codes))
     assert differ > 100
     assert {Kind.RECV, Kind.IRECV, Kind.PROBE, Kind.IPROBE, Kind.TEST} <= met
-    assert {Kind.WAITANY, Kind.COMPUTE, Kind.VAIN} <= met
+    assert {Kind.WAITANY, Kind.COMPUTE, Kind.UNSUCCESSFUL} <= met
 
 
 @pytest.mark.parametrize("around", [bare, metered])
 def test_a_server_comes_to_the_same_bits_on_20_other_schedules(around):
     hashes = set()
     for now, other in zip(SCHEDULES, OTHERS, strict=True):
-        found, words = recorded(partial(serving, now), 4, around)
-        assert replayed(partial(serving, other), words, around) == found
+        found, codes = recorded(partial(serving, now), 4, around)
+        assert replayed(partial(serving, other), codes, around) == found
         assert found == serving(now, around)  # recording changes nothing
         hashes.add(found[0])
     assert len(hashes) > 15  # so the order does matter
@@ -102,7 +102,7 @@ def test_what_is_received_from_someone_is_no_event():
 
     logs = [Log() for _ in range(6)]
     sim.run(lambda comm: program(comm, logs[comm.rank]), 6)
-    assert set(kinds([log.words() for log in logs])) == {Kind.GROUP}
+    assert set(kinds([log.codes() for log in logs])) == {Kind.GROUP}
 
 
 def test_many_polls_in_vain_are_one_event():
@@ -119,12 +119,12 @@ def test_many_polls_in_vain_are_one_event():
         request.Wait()
         return found, into[0]
 
-    found, words = recorded(on(2, program), 2)
-    assert kinds([words[0]]) == [Kind.GROUP, Kind.IRECV, Kind.VAIN]
-    assert decoded(int(words[0][0][2])).number == 6000
+    found, codes = recorded(on(2, program), 2)
+    assert kinds([codes[0]]) == [Kind.GROUP, Kind.IRECV, Kind.UNSUCCESSFUL]
+    assert decode(int(codes[0][0][2])).number == 6000
     assert (
         found
-        == replayed(on(2, program), words)
+        == replayed(on(2, program), codes)
         == [([False, False, True] * 2000, 1), None]
     )
 
@@ -143,11 +143,11 @@ def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
         return [int(one[0]) for one in got]
 
     for tag in (0, 1):  # tag 1 never comes
-        found, words = recorded(on(3, program, 1, tag), 3)
+        found, codes = recorded(on(3, program, 1, tag), 3)
         other = on(3, program, 2, tag)
         assert other(bare) != found
-        assert replayed(other, words) == found
-        assert (Kind.NEVER in kinds(words)) == bool(tag)
+        assert replayed(other, codes) == found
+        assert (Kind.UNMATCHED in kinds(codes)) == bool(tag)
 
 
 def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
@@ -159,17 +159,17 @@ def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
         top.Isend(np.zeros(1), right, comm.rank)
         comm.platform.compute(1e-3 * comm.rank)
         top.platform.note(comm.rank)
-        return log.collect(comm), log.words()
+        return log.collect(comm), log.codes()
 
     for seed in range(4):
         (every, _), *others = found = sim.run(program, 5, seed=seed)
         assert [none for none, _ in others] == [None] * 4
-        for rank, (got, (_, words)) in enumerate(zip(every, found, strict=True)):
-            assert [some.tolist() for some in got] == [some.tolist() for some in words]
-            _, taken, never, noted = (decoded(word) for word in got[0].tolist())
-            assert never.kind is Kind.NEVER
+        for rank, (got, (_, codes)) in enumerate(zip(every, found, strict=True)):
+            assert [some.tolist() for some in got] == [some.tolist() for some in codes]
+            _, taken, never, noted = (decode(code) for code in got[0].tolist())
+            assert never.kind is Kind.UNMATCHED
             assert (taken.source, taken.tag) == ((rank - 1) % 5,) * 2
-            assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.NEVER])
+            assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.UNMATCHED])
 
 
 def test_what_groups_receive_is_kept_apart():
@@ -188,10 +188,10 @@ def test_what_groups_receive_is_kept_apart():
             got.append((int(into[0]), status.Get_source()))
         return got
 
-    found, words = recorded(on(6, program, 2), 6)
-    assert [len(some) for some in words[0]] == [1, 1 + 2, 1 + 5]
+    found, codes = recorded(on(6, program, 2), 6)
+    assert [len(some) for some in codes[0]] == [1, 1 + 2, 1 + 5]
     assert on(6, program, 4)(bare) != found
-    assert replayed(on(6, program, 4), words) == found
+    assert replayed(on(6, program, 4), codes) == found
 
 
 def receives(comm, tag=3):
@@ -207,7 +207,7 @@ CHANGES = [
     (
         lambda comm: comm.platform.note(12),
         lambda comm: comm.platform.note(13),
-        "rank 0, event 1: expected 12 noted, got 13 noted; replay the program that",
+        "rank 0, event 1: expected note of 12, got note of 13; replay the program that",
     ),
     (
         receives,
@@ -227,12 +227,12 @@ CHANGES = [
     (
         lambda comm: [receives(comm), comm.platform.note(5)],
         receives,
-        "event 2: expected 5 noted, got the end of the program",
+        "event 2: expected note of 5, got the end of the program",
     ),
     (
         lambda comm: [polls(comm, 3), comm.platform.note(5)],
         lambda comm: [polls(comm, 1), comm.platform.note(5)],
-        "event 1: expected 2 polls in vain, got 5 noted",
+        "event 1: expected 2 unsuccessful polls, got note of 5",
     ),
     (
         lambda comm: comm.Waitany([comm.Irecv(np.zeros(1), ANY, 3)]),
@@ -273,10 +273,10 @@ def test_a_changed_program_is_caught_at_its_first_event(was, now, message):
             assert "messages are lost" in str(error)
             return [1]
 
-    _, words = recorded(lambda wrap: run(was, wrap), 2)
-    replayed(lambda wrap: run(was, wrap), words)
+    _, codes = recorded(lambda wrap: run(was, wrap), 2)
+    replayed(lambda wrap: run(was, wrap), codes)
     with pytest.raises(BadInput) as caught:
-        replayed(lambda wrap: run(now, wrap), words)
+        replayed(lambda wrap: run(now, wrap), codes)
     assert message in str(caught.value)
 
 
@@ -287,9 +287,9 @@ def test_waiting_for_what_never_came_is_refused():
             request.Wait()
         return 1
 
-    _, words = recorded(on(1, program, False), 1)
+    _, codes = recorded(on(1, program, False), 1)
     with pytest.raises(BadInput, match="rank 0: expected no Wait for an Irecv"):
-        replayed(on(1, program, True), words)
+        replayed(on(1, program, True), codes)
 
 
 def test_only_numbers_of_60_bits_are_noted():
@@ -303,6 +303,6 @@ def test_only_numbers_of_60_bits_are_noted():
         with pytest.raises(BadInput, match="expected a number of 60 bits to note"):
             recorded(on(1, program, number), 1)
     numbers = [most - 1, -most, 0, -1, np.int64(7)]
-    _, words = recorded(on(1, program, *numbers), 1)
-    assert [decoded(word).number for word in words[0][0][1:].tolist()] == numbers
-    replayed(on(1, program, *numbers), words)
+    _, codes = recorded(on(1, program, *numbers), 1)
+    assert [decode(code).number for code in codes[0][0][1:].tolist()] == numbers
+    replayed(on(1, program, *numbers), codes)

@@ -1,4 +1,4 @@
-"""What ranks note of each other fits together, and noting it changes nothing."""
+"""Traces of ranks agree with each other, and tracing changes no result."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from dml import sim
 from dml.types import ANY, Interval, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Metered, Traced
-from dml.wire.comm.trace_notes import origins
+from dml.wire.comm.rank_trace import clock_origins
 from dml.wire.comm.traced import BARRIERS
 from dml.wire.comm.wrapper import Wrapper
 
@@ -81,17 +81,17 @@ def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make, pa
     """Same ranks, same tag, received in the other order: only the group differs."""
 
     def whole(comm):
-        noting = Traced(comm)
-        one, other = make(noting), make(noting)
-        noting.begin()
+        traced_comm = Traced(comm)
+        one, other = make(traced_comm), make(traced_comm)
+        traced_comm.begin()
         if one.rank == 0:
             one.Send(some(10), 1, 7)
             other.Send(some(20), 1, 7)
         else:
             other.Recv(some(20), 0, 7)
-            noting.platform.compute(1.0)
+            traced_comm.platform.compute(1.0)
             one.Recv(some(10), 0, 7)
-        return noting.timeline()
+        return traced_comm.timeline()
 
     found = sim.run(whole, 4, sim.Uniform(host=2))[0].messages
     assert {(f.source, f.dest, f.nbytes, f.received > 1) for f in found} == {
@@ -188,7 +188,7 @@ def test_calls_that_wait_are_intervals_of_their_names():
         comm.Barrier()
         comm.Allreduce(None, np.ones(1), np.add)
         comm.platform.shared_window(8).barrier(comm.platform.pause)
-        comm.seen("update", 0.25, 0.5)
+        comm.add_interval("update", 0.25, 0.5)
         if comm.rank == 0:
             comm.Probe(1, 0)
             requests = [comm.Irecv(some(1), 1, tag) for tag in range(3)]
@@ -202,7 +202,7 @@ def test_calls_that_wait_are_intervals_of_their_names():
     intervals = traced(program, 2).intervals
     first = [interval for interval in intervals if interval.rank == 0]
     assert [interval.name for interval in first] == [
-        *("Barrier", "update", "Allreduce", "shared_window", "Meet"),
+        *("Barrier", "update", "Allreduce", "shared_window", "window barrier"),
         *("Probe", "Waitany", "Waitall"),
     ]
     assert (first[0].start, first[0].end) == (0, pytest.approx(1.0, rel=1e-3))
@@ -214,11 +214,18 @@ def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
     def program(comm):
         real = Wrapper(comm)
         real.platform = comm.platform._replace(network=None)
-        noting = Traced(real)
-        noting.align()
-        assert noting.notes.met == sorted({*noting.notes.met})
-        assert noting.notes.met[-1] == comm.Wtime() > noting.notes.met[0] > 0
-        return len(noting.notes.met)
+        traced_comm = Traced(real)
+        traced_comm.align()
+        assert traced_comm.trace.barrier_times == sorted(
+            {*traced_comm.trace.barrier_times}
+        )
+        assert (
+            traced_comm.trace.barrier_times[-1]
+            == comm.Wtime()
+            > traced_comm.trace.barrier_times[0]
+            > 0
+        )
+        return len(traced_comm.trace.barrier_times)
 
     assert sim.run(program, 3) == [BARRIERS] * 3
 
@@ -256,7 +263,7 @@ def test_what_is_off_calls_the_wrapped_communicator_itself_and_notes_nothing():
             assert one.Sendrecv != one.comm.Sendrecv
         inner.end()
         assert outer.Sendrecv == comm.Sendrecv
-        outer.seen("update", 0.0, 1.0)
+        outer.add_interval("update", 0.0, 1.0)
         inner.Barrier()
         return outer.timeline()
 
@@ -289,7 +296,7 @@ def test_a_limit_counts_intervals_from_when_tracing_begins(limits):
             comm.begin(limit=limit)
             for _ in range(5):
                 comm.Barrier()
-            assert not comm.notes.on
+            assert not comm.trace.on
         return comm.timeline()
 
     assert len(sim.run(program, 2)[0].intervals) == 6
@@ -298,13 +305,13 @@ def test_a_limit_counts_intervals_from_when_tracing_begins(limits):
 def test_hosts_whose_clocks_differ_tell_one_story():
     def story(skew):
         def program(comm):
-            noting, ahead = Traced(comm), skew * comm.rank
-            noting.Wtime = lambda: comm.Wtime() + ahead
-            noting.notes.met = [ahead] * 3
-            noting.begin()
-            noting.platform.compute(1e-3 * (3 - comm.rank))
-            ALLREDUCE["ring"](noting, np.ones(100))
-            return noting.timeline()
+            traced_comm, ahead = Traced(comm), skew * comm.rank
+            traced_comm.Wtime = lambda: comm.Wtime() + ahead
+            traced_comm.trace.barrier_times = [ahead] * 3
+            traced_comm.begin()
+            traced_comm.platform.compute(1e-3 * (3 - comm.rank))
+            ALLREDUCE["ring"](traced_comm, np.ones(100))
+            return traced_comm.timeline()
 
         return sim.run(program, 3, sim.Uniform(host=1))[0]
 
@@ -323,5 +330,5 @@ def test_hosts_clocks_are_aligned_by_the_first_to_leave_each_barrier():
     )
     clocks = np.array([0.0, 0.0, 1000.0, 1000.0])
     met = true + late + clocks[:, None]
-    assert origins(met, [0, 0, 1, 1]) == pytest.approx([3.0, 3.0, 1003.0, 1003.0])
-    assert origins(met[:2], [0, 0]) == pytest.approx([3.0, 3.0])
+    assert clock_origins(met, [0, 0, 1, 1]) == pytest.approx([3.0, 3.0, 1003.0, 1003.0])
+    assert clock_origins(met[:2], [0, 0]) == pytest.approx([3.0, 3.0])

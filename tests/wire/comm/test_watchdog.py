@@ -1,10 +1,10 @@
-"""Which ranks are stuck, and how their states are printed."""
+"""Ranks in a deadlock, and the text of their states."""
 
 import pytest
 
 from dml.wire.comm.watchdog import Call, State, deadlocked_ranks, rank_text, state_text
 
-ENDED, RUNNING = State(ended=True), State(place="main (x.py:1)")
+ENDED, RUNNING = State(ended=True), State(location="main (x.py:1)")
 
 
 def waits(*peers, any_peer=False, collective=()):

@@ -1,4 +1,4 @@
-"""What every wrapper has in common: delegation, its own cache, and delays."""
+"""Delegation, caches and sleeping of the wrappers of communicators."""
 
 import inspect
 
@@ -10,10 +10,9 @@ from dml.sim.comm import VirtualComm
 from dml.sim.delays import delay_distribution, seconds, step_seconds
 from dml.types import Comm, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
-from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced
-from dml.wire.comm import sleeping as napping
-from dml.wire.comm.buffers import allocate, peers
-from dml.wire.comm.sleeping import Napping
+from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced, sleeping
+from dml.wire.comm.buffers import allocate, registered_views
+from dml.wire.comm.sleeping import Sleeping
 from dml.wire.comm.wrapper import Wrapper
 
 WRAPPERS = {
@@ -22,13 +21,13 @@ WRAPPERS = {
     "traced": Traced,
     "recorded": lambda comm: Recorded(comm, Log()),
     "delayed": lambda comm: Delayed(comm, iter([])),
-    "napping": Napping,
+    "sleeping": Sleeping,
 }
 LATE = delay_distribution("shifted_exponential:1,2*1,4")
 
 
-class Noting:
-    """A communicator that only notes which operations are called, and how."""
+class CallList:
+    """A communicator that records the calls of its operations."""
 
     rank, size, platform = 0, 1, None
 
@@ -45,7 +44,7 @@ class Plain(Wrapper):
 
 
 def test_a_wrapper_passes_on_every_operation_with_all_arguments_and_defaults():
-    comm, expected = Noting(), []
+    comm, expected = CallList(), []
     for name, operation in vars(Comm).items():
         if name[0].isupper():
             parameters = inspect.signature(operation).parameters
@@ -100,7 +99,10 @@ def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():
             handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
             handle.wait()
             assert handle.comm is comm.cache.yielding
-            assert peers(handle.comm, buffer)[0] is peers(comm, buffer)[0]
+            assert (
+                registered_views(handle.comm, buffer)[0]
+                is registered_views(comm, buffer)[0]
+            )
 
     sim.run(program, 2)
 
@@ -160,10 +162,10 @@ class Fake:
 
 @pytest.fixture
 def naps(monkeypatch):
-    """Note what is slept, and let time pass by it alone."""
+    """Record the seconds of each sleep; the clock is their sum."""
     found = []
-    monkeypatch.setattr(napping.time, "sleep", found.append)
-    monkeypatch.setattr(napping.time, "perf_counter", lambda: sum(found))
+    monkeypatch.setattr(sleeping.time, "sleep", found.append)
+    monkeypatch.setattr(sleeping.time, "perf_counter", lambda: sum(found))
     return found
 
 
@@ -176,13 +178,13 @@ def test_each_call_that_waits_sleeps_until_it_is_done(naps):
         lambda comm: comm.Irecv(b"", 1).Wait(status),
     ):
         naps.clear()
-        call(Napping(Fake(3)))
-        assert naps == [napping.LOOK] * 3
+        call(Sleeping(Fake(3)))
+        assert naps == [sleeping.POLL_SECONDS] * 3
     assert status.source == 7
 
 
 def test_nobody_sleeps_for_what_is_there(naps):
-    comm = Napping(Fake(0))
+    comm = Sleeping(Fake(0))
     comm.Recv(b"", 1)
     comm.Probe()
     comm.Waitall([comm.Isend(b"", 1), comm.Irecv(b"", 1)])
@@ -190,19 +192,19 @@ def test_nobody_sleeps_for_what_is_there(naps):
 
 
 def test_naps_grow_with_what_was_waited_up_to_the_longest(naps):
-    Napping(Fake(200), longest=0.001).Recv(b"", 1)
-    assert naps[0] == napping.LOOK and naps[-1] == max(naps) == 0.001
+    Sleeping(Fake(200), longest=0.001).Recv(b"", 1)
+    assert naps[0] == sleeping.POLL_SECONDS and naps[-1] == max(naps) == 0.001
     assert naps == sorted(naps)
     for k, nap in enumerate(naps):
-        assert nap <= max(napping.LOOK, 0.1 * sum(naps[:k]))
+        assert nap <= max(sleeping.POLL_SECONDS, 0.1 * sum(naps[:k]))
 
 
 def test_waiting_for_any_ends_one_request_only_and_forgets_who_is_over(naps):
-    comm = Napping(Fake())
+    comm = Sleeping(Fake())
     requests = [comm.Irecv(b"", 1) for _ in range(3)]
     requests[0].request.left = 9
     assert comm.Waitany(requests) == 1
-    assert [request.over for request in requests] == [False, True, False]
+    assert [request.complete for request in requests] == [False, True, False]
     assert comm.Waitany(requests) == 2
     assert comm.Waitany(requests) == 0
     assert comm.Waitany(requests) == -1
@@ -212,8 +214,8 @@ def test_waiting_for_any_ends_one_request_only_and_forgets_who_is_over(naps):
 
 def test_the_watchdog_sees_what_is_waited_for_through_every_wrapper(monkeypatch):
     world, seen = Fake(2), []
-    monkeypatch.setattr(napping.time, "sleep", lambda _: seen.append(world.call))
-    comm = Napping(Wrapper(Wrapper(world)))
+    monkeypatch.setattr(sleeping.time, "sleep", lambda _: seen.append(world.call))
+    comm = Sleeping(Wrapper(Wrapper(world)))
     comm.Recv(b"abc", 1, 5)
     assert seen == [("Irecv", "source", 1, 5, b"abc")] * 2
     comm.Probe(1, 5)
