@@ -80,9 +80,7 @@ def hybrid(
             pipeline,
             params,
             state,
-            minibatches=feed(
-                problem.take, batches, lambda index: [index], prefetch=prefetch
-            ),
+            minibatches=undivided(prefetch=prefetch),
             timer=timer,
             work=comm.platform.work,
         )
