@@ -3,8 +3,8 @@
     backward  layer 3 │ layer 2 │ layer 1    a bucket is sent when its gradients are
     wire              └ bucket 0 ┴ bucket 1  complete, while XLA computes the next ones
 
-Wait-free backpropagation (Poseidon, Zhang 2017). Words per update: those of the
-all-reduces over all parameters and one loss.
+This is wait-free backpropagation (Poseidon, Zhang 2017). Elements sent per update:
+those of all-reduces of all parameters and of one loss.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import backward, gradient_order
 from dml.models.gradient import accumulate, add_scaled
-from dml.strategies.parameters import Tree, Update, restored
+from dml.strategies.parameters import Tree, Update, restore_memory
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
@@ -32,7 +32,7 @@ ALL = ""  # name of all parameters where they are not divided into layers
 Named = Iterator[tuple[str, Grads]]
 
 
-def by_buckets(
+def train_tree(
     problem: Problem,
     batches: Iterable[np.ndarray],
     update: Update,
@@ -59,7 +59,7 @@ def by_buckets(
       bucket_mb: Size of a bucket in MiB; 0 sends all gradients at once, after the
         backward pass. Results are bit-identical for all sizes.
       accumulate: Number of microbatches of a rank's shard.
-      noise: Whether the gradient noise scale is measured, for one more word.
+      noise: Whether the gradient noise scale is measured, which sends one more element.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step of this rank.
@@ -67,18 +67,18 @@ def by_buckets(
     start = partial(Tree, problem, update, state)
     parameters = copy(once_per_call(comm, "start", start))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
-    sums = divided(comm, problem, layered, bucket_mb, scalars=1 + noise)
-    memories = restored([reducer.init(bucket.layout) for bucket in sums], memory)
+    sums = allocate_buckets(comm, problem, layered, bucket_mb, scalars=1 + noise)
+    memories = restore_memory([reducer.init(bucket.layout) for bucket in sums], memory)
     scalars = sums[-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, prefetch)
-    for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
+    minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
+    for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         sent = comm.bytes_sent
         shard = [part for part in parts if part]
         share = sum(part.examples for part in shard) / count
         with timer("gradient"):
-            loss, done, factor = begin(
+            loss, done, factor = start_gradients(
                 problem, parameters.params, shard, count, layered
             )
             comm.platform.work(share * comm.size)
@@ -89,17 +89,17 @@ def by_buckets(
             with timer("wire"):
                 copied += fill(bucket, grads, factor)
                 if noise:
-                    squares += square(bucket) / (share or 1)
+                    squares += squared_norm(bucket) / (share or 1)
                 if bucket is sums[-1]:
                     scalars[0] = factor * float(loss)
                     scalars[1:] = squares
                 memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
         with timer("update"):
-            mean, copied_again = joined(sums, layered)
-            updated(comm, parameters, sums, mean)
+            mean, copied_again = join_buckets(sums, layered)
+            update_params(comm, parameters, sums, mean)
         measures: dict[str, float] = {"host_copies": copied + copied_again}
         if scale:
-            small, large = float(scalars[1]), sum(map(square, sums))
+            small, large = float(scalars[1]), sum(map(squared_norm, sums))
             measures["noise_scale"] = scale.add(small, large, count / comm.size, count)
         yield Step(
             number=number,
@@ -115,7 +115,7 @@ def by_buckets(
         )
 
 
-def divided(
+def allocate_buckets(
     comm: CountedComm, problem: Problem, layered: bool, bucket_mb: float, scalars: int
 ) -> Sequence[Bucket]:
     """Allocate the buckets of all gradients.
@@ -135,7 +135,7 @@ def divided(
     return buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=scalars)
 
 
-def begin(
+def start_gradients(
     problem: Problem, params: Any, parts: Sequence[Part], count: int, layered: bool
 ) -> tuple[Any, Named, float]:
     """Return the loss, pairs of names and gradients, and a factor to multiply both by.
@@ -179,14 +179,14 @@ def collect(bucket: Bucket, done: Named) -> dict[str, Grads] | None:
     return jax.device_get(grads) if grads else None
 
 
-def joined(sums: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
+def join_buckets(sums: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
     """Return all gradients as one tree of views, and the number of bytes copied."""
     parts = [gradient_views(bucket) for bucket in sums]
     grads = {name: leaf for part, _ in parts for name, leaf in part.items()}
     return grads if layered else grads[ALL], sum(copied for _, copied in parts)
 
 
-def updated(
+def update_params(
     comm: CountedComm, parameters: Tree, sums: Sequence[Bucket], grads: Grads
 ) -> None:
     """Update the parameters; virtual replicas share one computation.
@@ -214,6 +214,6 @@ def updated(
     parameters.params, parameters.opt_state = once(comm, "update", key, call)
 
 
-def square(bucket: Bucket) -> float:
+def squared_norm(bucket: Bucket) -> float:
     values = bucket.buffer[: bucket.layout.length]
     return float(np.vdot(values, values))

@@ -8,7 +8,7 @@ Post-local SGD (Lin 2020) averages after each of the first updates. Parameters a
 optimizer's moments are averaged, so replicas are equal after an average. With H = 1 and
 SGD the method equals `synchronous` except for rounding.
 
-Words per average: those of the all-reduce over parameters, moments and one loss.
+Elements sent per average: those of an all-reduce of parameters, moments and one loss.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ import numpy as np
 from dml.data.feed import SplitMinibatch, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, begin, restored
+from dml.strategies.parameters import Update, make_parameters, restore_memory
 from dml.types import BadInput, CountedComm, Problem, Reducer, Step, identity
 from dml.wire.comm.buffers import allocate, layout, pack, unpack
 
@@ -63,10 +63,10 @@ def local(
             f"expected averages after 1 update or more, got {every=}, {after=}; pass "
             "--local_every=<1 or more>"
         )
-    parameters = begin(problem, update, state)
+    parameters = make_parameters(problem, update, state)
     averaged = layout((parameters.averaged(), np.float32(0)))
     buffer = allocate(comm, averaged.length, np.result_type(*averaged.dtypes))
-    memory = restored(reducer.init(averaged), memory)
+    memory = restore_memory(reducer.init(averaged), memory)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
     fed = feed(problem.take, batches, split, parameters.put, prefetch)
     number = 0
@@ -79,7 +79,7 @@ def local(
             if not shard:
                 continue
             with timer("gradient"):
-                loss, grads = parameters.mean(parts, shard)
+                loss, grads = parameters.mean_gradient(parts, shard)
                 comm.platform.work(shard * comm.size / count)
             with timer("update"):
                 parameters.apply(grads)

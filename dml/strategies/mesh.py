@@ -3,13 +3,13 @@
        global minibatch
     ┌─────────┼─────────┐
   device 0  device 1  device 2    of one process, or of many (mpirun)
-  gradient  gradient  gradient    each a mean, over its size
+  gradient  gradient  gradient    of the mean loss of a device's shard
     └─────── psum ──────┘         over the axis `data`
-  update    update    update      of equal params by equal grads: replicas stay equal
+  update    update    update      the same on all devices: replicas stay equal
 
 Examples that cannot be divided equally among the devices are computed by every device:
-no example is padded or left out. The words of the psum, 2(k-1)/k·n of n parameters on k
-devices by rings, are sent by XLA and not counted in Steps.
+no example is padded or left out. XLA sends the elements of the psum, 2(k-1)/k·n per
+device for n parameters on k devices in a ring; Steps do not count them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -183,7 +183,7 @@ def program(
     return means
 
 
-def by_shard_map(
+def compile_shard_map(
     layout: Placement, level: Level, axes: Mesh, accumulate: int, noise: bool
 ) -> Means:
     """Compile the program of a device with jax.shard_map.
@@ -224,12 +224,12 @@ def by_shard_map(
     return lambda params, batch: call(params, jax.tree.map(placed, batch))
 
 
-def by_pmap(
+def compile_pmap(
     layout: Placement, level: Level, axes: Mesh, accumulate: int, noise: bool
 ) -> Means:
     """Compile the program with jax.pmap: an axis of devices in place of shards.
 
-    The arguments are those of `by_shard_map`.
+    The arguments are those of `compile_shard_map`.
     """
     if level.grads == DATA_SHARDED:
         raise BadInput(
@@ -261,7 +261,7 @@ def by_pmap(
     return means
 
 
-CALLS = {"shard_map": by_shard_map, "pmap": by_pmap}
+CALLS = {"shard_map": compile_shard_map, "pmap": compile_pmap}
 
 
 def local(leaf: jax.Array) -> jax.Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, mean
+from dml.strategies.parameters import Update, mean_loss
 from dml.types import AllReduce, CountedComm, Problem, Shard, Step
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.buffers import allocate
@@ -74,7 +74,7 @@ def operation(
             continue
         yield Step(
             number=number,
-            loss=mean(losses),
+            loss=mean_loss(losses),
             params=partial(joined, problem, comm, shard),
             examples=sum(examples for _, examples in losses),
             seconds=timer.lap(),

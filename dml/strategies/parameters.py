@@ -2,8 +2,9 @@
 
 Both classes have the same methods, so that a strategy is written once:
 
-put: Move a batch to where `mean` reads it.
-mean: (parts of a minibatch, its examples) -> loss and gradient, weighted by examples.
+put: Move a batch to where `mean_gradient` reads it.
+mean_gradient: (parts of a minibatch, its number of examples) -> the sum of loss and
+  gradient of the parts, each weighted by its share of the examples.
 apply: Change the parameters by a gradient.
 averaged, assign: Return the values that replicas average; replace them by their mean.
 collect, state: Calls for a Step.
@@ -23,7 +24,9 @@ from dml.wire.reducers.rows import sum_rows
 Update = Any  # an optax GradientTransformation, or a function rows -> Shard
 
 
-def begin(problem: Problem, update: Update, state: Any = None) -> "Tree | Table":
+def make_parameters(
+    problem: Problem, update: Update, state: Any = None
+) -> "Tree | Table":
     """Return the problem's parameters, to be changed by `update`.
 
     Args:
@@ -35,7 +38,7 @@ def begin(problem: Problem, update: Update, state: Any = None) -> "Tree | Table"
     return kind(problem, update, state)
 
 
-def restored(memory: Any, leaves: Any) -> Any:
+def restore_memory(memory: Any, leaves: Any) -> Any:
     """Return a reducer's initial memory, with the leaves of a checkpoint, if any."""
     import jax
 
@@ -44,7 +47,7 @@ def restored(memory: Any, leaves: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(memory), leaves)
 
 
-def mean(losses: Sequence[tuple[float, int]]) -> float:
+def mean_loss(losses: Sequence[tuple[float, int]]) -> float:
     """Return the mean loss; each loss has a number of examples."""
     if len(losses) == 1:
         return losses[0][0]
@@ -66,7 +69,9 @@ class Tree:
 
         return jax.device_put(tree, jax.local_devices()[0])
 
-    def mean(self, parts: Iterable[Part | None], count: int) -> tuple[Any, Any]:
+    def mean_gradient(
+        self, parts: Iterable[Part | None], count: int
+    ) -> tuple[Any, Any]:
         import jax
 
         from dml.models.gradient import accumulate
@@ -95,7 +100,7 @@ class Tree:
     def assign(self, averages: Any) -> None:
         """Replace the values that `averaged` returned."""
         self.params, averaged = self.put(averages)
-        self.opt_state = replaced(self.opt_state, averaged)
+        self.opt_state = replace_moments(self.opt_state, averaged)
 
     @property
     def collect(self) -> Callable[[], Params]:
@@ -121,7 +126,9 @@ class Table:
     def put(self, batch: Any) -> Any:
         return batch
 
-    def mean(self, parts: Iterable[Part | None], count: int) -> tuple[float, Any]:
+    def mean_gradient(
+        self, parts: Iterable[Part | None], count: int
+    ) -> tuple[float, Any]:
         loss, grads = 0.0, []
         full = [part for part in parts if part]
         for part in full:
@@ -164,7 +171,7 @@ def moments(state: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(state) if _real(leaf)]
 
 
-def replaced(state: Any, averages: Iterable[Any]) -> Any:
+def replace_moments(state: Any, averages: Iterable[Any]) -> Any:
     """Return the state with the moments replaced by `averages`."""
     import jax
 

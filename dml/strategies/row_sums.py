@@ -4,11 +4,11 @@
                 rows     rows     rows       equal rows of a shard are summed first
                  └── sparse: all-gather ──┘  rows of all shards, p-1 rounds; or
                  └── dense: all-reduce ───┘  all T rows, by any algorithm
-                table    table    table      one rule on equal sums: equal bits
+                table    table    table      the same update of equal sums
 
-All ranks choose the cheaper exchange from the numbers of rows. Words per update: (p-1)n
-for n gathered words and 2p(p-1) for their lengths; or those of the all-reduce over the
-table.
+All ranks choose the cheaper exchange from the numbers of rows. Elements sent per update
+by all ranks: (p-1)n for n gathered elements and 2p(p-1) for the lengths of the parts,
+or those of an all-reduce of the table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from numba import njit
 from dml.data.feed import feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Update, mean
+from dml.strategies.parameters import Table, Update, mean_loss
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
@@ -31,7 +31,7 @@ from dml.wire.reducers.rows import indices, sum_rows
 ALL = (slice(None),)
 
 
-def by_rows(
+def train_table(
     problem: Problem,
     batches: Iterable[np.ndarray],
     update: Update,
@@ -66,13 +66,13 @@ def by_rows(
     parameters = Table(problem, update, state)
     sums = RowSums(comm, reducer, dense, parameters.shard.values, columns)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, prefetch)
+    minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
-    for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
+    for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         with timer("gradient"):
             comm.platform.work(1)
-            loss, grads = parameters.mean(parts, count)
+            loss, grads = parameters.mean_gradient(parts, count)
         with timer("wire"):
             total = sums.add_up(grads)
         with timer("update"):
@@ -81,7 +81,7 @@ def by_rows(
         if number % (every or 1):
             continue
         with timer("wire"):
-            step_loss = np.array([mean(losses)])
+            step_loss = np.array([mean_loss(losses)])
             tree_allreduce(comm, step_loss)
         yield Step(
             number=number,
@@ -140,7 +140,7 @@ class RowSums:
         record = self.width + 1  # words of a record: row number, gradient
         each = gather_lengths(self.comm, len(touched) * record)
         if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
-            return self.reduced(touched, narrow)
+            return self.sum_dense(touched, narrow)
         records = np.empty((len(touched), record), np.float32)
         records[:, 0] = touched.view(np.float32)
         records[:, 1:] = narrow
@@ -150,18 +150,18 @@ class RowSums:
         rows = np.empty(min(self.rows, len(index)), np.int32)
         sums = np.empty((len(rows), self.width), np.float32)
         used = merge(index, values, self.slot, rows, sums)
-        return self.widened(rows[:used], sums[:used])
+        return self.with_all_columns(rows[:used], sums[:used])
 
-    def reduced(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
+    def sum_dense(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
         """Return the sums by an all-reduce over all rows."""
         buffer_TxW = self.buffer.reshape(self.rows, -1)
         buffer_TxW[:] = 0
         buffer_TxW[index] = narrow
         self.memory = self.reducer.reduce(self.comm, self.buffer, self.memory)
         index = np.flatnonzero(buffer_TxW.any(axis=1)).astype(np.int32)
-        return self.widened(index, buffer_TxW[index])
+        return self.with_all_columns(index, buffer_TxW[index])
 
-    def widened(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
+    def with_all_columns(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
         """Return rows with all columns; columns that are not sent are zero."""
         if self.columns == ALL:
             return Rows(index, narrow)

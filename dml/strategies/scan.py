@@ -69,12 +69,12 @@ def scan(
     with timer("gradient"):
         params, losses = jax.block_until_ready(program(*arguments))
         comm.platform.work(len(indices))
-    measured = jax.device_get(_measured(measure, params)) if measure else {}
+    measured = jax.device_get(_measure_all(measure, params)) if measure else {}
     for number, loss in enumerate(np.asarray(losses)):
         yield Step(
             number=(number + 1) * every,
             loss=float(loss),
-            params=partial(_entry, params, number),
+            params=partial(_params_of_step, params, number),
             examples=every * indices.shape[1],
             seconds=timer.lap(),
             words_sent=0,
@@ -93,24 +93,24 @@ def _training(
     def mean(params: Params, batches: Batch) -> Any:
         return jax.vmap(loss, (None, 0))(params, batches).mean()
 
-    def step(carry: Any, at: Any) -> Any:
+    def step(carry: Any, indices: Any) -> Any:
         params, state = carry
-        part = jax.tree.map(lambda leaf: leaf[at], data)
+        part = jax.tree.map(lambda leaf: leaf[indices], data)
         value, grads = jax.value_and_grad(mean)(params, part)
         updates, state = optimizer.update(grads, state, params)
         return (optax.apply_updates(params, updates), state), value
 
-    def several(carry: Any, at: Any) -> Any:
-        carry, values = jax.lax.scan(step, carry, at)
+    def updates_of_step(carry: Any, indices: Any) -> Any:
+        carry, values = jax.lax.scan(step, carry, indices)
         return carry, (carry[0], values.mean())
 
-    return jax.lax.scan(several, (params, optimizer.init(params)), indices)[1]
+    return jax.lax.scan(updates_of_step, (params, optimizer.init(params)), indices)[1]
 
 
 @jax.jit
-def _measured(measure: Partial, params: Params) -> Any:
+def _measure_all(measure: Partial, params: Params) -> Any:
     return jax.lax.map(measure, params)
 
 
-def _entry(stacked: Params, number: int) -> Params:
+def _params_of_step(stacked: Params, number: int) -> Params:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[number], stacked)

@@ -12,7 +12,7 @@ import numpy as np
 from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, begin, mean
+from dml.strategies.parameters import Update, make_parameters, mean_loss
 from dml.types import Comm, Problem, Step
 
 
@@ -43,13 +43,13 @@ def serial(
       prefetch: Number of minibatches prepared in the background.
       state: State of the update in an earlier Step; None starts anew.
     """
-    parameters = begin(problem, update, state)
+    parameters = make_parameters(problem, update, state)
     split = partial(shards, size=accumulate)
     fed = feed(problem.take, batches, split, parameters.put, prefetch)
     losses: list[tuple[float, int]] = []
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):
-            loss, grads = parameters.mean(parts, count)
+            loss, grads = parameters.mean_gradient(parts, count)
             comm.platform.work(1)
         with timer("update"):
             parameters.apply(grads)
@@ -58,7 +58,7 @@ def serial(
             continue
         yield Step(
             number=number,
-            loss=mean(losses),
+            loss=mean_loss(losses),
             params=parameters.collect,
             examples=sum(examples for _, examples in losses),
             seconds=timer.lap(),

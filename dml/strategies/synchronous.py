@@ -50,7 +50,7 @@ def synchronous(
         gradients are accumulated.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer from the Step to resume from; None initializes it.
-      **own: Options of `bucket_sums.by_buckets` for a tree, of `row_sums.by_rows` for a
+      **own: Options of `bucket_sums.train_tree` for a tree, of `row_sums.train_table` for a
         table.
     """
     return training_loop(update)(
@@ -68,11 +68,11 @@ def synchronous(
 
 
 def training_loop(update: Update) -> Callable[..., Iterator[Step]]:
-    """Return `by_buckets` for an optax optimizer, else `by_rows`, without JAX."""
+    """Return `train_tree` for an optax optimizer, else `train_table`, without JAX."""
     if hasattr(update, "init"):  # an optax optimizer
-        from dml.strategies.bucket_sums import by_buckets
+        from dml.strategies.bucket_sums import train_tree
 
-        return by_buckets
-    from dml.strategies.row_sums import by_rows
+        return train_tree
+    from dml.strategies.row_sums import train_table
 
-    return by_rows
+    return train_table
