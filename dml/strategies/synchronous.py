@@ -50,8 +50,8 @@ def synchronous(
         gradients are accumulated.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer from the Step to resume from; None initializes it.
-      **own: Options of `bucket_sums.train_tree` for a tree, of `row_sums.train_table` for a
-        table.
+      **own: Options of `bucket_sums.train_tree` for a tree, or of
+        `row_sums.train_table` for a table.
     """
     return training_loop(update)(
         problem,
