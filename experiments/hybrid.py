@@ -96,7 +96,7 @@ def train(comm: CountedComm) -> dict[str, Any]:
     tokens_per_step = FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
     table, chart = writers.table(report.COLUMNS), report.chart(path / "hybrid")
-    with writing.first(path, FLAGS, comm, table, chart) as writer:
+    with writing.run_writer(path, FLAGS, comm, table, chart) as writer:
         for name, start in runners(comm):
             PROGRESS.step(name)
             row = report.row(name, curve(start()), tokens_per_step, rows[:1])

@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         summary: Row = {"p": comm.size}
         for servers in server_counts:
             roles(comm.size, servers)  # raises before anything is written
-        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+        with writing.run_writer(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for load in loads(lengths, server_counts, comm.size):
                 row = measure(comm, load)
                 writer.row(row)

@@ -74,7 +74,7 @@ def compare(comm: CountedComm, path: Path) -> dict[str, Any]:
     rate = optax.cosine_decay_schedule(FLAGS.lr, FLAGS.steps)
     total = FLAGS.steps * FLAGS.batch
     curves: dict[str, Curve] = {}
-    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
+    with writing.run_writer(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         write_lines(comm.rank, report.wavefront_lines(layers, length, length))
         for name, division in report.divisions(problem, line).items():
             order = draws(problem.examples, FLAGS.batch, FLAGS.seed, total)

@@ -84,7 +84,7 @@ def compare(
     two_devices = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
     rows: list[dict[str, Any]] = []
     filter_changes = None
-    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
+    with writing.run_writer(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*arguments, layers)
             params = model.init(jax.random.key(FLAGS.seed))

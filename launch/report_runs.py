@@ -52,7 +52,7 @@ def gathered(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
     folders: set[Path] = set()
     for path in paths:
         try:
-            folders.update(results.found([path]))
+            folders.update(results.find_folders([path]))
         except (BadInput, OSError, ValueError) as error:
             skipped.append(Skipped(shown(path), line(error)))
         skipped += failed_at_start(path)
@@ -79,7 +79,7 @@ def listed_run(name: str, run: results.Run) -> ListedRun:
 def failure(folder: Path) -> list[str]:
     """Return the last lines of a failed run from sweep.json, or []."""
     try:
-        ended = results.parsed(folder / "sweep.json")
+        ended = results.read_object(folder / "sweep.json")
         says = str(ended["says"] or (f"code {ended['code']}" if ended["code"] else ""))
     # not a run of a sweep, or killed while writing
     except (BadInput, KeyError, RecursionError):

@@ -72,7 +72,7 @@ def summary(run: Ended) -> Mapping[str, Any]:
     """Return the summary of a run, empty if the run failed."""
     if run.says:
         return {}
-    values = results.parsed(run.job.folder / "summary.json")
+    values = results.read_object(run.job.folder / "summary.json")
     return {k: v for k, v in values.items() if isinstance(v, int | float | str)}
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import sweep_guard
 from sweep_grid import Cell, labels, name
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.runs import results
 from dml.types import BadInput
 
@@ -211,7 +211,7 @@ def conclude(running: Running, timeout: float | None) -> Ended:
         says = lacking(job.folder)
     ended = Ended(job, code, seconds, says or ("" if code == 0 else "no output"))
     job.folder.mkdir(parents=True, exist_ok=True)  # a script may have removed it
-    runs.dump(
+    run_folders.dump(
         job.folder / "sweep.json",
         {
             "command": job.command,
@@ -229,7 +229,7 @@ def conclude(running: Running, timeout: float | None) -> Ended:
 def lacking(folder: Path) -> str:
     """Return the reason why the summary is unreadable, or ""."""
     try:
-        results.parsed(folder / "summary.json")
+        results.read_object(folder / "summary.json")
         return ""
     except BadInput as error:
         return str(error)

@@ -15,7 +15,7 @@ import report
 import report_curves
 import report_page
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 
 LAUNCH = Path(__file__).parents[2] / "launch"
 EVIL = """\"'></script><img src=x onerror=alert(1)>"""
@@ -26,13 +26,13 @@ VOID = {"meta", "img", "input"}
 def quick():
     """Ask git once, not for every run folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "commit", lambda: "0123456789abcdef")
+        patch.setattr(run_folders, "commit", lambda: "0123456789abcdef")
         yield
 
 
 def folder(path, flags, rows=(), summary=None):
     """Write a run folder, as runs write it; one without a summary has not ended."""
-    with runs.folder(path, flags) as writer:
+    with run_folders.folder(path, flags) as writer:
         for row in rows:
             writer.row(row)
         if summary:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
-from dml.runs.writers import Row, Writer, collected
+from dml.runs.writers import Row, Writer, collector
 from dml.train import Curve
 from studies.deep.comparison import largest_difference
 
@@ -99,4 +99,4 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
             f"largest difference {summary['apart']:.1e}\n"
         )
 
-    return collected(finish)
+    return collector(finish)
