@@ -27,7 +27,7 @@ def ended(tmp_path):
 
     def write(ranks, flags, summary=None, says="", seconds=1.0):
         cell = Cell(ranks, flags)
-        folder = tmp_path / sweep_grid.name("x.py", cell)
+        folder = tmp_path / sweep_grid.folder_name("x.py", cell)
         with run_folders.folder(folder, flags) as writer:
             if summary is not None:
                 writer.summary(summary)
