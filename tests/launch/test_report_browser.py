@@ -139,7 +139,7 @@ def test_rows_are_filtered_by_words_and_whole_values_and_columns_are_chosen(
     page = opened(address)
     for wanted, many in (("run-3", 1), ("--n=1", 1), ("ring RUN-", 10), ("zzz", 0)):
         page.get_by_label("Filter").fill(wanted)
-        until(page, f"look.shown.filter(Boolean).length === {many}")
+        until(page, f"view.shown.filter(Boolean).length === {many}")
         assert len(column(page, "run")) == many
         assert page.locator("#count").text_content() == f"{many} of 11 runs"
     assert not head(page, "part_11").is_visible()
@@ -186,9 +186,9 @@ def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
     assert page.locator("#each > details").count() == 1000
     assert len(column(page, "run")) == 200
     page.get_by_label("Filter").fill("--k=777")
-    until(page, "look.shown.filter(Boolean).length === 1")
+    until(page, "view.shown.filter(Boolean).length === 1")
     assert column(page, "run") == ["777"]
     page.get_by_label("Filter").fill("")
     page.get_by_role("button", name="Show all rows").click()
     assert len(column(page, "run")) == 1000
-    assert page.evaluate("unpacked(data.measures[0]).length") == 1000
+    assert page.evaluate("unpack(data.measures[0]).length") == 1000
