@@ -1,13 +1,14 @@
-"""Conformance suite of all-reduces: what each of them must do, on any kind of rank.
+"""Conformance suite of all-reduces, for virtual and real ranks.
 
     python -m dml.conformance ring ./mine.py:swing
 
 The command runs the checks on virtual ranks, then on 3 real ranks if `mpirun` is
-installed, and prints what is wrong. It exits with 1 if a check fails.
+installed, and prints the first fault of each check. It exits with 1 if a check fails.
 
-The results of all ranks are compared with those of one process, and with each other.
-A function of a check takes an all-reduce, a number of ranks and `run(program, size)` ->
-results by rank, and raises AssertionError with a sentence about the first fault.
+The result of each rank is compared with the result of one process, and with the other
+ranks. A check is a function of an all-reduce, a function `run(program, size)` that
+returns results by rank, and a number of ranks or cases. It raises AssertionError with a
+description of the first fault.
 """
 
 import argparse
@@ -38,42 +39,43 @@ OPS = {
     "min": np.minimum,
 }
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
-LONG = 100_003
-GUARD = 3  # words before and after a buffer that must not change
+LONG = 100_003  # elements of a long buffer, used by the tests
+GUARD = 3  # elements before and after a buffer that must not change
+GUARD_VALUE = 77
 VIRTUAL_SIZES = (1, 2, 3, 4, 5, 7, 8, 12)
 REAL_SIZE = 3
-SECONDS = 120  # time limit of a check, which takes about one second
+SECONDS = 120  # time limit of a check; most take about one second
 FAILED = "FAILED"
-STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # environment of ranks under mpirun
+MPI_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # set by mpirun
 
 
 class Case(NamedTuple):
-    """An all-reduce of known result."""
+    """An all-reduce whose result is known."""
 
-    size: int
-    length: int
+    size: int  # number of ranks
+    length: int  # number of elements
     dtype: str
-    op: str  # of OPS
-    rounds: bool = False  # whether sums are rounded, so that their order matters
+    op: str  # key of OPS
+    rounded: bool = False  # whether additions round, so that their order matters
 
 
 def lengths(size: int) -> list[int]:
-    """Return lengths of buffers: few words, and about one word per rank."""
+    """Return numbers of elements: few, about one per rank, and 97."""
     return sorted({0, 1, size - 1, size, size + 1, 97})
 
 
-def cases(size: int, lengths: Iterable[int], every: bool = True) -> list[Case]:
+def cases(size: int, lengths: Iterable[int], all_pairs: bool = True) -> list[Case]:
     """Return cases of each length.
 
     Args:
       size: Number of ranks.
-      lengths: Numbers of words.
-      every: Whether every dtype is combined with every operation; otherwise each dtype
-        has two operations.
+      lengths: Numbers of elements.
+      all_pairs: Whether every dtype is combined with every operation; otherwise each
+        dtype is combined with two operations.
     """
     ops = tuple(OPS)
     pairs = list(product(DTYPES, ops))
-    if not every:
+    if not all_pairs:
         pairs = [(DTYPES[i], ops[(i + j) % 4]) for i in range(5) for j in (0, 2)]
     exact = [Case(size, n, *pair) for n in lengths for pair in pairs]
     floats = [name for name in DTYPES if name.startswith("float")]
@@ -84,20 +86,21 @@ def cases(size: int, lengths: Iterable[int], every: bool = True) -> list[Case]:
 
 @lru_cache(maxsize=32)
 def inputs(case: Case) -> np.ndarray:
-    """Return the words of all ranks, a row each; no two words are equal by design.
+    """Return the inputs of all ranks, a row per rank.
 
-    Exact cases are exact in any order: floats are small whole numbers (powers of two in
-    products), integers use more bits than a float has.
+    The result of a case that is not rounded is exact in any order: floats are small
+    whole numbers (powers of two in products). Integers have more bits than the
+    significand of a float.
     """
     shape, dtype = (case.size, case.length), np.dtype(case.dtype)
     rng = np.random.default_rng([case.size, case.length, case.op == "product"])
-    if case.rounds:
+    if case.rounded:
         return (rng.standard_normal(shape) * 10 ** rng.uniform(-2, 2, shape)).astype(
             dtype
         )
     if dtype.kind == "i":
-        most = np.iinfo(dtype).max // 32
-        rows = rng.integers(-most, most, shape, dtype, endpoint=True)
+        limit = np.iinfo(dtype).max // 32
+        rows = rng.integers(-limit, limit, shape, dtype, endpoint=True)
         return rows | (case.op == "product")  # a product of odd numbers is not zero
     if case.op == "product":
         rows = rng.choice([-1.0, 1.0], shape)
@@ -110,59 +113,65 @@ def inputs(case: Case) -> np.ndarray:
 def expected(case: Case) -> np.ndarray:
     """Return the result, computed by one process; in float64 for rounded sums."""
     rows = inputs(case)
-    if case.rounds:
+    if case.rounded:
         return rows.astype(np.float64).sum(axis=0)
     return OPS[case.op].reduce(rows, axis=0, dtype=rows.dtype)
 
 
 def fault(case: Case, result: np.ndarray) -> str:
-    """Describe the first wrong word of a result; empty if all are correct."""
-    right = expected(case)
-    if case.rounds:
-        # p-1 additions, each with an error of at most half the last bit of a partial
-        # sum: the bound for any order (Higham 2002, eq. 4.4).
+    """Describe the first wrong element of a result; empty if all are correct."""
+    reference = expected(case)
+    if case.rounded:
+        # The bound for any order of p-1 additions, each with an error of at most half
+        # the last bit of a partial sum (Higham 2002, eq. 4.4).
         rows = inputs(case)
         magnitudes = np.abs(rows.astype(np.float64)).sum(axis=0)
-        error = np.abs(result.astype(np.float64) - right)
+        error = np.abs(result.astype(np.float64) - reference)
         wrong = ~(error <= (case.size - 1) * np.finfo(rows.dtype).eps * magnitudes)
     else:
-        wrong = ~(result == right)
+        wrong = ~(result == reference)
     if not wrong.any():
         return ""
-    word = int(np.flatnonzero(wrong)[0])
+    first = int(np.flatnonzero(wrong)[0])
     return (
-        f"the {case.op} of {case.length} words of {case.dtype} on {case.size} ranks "
-        f"has {wrong.sum()} wrong words, the first at {word}: expected "
-        f"{right[word].item()!r}, got {result[word].item()!r}"
+        f"the {case.op} of {case.length} elements of {case.dtype} on {case.size} ranks "
+        f"has {wrong.sum()} wrong elements, the first at index {first}: expected "
+        f"{reference[first].item()!r}, got {result[first].item()!r}"
     )
 
 
 def digest(array: np.ndarray) -> str:
-    """Return the hash of the array's bits."""
+    """Return the hash of the bytes of an array."""
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 
 def reduce_case(
     comm: Comm, allreduce: AllReduce, case: Case, memory: np.ndarray
 ) -> tuple[str, str]:
-    """Reduce one case in a part of `memory`; return the fault and the hash."""
+    """Reduce a case in a part of `memory`; return the fault and the result's hash."""
     dtype = np.dtype(case.dtype)
     guarded = memory[: (case.length + 2 * GUARD) * dtype.itemsize].view(dtype)
-    guarded[:] = 77
+    guarded[:] = GUARD_VALUE
     buffer = guarded[GUARD : GUARD + case.length]
     buffer[:] = inputs(case)[comm.rank]
     if case.op == "sum" and case.length % 2:
         allreduce(comm, buffer)  # sum is the default
     else:
         allreduce(comm, buffer, OPS[case.op])
-    found, bits = fault(case, buffer), digest(buffer)
-    if (guarded[:GUARD] != 77).any() or (guarded[GUARD + case.length :] != 77).any():
-        found = found or f"it wrote beyond a buffer of {case.length} words"
-    return found, bits
+    description = fault(case, buffer)
+    outside = np.delete(guarded, np.s_[GUARD : GUARD + case.length])
+    if (outside != GUARD_VALUE).any():
+        description = description or (
+            f"it wrote beyond a buffer of {case.length} elements"
+        )
+    return description, digest(buffer)
 
 
 def check_results(allreduce: AllReduce, run: Run, cases: Sequence[Case]) -> None:
-    """Check results, and equal bits on all ranks, in plain and registered memory."""
+    """Check that results are correct and bit-identical on all ranks.
+
+    Each case is reduced in plain memory, then in registered memory.
+    """
     if not cases:
         return
 
@@ -179,12 +188,12 @@ def check_results(allreduce: AllReduce, run: Run, cases: Sequence[Case]) -> None
 
     by_rank = run(program, cases[0].size)
     for rank, results in enumerate(by_rank):
-        for number, (found, bits) in enumerate(results):
-            assert not found, f"rank {rank}: {found}"
-            case = cases[number // 2]
-            assert bits == by_rank[0][number][1], (
-                f"rank {rank} has other bits than rank 0 in the {case.op} of "
-                f"{case.length} words of {case.dtype} on {case.size} ranks"
+        for index, (description, hashed) in enumerate(results):
+            assert not description, f"rank {rank}: {description}"
+            case = cases[index // 2]  # two results per case, one per kind of memory
+            assert hashed == by_rank[0][index][1], (
+                f"rank {rank} and rank 0 differ in bits in the {case.op} of "
+                f"{case.length} elements of {case.dtype} on {case.size} ranks"
             )
 
 
@@ -206,7 +215,7 @@ def check_shapes(allreduce: AllReduce, run: Run, size: int) -> None:
 def check_groups(allreduce: AllReduce, run: Run, size: int) -> None:
     """Check all-reduces in groups of a communicator, and in their parent afterwards.
 
-    Colours make groups of unequal sizes, keys reverse the ranks.
+    The colours of Split make groups of unequal sizes; its keys reverse the ranks.
     """
 
     def program(comm: Comm) -> list[str]:
@@ -233,7 +242,7 @@ def check_bad_buffers(allreduce: AllReduce, run: Run, size: int) -> None:
         frozen = np.arange(12.0)
         frozen.flags.writeable = False
         bad: dict[str, Any] = {
-            "every other word of an array": np.arange(12.0)[::2],
+            "every other element of an array": np.arange(12.0)[::2],
             "a reversed array": np.arange(12.0)[::-1],
             "a column of a matrix": np.arange(12.0).reshape(3, 4)[:, 1],
             "a transposed matrix": np.arange(12.0).reshape(3, 4).T,
@@ -246,8 +255,8 @@ def check_bad_buffers(allreduce: AllReduce, run: Run, size: int) -> None:
             try:
                 allreduce(comm, buffer)
                 faults.append(
-                    f"it accepts {name}; call dml.flat(comm, buffer) before the first "
-                    "message, which raises BadInput"
+                    f"it accepts {name}; before the first message, call "
+                    "dml.flat(comm, buffer), which raises BadInput"
                 )
             except BadInput as error:
                 if f"rank {comm.rank}" not in str(error):
@@ -261,9 +270,9 @@ def check_bad_buffers(allreduce: AllReduce, run: Run, size: int) -> None:
 
 def assert_none(faults: Sequence[Sequence[str]]) -> None:
     """Raise AssertionError with the first fault of the ranks."""
-    for rank, found in enumerate(faults):
-        for sentence in found:
-            assert not sentence, f"rank {rank}: {sentence}"
+    for rank, descriptions in enumerate(faults):
+        for description in descriptions:
+            assert not description, f"rank {rank}: {description}"
 
 
 def check_order(
@@ -271,34 +280,37 @@ def check_order(
     run: Run,
     size: int,
     order: Callable[[np.ndarray], np.ndarray],
-    more: Iterable[int] = (),
+    extra_lengths: Iterable[int] = (),
 ) -> None:
-    """Check the order in which float32 words are added, by their bits.
+    """Check the order in which float32 elements are added, by the hash of the sums.
 
     Args:
       allreduce: All-reduce.
       run: (program, size) -> results by rank.
       size: Number of ranks.
-      order: Words of all ranks, a row each -> their sum in the expected order.
-      more: Further lengths.
+      order: Inputs of all ranks, a row per rank -> sum in the expected order.
+      extra_lengths: Further numbers of elements.
     """
-    tried = [
-        Case(size, n, "float32", "sum", True) for n in (*lengths(size), 1009, *more)
+    order_cases = [
+        Case(size, n, "float32", "sum", True)
+        for n in (*lengths(size), 1009, *extra_lengths)
     ]
 
     def program(comm: Comm) -> list[str]:
         hashes = []
-        for case in tried:
+        for case in order_cases:
             buffer = inputs(case)[comm.rank].copy()
             allreduce(comm, buffer)
             hashes.append(digest(buffer))
         return hashes
 
-    right = [digest(order(inputs(case))) for case in tried]
+    references = [digest(order(inputs(case))) for case in order_cases]
     for rank, hashes in enumerate(run(program, size)):
-        for case, bits, expected_bits in zip(tried, hashes, right, strict=True):
-            assert bits == expected_bits, (
-                f"rank {rank}: another order than {order.__name__} in {case}"
+        for case, hashed, reference in zip(
+            order_cases, hashes, references, strict=True
+        ):
+            assert hashed == reference, (
+                f"rank {rank}: the sum differs in bits from {order.__name__} in {case}"
             )
 
 
@@ -308,7 +320,7 @@ def check_behaviour(
     size: int,
     order: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> None:
-    """Check everything but the results of all dtypes, operations and lengths."""
+    """Check shapes, groups, unusable buffers and, if given, the order of additions."""
     check_shapes(allreduce, run, size)
     check_groups(allreduce, run, size)
     check_bad_buffers(allreduce, run, size)
@@ -320,8 +332,8 @@ def conform(
     allreduce: AllReduce,
     run: Run,
     size: int,
-    every: bool = True,
-    more: Iterable[int] = (),
+    all_pairs: bool = True,
+    extra_lengths: Iterable[int] = (),
     order: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> None:
     """Run all checks on `size` ranks.
@@ -330,67 +342,73 @@ def conform(
       allreduce: All-reduce.
       run: (program, size) -> results by rank.
       size: Number of ranks.
-      every: Whether every dtype is combined with every operation.
-      more: Further lengths.
-      order: Order in which float32 words are added; None: any.
+      all_pairs: Whether every dtype is combined with every operation.
+      extra_lengths: Further numbers of elements.
+      order: Inputs of all ranks -> sum in the expected order; None accepts any order.
     """
-    check_results(allreduce, run, cases(size, lengths(size), every))
-    check_results(allreduce, run, cases(size, more, False))
+    check_results(allreduce, run, cases(size, lengths(size), all_pairs))
+    check_results(allreduce, run, cases(size, extra_lengths, False))
     check_behaviour(allreduce, run, size, order)
 
 
 def checks(
     allreduce: AllReduce, sizes: Sequence[int], run: Run | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield (name, call) of each check of the command.
+    """Yield the title and a function of each check of the command.
 
     Args:
       allreduce: All-reduce.
       sizes: Numbers of ranks.
-      run: (program, size) -> results by rank; None: virtual ranks, with further checks
-        that only they can make.
+      run: (program, size) -> results by rank; None for virtual ranks, which have two
+        more checks.
     """
     from dml import sim
 
-    def on(check: Callable[..., None], run: Run, *own: Any) -> Callable[[], None]:
+    def at_all_sizes(check: Callable[..., None], run: Run) -> Callable[[], None]:
         def call() -> None:
             for size in sizes:
-                check(allreduce, run, size, *own)
+                check(allreduce, run, size)
 
         return call
 
-    def results(every: bool, more: Sequence[int], *arguments: Any) -> None:
-        allreduce, run, size = arguments
-        check_results(allreduce, run, cases(size, (*lengths(size), *more), every))
+    def results(
+        all_pairs: bool,
+        extra_lengths: Sequence[int],
+        allreduce: AllReduce,
+        run: Run,
+        size: int,
+    ) -> None:
+        all_lengths = (*lengths(size), *extra_lengths)
+        check_results(allreduce, run, cases(size, all_lengths, all_pairs))
 
-    plain = run or sim.run
+    default_run = run or sim.run
     yield (
         "results by length, dtype and operation",
-        on(partial(results, True, ()), plain),
+        at_all_sizes(partial(results, True, ()), default_run),
     )
-    yield "long buffers", on(partial(results, False, (20_011,)), plain)
-    yield "buffers of several axes", on(check_shapes, plain)
-    yield "groups of ranks", on(check_groups, plain)
+    yield "long buffers", at_all_sizes(partial(results, False, (20_011,)), default_run)
+    yield "buffers of several axes", at_all_sizes(check_shapes, default_run)
+    yield "groups of ranks", at_all_sizes(check_groups, default_run)
     if not run:
-        reversed_start = partial(sim.run, seed=1)
+        random_start = partial(sim.run, seed=1)
         yield (
             "ranks that start in another order",
-            on(partial(results, False, ()), reversed_start),
+            at_all_sizes(partial(results, False, ()), random_start),
         )
         unbuffered = partial(sim.run, network=sim.Uniform(eager=0))
         yield (
             "sends that wait for their receive",
-            on(partial(results, False, (20_011,)), unbuffered),
+            at_all_sizes(partial(results, False, (20_011,)), unbuffered),
         )
-    yield "unusable buffers are refused", on(check_bad_buffers, plain)
+    yield "unusable buffers are refused", at_all_sizes(check_bad_buffers, default_run)
 
 
 def failure(call: Callable[[], None]) -> str:
-    """Call; return a sentence about what failed, empty if nothing did."""
+    """Call a check; return a description of its failure, empty if it passes."""
     from dml import sim
 
     try:
-        with limited(SECONDS):
+        with time_limit(SECONDS):
             call()
     except AssertionError as error:
         return str(error)
@@ -410,8 +428,8 @@ def failure(call: Callable[[], None]) -> str:
 
 
 @contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raise AssertionError, with the line of the program, after some seconds."""
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise AssertionError, with the current line of the program, after `seconds`."""
 
     def stop(number: int, frame: Any) -> None:
         raise AssertionError(
@@ -428,8 +446,8 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def on_real_ranks(program: Callable[[Any], Any], size: int) -> list[Any]:
-    """Run on all ranks of MPI's world; return the results of all on every rank."""
+def run_on_real_ranks(program: Callable[[Any], Any], size: int) -> list[Any]:
+    """Run on all ranks of the world; return the results of all ranks on every rank."""
     from dml.wire.comm.mpi import world
 
     comm: Any = world(watchdog=20)
@@ -438,44 +456,52 @@ def on_real_ranks(program: Callable[[Any], Any], size: int) -> list[Any]:
 
 
 def report(name: str, sizes: Sequence[int], run: Run | None = None) -> int:
-    """Run the checks of one all-reduce, print a line for each; return the failures."""
+    """Run the checks of an all-reduce and print a line for each; return the failures.
+
+    Further checks are skipped after a failure on real ranks.
+    """
     from dml.wire.collectives import ALLREDUCE
 
-    allreduce, failures = extend.find(name, ALLREDUCE, extend.ALLREDUCES), 0
-    quiet, before = False, ""
+    allreduce = extend.find(name, ALLREDUCE, extend.ALLREDUCES)
+    failures = 0
+    last_fault = ""
+    quiet = False
     if run:
         from dml.wire.comm.mpi import world
 
         quiet = world().rank > 0
-    kind = "real" if run else "virtual"
-    say(f"{name} on {', '.join(map(str, sizes))} {kind} ranks", quiet)
+    rank_type = "real" if run else "virtual"
+    print_line(f"{name} on {', '.join(map(str, sizes))} {rank_type} ranks", quiet)
     for title, call in checks(allreduce, sizes, run):
-        say(f"  {title:<40} ", quiet, end="")
-        found = failure(call)
-        failures += bool(found)
-        say(FAILED if found else "ok", quiet)
-        if found:
-            say(f"      {'as before' if found == before else found}", quiet)
-            before = found
-        if found and run:
+        print_line(f"  {title:<40} ", quiet, end="")
+        description = failure(call)
+        failures += bool(description)
+        print_line(FAILED if description else "ok", quiet)
+        if description:
+            repeated = description == last_fault
+            text = "the same fault as above" if repeated else description
+            print_line(f"      {text}", quiet)
+            last_fault = description
+        if description and run:
             break  # ranks may be at different points of the check
     return failures
 
 
-def say(line: str, quiet: bool, end: str = "\n") -> None:
+def print_line(line: str, quiet: bool, end: str = "\n") -> None:
     if not quiet:
         sys.stdout.write(line + end)
         sys.stdout.flush()
 
 
-def conforms_on_real_ranks(name: str, size: int) -> bool:
-    """Check under mpirun; return whether nothing failed.
+def check_on_real_ranks(name: str, size: int) -> bool:
+    """Check under mpirun; return whether all checks passed.
 
     Raises BadInput if mpirun fails for another reason.
     """
     mpirun = shutil.which("mpirun")
     if not size or not mpirun:
-        say(f"  no real ranks{'' if size else ': --ranks=0'}", False)
+        reason = "mpirun is not on PATH" if size else "--ranks=0"
+        print_line(f"  no checks on real ranks: {reason}", False)
         return True
     command = [mpirun, "-n", str(size), sys.executable, "-m", "dml.conformance"]
     command += ["--real", f"--ranks={size}", name]
@@ -501,22 +527,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+", help="NAME, FILE.py:NAME or MODULE:NAME")
     parser.add_argument("--real", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--ranks", type=int, default=REAL_SIZE, help="real ranks; 0: none"
+        "--ranks", type=int, default=REAL_SIZE, help="Number of real ranks; 0 for none."
     )
     options = parser.parse_args(argv)
     failures = 0
     try:
         if options.ranks < 0:
             raise BadInput(f"expected --ranks of 0 or more, got {options.ranks}")
-        if not options.real and any(name in os.environ for name in STARTED):
-            raise BadInput("expected one process, which starts mpirun; drop mpirun")
+        if not options.real and any(name in os.environ for name in MPI_VARIABLES):
+            raise BadInput(
+                "expected one process, which starts mpirun itself, got a rank of "
+                "mpirun; drop mpirun"
+            )
         for name in options.names:
             if options.real:
-                failures += report(name, (options.ranks,), on_real_ranks)
+                failures += report(name, (options.ranks,), run_on_real_ranks)
                 continue
             failed = report(name, VIRTUAL_SIZES)
-            failed = failed or not conforms_on_real_ranks(name, options.ranks)
-            say(f"{name}: {'wrong' if failed else 'conforms'}", options.real)
+            failed = failed or not check_on_real_ranks(name, options.ranks)
+            print_line(f"{name}: {'wrong' if failed else 'conforms'}", options.real)
             failures += failed
     except BadInput as error:
         sys.stderr.write(f"conformance: {error}\n")

@@ -20,8 +20,7 @@ from studies.topology.claims import optimal
 
 from dml import extend
 from dml.figures import allreduce_times
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm.buffers import allocate, release
@@ -57,7 +56,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     lengths = flags.element_counts(FLAGS.sizes, dtype)
     kinds = flags.names(FLAGS.buffers, ["registered", "plain"], "buffers")
     names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms", extend.ALLREDUCES)
-    path = runs.path(FLAGS.out, "allreduce")
+    path = folder.path(FLAGS.out, "allreduce")
 
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
@@ -70,7 +69,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         chart = allreduce_times.chart(
             path / "allreduce", compared=[*SCHEDULES, "shared"]
         )
-        with writing.first(
+        with writing.run_writer(
             path, FLAGS, comm, console, chart, claims=(optimal,)
         ) as writer:
             for buffer in buffers(comm):

@@ -33,8 +33,7 @@ from studies.shared_memory.asynchrony_report import (
 
 from dml.data.sparse.documents import documents
 from dml.data.sparse.svmlight import generate
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.sim import delays
 from dml.types import BadInput, Batch
@@ -63,7 +62,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     taus = sorted({0.0, *flags.numbers(FLAGS, "delays")})
     distribution, path = (
         delays.delay_distribution(FLAGS.law),
-        runs.path(FLAGS.out, "asynchrony"),
+        folder.path(FLAGS.out, "asynchrony"),
     )
     if len(distribution.speeds) > 1:
         raise BadInput(
@@ -71,7 +70,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         )
     batches = {name: problem(name) for name in FLAGS.problems.split(",")}
     table = writers.table(COLUMNS)
-    with writing.first(path, FLAGS, None, table, chart(path), claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, chart(path), claims=CLAIMS
+    ) as writer:
         rows: list[Row] = []
         for name, batch in sorted(batches.items(), key=lambda item: overlap(item[1])):
             for row in errors(batch, rates, taus, distribution, FLAGS):

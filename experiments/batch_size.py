@@ -34,8 +34,7 @@ from studies.shared_memory.batch_size_runs import (
 )
 
 from dml import sim
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.types import BadInput, Comm, CountedComm
 from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
@@ -66,7 +65,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Compare batches with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
-    path = runs.path(FLAGS.out, "batch_size")
+    path = folder.path(FLAGS.out, "batch_size")
     batches = sorted({1, *flags.integers(FLAGS, "batches")})
     workers = sorted({1, *flags.integers(FLAGS, "workers")})
     names = flags.names(FLAGS.data, DATA, "data")
@@ -84,7 +83,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 writer.row(row_of_batch)
 
     table = writers.table(columns(workers))
-    with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         # Every evaluation allocates windows; a virtual rank frees them.
         sim.run(program, 1)
         summary = summarize(rows)

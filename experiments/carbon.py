@@ -24,8 +24,7 @@ from studies.carbon import report as carbon_report
 from studies.carbon import rows as carbon_rows
 from studies.carbon.claims import CLAIMS
 
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 from dml.runs.writers import Row
 from dml.types import BadInput
 
@@ -48,9 +47,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Recompute the published tables, measure GloVe; return the summary."""
     flags.parse(FLAGS, argv)
     names = strategies() if FLAGS.measure else []
-    path = runs.path(FLAGS.out, "carbon")
+    path = folder.path(FLAGS.out, "carbon")
     tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
-    with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
+    with writing.run_writer(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         kept = writing.write_tables(writer, carbon_rows.TABLES, None)
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))

@@ -18,7 +18,7 @@ from lab import flags, writing
 import numpy as np
 from studies.glove import counting
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.types import CountedComm
 from dml.wire.collectives import tree_allreduce
 
@@ -29,7 +29,7 @@ counting.define(FLAGS)
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count with the parsed flags, into --out; return the summaries of the ranks."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "cooccurrence")
+    path = folder.path(FLAGS.out, "cooccurrence")
 
     def program(comm: CountedComm) -> dict[str, Any]:
         start = comm.Wtime()
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             "cooccurrence_seconds": seconds,
             "words_sent": int(words[0]),
         }
-        with writing.first(path, FLAGS, comm, sentence=sentence) as writer:
+        with writing.run_writer(path, FLAGS, comm, sentence=sentence) as writer:
             writer.summary(summary)
         if comm.rank == 0:
             for name in ("vocab.txt", "cooccurrence.bin"):

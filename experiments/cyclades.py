@@ -33,7 +33,7 @@ from studies.shared_memory.hogwild_claims import CYCLADES
 from studies.shared_memory.hogwild_runs import PROBLEMS, study
 from studies.shared_memory.sparse_runs import load_problem
 
-from dml.runs import folder as runs
+from dml.runs import folder
 from dml.runs.writers import Row
 from dml.types import CountedComm
 from dml.wire.comm import Metered
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     )
     hubs = flags.numbers(FLAGS, "hubs", 1)
     late = flags.integers(FLAGS, "late", empty=True)
-    path = runs.path(FLAGS.out, "cyclades")
+    path = folder.path(FLAGS.out, "cyclades")
     parts = (
         partial(bits, shares=hubs, batches=checked, workers=workers),
         partial(sizes, shares=hubs, batches=batches),

@@ -23,8 +23,7 @@ from studies.glove import flags as glove_flags
 from studies.glove.report import conclude, progress, results, sentence, speeds, total
 
 from dml.figures import style as figures
-from dml.runs import checkpoints, writers
-from dml.runs import folder as runs
+from dml.runs import checkpoints, folder, writers
 from dml.strategies.glove.compiled import compile_ahead
 from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, by_word, tiled
@@ -51,7 +50,7 @@ FLAGS.text(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count, train, evaluate, write; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out or FLAGS.resume, "glove")
+    path = folder.path(FLAGS.out or FLAGS.resume, "glove")
     with interruptible() as interrupted:
         call = partial(program, path=path, interrupted=interrupted)
         return flags.ranks(call, FLAGS, FLAGS.strategy == "mesh")
@@ -98,7 +97,7 @@ def program(
     )
     shown = console, figures.chart(path / "loss", "epoch")
     common = {"append": bool(FLAGS.resume), "sentence": sentence}
-    with writing.first(path, FLAGS, comm, *shown, **common) as writer:
+    with writing.run_writer(path, FLAGS, comm, *shown, **common) as writer:
         steps = checkpointed(steps, comm, save, FLAGS.save_every, interrupted)
         summary = train(steps, evaluate, writer, finished=finished)
         first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 evaluates

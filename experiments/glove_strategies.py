@@ -24,8 +24,7 @@ from studies.glove import reference as glove_reference
 from studies.glove.claims import CLAIMS
 
 from dml.figures import style as figures
-from dml.runs import folder as runs
-from dml.runs import writers
+from dml.runs import folder, writers
 
 FLAGS = flags.define("seed")
 counting.define(FLAGS)
@@ -44,7 +43,7 @@ COLUMNS: writers.Columns = {
     "analogies": (9, "{analogy_accuracy:.4f}"),
     "WordSim": (7, "{wordsim353:.3f}"),
     "SimLex": (6, "{simlex999:.3f}"),
-    "M records/s": (11, writers.scaled("records_per_second", 1e-6, ".1f")),
+    "M records/s": (11, writers.scaled_cell("records_per_second", 1e-6, ".1f")),
     "seconds": (8, "{seconds:,.1f}"),
     "elements sent": (16, "{words_sent:,d}"),
     "sha256": (8, "{vectors_sha256:.8}"),
@@ -54,7 +53,7 @@ COLUMNS: writers.Columns = {
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Run every strategy on every number of ranks; return the rows."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "glove_strategies")
+    path = folder.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
     names = flags.names(FLAGS.ways, strategies.STRATEGIES, "ways")
     options = started.flag_arguments(FLAGS, leave_out=OWN, add=("dim",))
@@ -71,7 +70,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         ]
     rows = []
     table = writers.table(COLUMNS)
-    with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for cell in cells:
             rows.append(cell())
             writer.row(rows[-1])

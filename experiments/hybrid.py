@@ -95,8 +95,8 @@ def train(comm: CountedComm) -> dict[str, Any]:
     path = folder.path(FLAGS.out, "hybrid")
     tokens_per_step = FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
-    shown = writers.table(report.COLUMNS), report.chart(path / "hybrid")
-    with writing.first(path, FLAGS, comm, *shown, sentence=report.conclude) as writer:
+    both = writers.table(report.COLUMNS), report.chart(path / "hybrid")
+    with writing.run_writer(path, FLAGS, comm, *both, sentence=report.result) as writer:
         for name, start in runners(comm):
             PROGRESS.step(name)
             row = report.row(name, curve(start()), tokens_per_step, rows[:1])

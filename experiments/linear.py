@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         batches = minibatches(count, FLAGS.batch, FLAGS.seed)
         timer = timelines.timer(comm, comm.Wtime)
         steps = train_by(problem, batches, optimizer, comm=comm, timer=timer, **own)
-        with writing.first(
+        with writing.run_writer(
             path,
             FLAGS,
             comm,

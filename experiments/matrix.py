@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []
     table_writer = writers.table(report.COLUMNS)
-    with writing.first(
+    with writing.run_writer(
         path, FLAGS, comm, table_writer, sentence=report.conclusion
     ) as writer:
         for row in report.add_letters(cells(comm, problems, methods, FLAGS.updates)):

@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
     }
     shown = writers.tables(memory_report.COLUMNS, titles)
-    with writing.first(
+    with writing.run_writer(
         path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
     ) as writer:
         tables = writing.write_tables(writer, memory_report.TABLES, arguments)

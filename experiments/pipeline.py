@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         {name: table.columns for name, table in TABLES.items()},
         {name: table.title for name, table in TABLES.items()},
     )
-    with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
+    with writing.run_writer(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         sizes = shape(FLAGS.blocks)
         seconds = given_seconds or measured_seconds(sizes, FLAGS.microbatch)
         arguments = table_arguments(seconds)

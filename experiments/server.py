@@ -74,8 +74,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         text = server_runs.summary_text
         console = writers.console(plan.clocks, unit="clock", summary_text=text)
         with (
-            writers.first(comm.rank, console) as bar,
-            writing.first(path, FLAGS, comm, sentence=sentence) as writer,
+            writers.rank_0_writer(comm.rank, console) as bar,
+            writing.run_writer(path, FLAGS, comm, sentence=sentence) as writer,
         ):
             arguments = (problem, make_shard, setup, plan, Writer(bar.row, ignore))
             result = server_runs.train_on_servers(comm, *arguments)

@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         for servers in server_counts:
             roles(comm.size, servers)  # raises before anything is written
         table = writers.table(COLUMNS)
-        with writing.first(
+        with writing.run_writer(
             path, FLAGS, comm, table, sentence=programs.conclude
         ) as writer:
             for load in loads(lengths, server_counts, comm.size):

@@ -103,7 +103,7 @@ def compare(
     path = folder.path(FLAGS.out, "step_time")
     table = writers.table(report.columns(task.unit))
     chart = report.chart(path / "step_time")
-    with writing.first(path, FLAGS, comm, table, chart) as writer:
+    with writing.run_writer(path, FLAGS, comm, table, chart) as writer:
         for row in rows:
             writer.row(row)
         summary = report.summary(setup, rows, laps)

@@ -59,9 +59,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     flags.parse(FLAGS, argv)
     workers = flags.integers(FLAGS, "workers", empty=True)
     distributions = {text: delay_distribution(text) for text in FLAGS.law.split(";")}
-    flags.check_memory(
-        20_000, max(workers, default=1)
-    )  # bytes of a running virtual rank
+    # bytes per running virtual rank
+    flags.check_memory(20_000, max(workers, default=1))
     path = folder.path(FLAGS.out, "stragglers")
 
     def program(comm: Comm) -> Row:
@@ -71,7 +70,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             draws_TxP = seconds(distribution, FLAGS.seed, REAL_STEPS, p)
             real[text] = real_starts(comm, table(p), draws_TxP, FLAGS.scale)
         shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
-        with writing.first(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
+        with writing.run_writer(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
             return first_of_all(
                 comm, lambda: {} if comm.rank else tabulate(writer, real, p)
             )

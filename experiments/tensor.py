@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path = folder.path(FLAGS.out, "tensor")
     with (
         compiling.explain_memory_errors("a smaller --batch, --width or --vocabulary"),
-        writing.first(
+        writing.run_writer(
             path,
             FLAGS,
             None,

@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         workers=FLAGS.workers,
     )
     console = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
-    with writing.first(path, FLAGS, None, console, claims=CLAIMS) as writer:
+    with writing.run_writer(path, FLAGS, None, console, claims=CLAIMS) as writer:
         tables = writing.write_tables(writer, topology_report.TABLES, arguments)
         summary = topology_report.totals(tables)
         topology_report.draw(path / "topology", tables["race"], names)

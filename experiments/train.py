@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             devices.start(comm)
         comm, entry = flags.delayed(FLAGS, comm), find_problem(FLAGS.problem)
         training = arguments.training(FLAGS, entry, comm)
-        with writing.first(
+        with writing.run_writer(
             path,
             FLAGS,
             comm,

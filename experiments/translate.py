@@ -75,7 +75,7 @@ def compare(comm: CountedComm, path: Path) -> dict[str, Any]:
     total = FLAGS.steps * FLAGS.batch
     curves: dict[str, Curve] = {}
     table = writers.table(report.COLUMNS)
-    with writing.first(path, FLAGS, comm, table, sentence=report.conclude) as writer:
+    with writing.run_writer(path, FLAGS, comm, table, sentence=report.result) as writer:
         write_lines(comm.rank, report.wavefront_lines(layers, length, length))
         for name, division in report.divisions(problem, line).items():
             order = draws(problem.examples, FLAGS.batch, FLAGS.seed, total)

@@ -85,7 +85,7 @@ def compare(
     rows: list[dict[str, Any]] = []
     filter_changes = None
     table = writers.table(report.COLUMNS)
-    with writing.first(path, FLAGS, comm, table, sentence=report.conclude) as writer:
+    with writing.run_writer(path, FLAGS, comm, table, sentence=report.result) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*arguments, layers)
             params = model.init(jax.random.key(FLAGS.seed))

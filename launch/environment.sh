@@ -1,5 +1,5 @@
 # Sourced by the other scripts: creates .venv, pins threads, selects an mpirun.
-# Messages go to stderr; stdout is that of the experiment.
+# Messages go to stderr; only the experiment writes to stdout.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # usage is set by the sourcing script
 
@@ -37,7 +37,7 @@ find_python() {
         "install one (Debian: python3-venv) and start again"
 }
 
-# Set script. A path may be relative to the working directory or to the repository.
+# Set script; its path may be relative to the working directory or to the repository.
 find_script() { # options that may come first, script
     script=${2-}
     [[ $# -gt 1 ]] || stop 2 "expected a script, got none; run $usage"
@@ -123,7 +123,8 @@ use_huge_pages() {
     export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}
 }
 
-# Test that mpirun starts one world of two ranks; that of another MPI starts two worlds.
+# Test that mpirun starts one world of two ranks; the mpirun of another MPI library than
+# mpi4py's starts two worlds of one rank.
 works_with_mpi4py() { # mpirun
     "$python" - "$1" "$python" <<'PYTHON'
 import os, signal, subprocess, sys
@@ -157,22 +158,22 @@ choose_mpirun() {
     export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
     export PRTE_MCA_hwloc_default_binding_policy=none
 
-    local there
-    there=$(type -P mpirun) || there=""
+    local on_path
+    on_path=$(type -P mpirun) || on_path=""
     mpirun=$venv/bin/mpirun
-    if [[ -z $there || $there -ef $mpirun ]]; then
+    if [[ -z $on_path || $on_path -ef $mpirun ]]; then
         have_mpirun
         return
     fi
-    if ! grep -qsxF -e "yes $there" -e "no $there" "$venv/mpiruns"; then
-        say "checking that mpi4py works with $there"
-        if works_with_mpi4py "$there"; then
-            echo "yes $there" >>"$venv/mpiruns"
+    if ! grep -qsxF -e "yes $on_path" -e "no $on_path" "$venv/mpiruns"; then
+        say "checking that mpi4py works with $on_path"
+        if works_with_mpi4py "$on_path"; then
+            echo "yes $on_path" >>"$venv/mpiruns"
         else
-            echo "no $there" >>"$venv/mpiruns"
+            echo "no $on_path" >>"$venv/mpiruns"
         fi
     fi
-    if grep -qxF "yes $there" "$venv/mpiruns"; then mpirun=$there; fi
+    if grep -qxF "yes $on_path" "$venv/mpiruns"; then mpirun=$on_path; fi
     have_mpirun
 }
 

@@ -10,13 +10,13 @@ document.querySelectorAll(".tools, #theme").forEach((each) => { each.hidden = fa
 // Theme: that of the system, until the button is pressed.
 const dark = () => (document.documentElement.dataset.theme
   ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-const named = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
+const labelTheme = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
 $("theme").addEventListener("click", () => {
   document.documentElement.dataset.theme = dark() ? "light" : "dark";
-  named();
+  labelTheme();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", named);
-named();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", labelTheme);
+labelTheme();
 
 // Sorting: numbers, then words; missing values last in both directions.
 function key(row, at) {
@@ -43,7 +43,7 @@ heads.forEach((head, at) => head.firstChild.addEventListener("click", () => sort
 
 // Filter: show rows with every word, in a cell or as name=value.
 const texts = new Map();
-function searched(row) {
+function searchText(row) {
   if (!texts.has(row)) {
     const cells = [...row.cells].map((cell, at) => `${title(at)}=${cell.textContent}`);
     texts.set(row, ` ${cells.join(" ")} `.toLowerCase());
@@ -51,33 +51,33 @@ function searched(row) {
   return texts.get(row);
 }
 function filter() {
-  const wanted = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  let many = 0;
+  const searchWords = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  let count = 0;
   for (const row of rows) {
     // A word with = must match completely: --n=1 does not match --n=16.
-    const fits = wanted.every((word) => searched(row).includes(word.includes("=") ? `${word} ` : word));
+    const fits = searchWords.every((word) => searchText(row).includes(word.includes("=") ? `${word} ` : word));
     row.hidden = !fits;
-    look.shown[run(row)] = fits;
-    many += fits;
+    view.shown[run(row)] = fits;
+    count += fits;
   }
-  counted(many);
+  showCount(count);
   redraw();
 }
-function counted(many) {
-  $("count").textContent = `${many} of ${rows.length} runs`;
-  $("all").hidden = many <= 200 || table.classList.contains("all");
+function showCount(count) {
+  $("count").textContent = `${count} of ${rows.length} runs`;
+  $("all").hidden = count <= 200 || table.classList.contains("all");
 }
 $("all").addEventListener("click", () => {
   table.classList.add("all");
   $("all").hidden = true;
   table.parentElement.focus();
 });
-let waiting = 0;
+let timer = 0;
 $("filter").addEventListener("input", () => {
-  clearTimeout(waiting);
-  waiting = setTimeout(filter, rows.length > 200 ? 150 : 0);
+  clearTimeout(timer);
+  timer = setTimeout(filter, rows.length > 200 ? 150 : 0);
 });
-counted(rows.length);
+showCount(rows.length);
 
 // Columns: checkboxes for visible columns.
 function column(at, on) {
@@ -102,17 +102,17 @@ function colour(at) {
   const values = rows.map((row) => row.cells[at].textContent);
   const every = [...new Set(values)].sort(words.compare);
   rows.forEach((row, i) => {
-    look.colour[run(row)] = (at ? every.indexOf(values[i]) : run(row)) % COLOURS;
+    view.colour[run(row)] = (at ? every.indexOf(values[i]) : run(row)) % COLOURS;
   });
-  const tinted = (node, k) => { node.className = `swatch c${k}`; return node; };
+  const setColour = (node, k) => { node.className = `swatch c${k}`; return node; };
   rows.forEach((row) => {
-    const k = look.colour[run(row)];
-    tinted(row.querySelector("i"), k);
-    tinted($(`run-${run(row)}`).querySelector("i"), k);
+    const k = view.colour[run(row)];
+    setColour(row.querySelector("i"), k);
+    setColour($(`run-${run(row)}`).querySelector("i"), k);
   });
   $("legend").replaceChildren(...(at ? every : []).slice(0, 40).map((value, k) => {
     const item = document.createElement("li");
-    item.append(tinted(document.createElement("i"), k % COLOURS), value || "–");
+    item.append(setColour(document.createElement("i"), k % COLOURS), value || "–");
     return item;
   }));
   redraw();
@@ -121,20 +121,20 @@ function options(select, names, chosen) {
   names.forEach(([value, text]) => select.append(new Option(text, value)));
   select.addEventListener("change", () => chosen(Number(select.value)));
 }
-options($("axis"), [...data.axes.entries()], (at) => { look.axis = at; redraw(); });
+options($("axis"), [...data.axes.entries()], (at) => { view.axis = at; redraw(); });
 options($("colour"), heads.flatMap((head, at) =>
   at < 2 || head.classList.contains("flag") ? [[at, title(at)]] : []), colour);
 $("scale").addEventListener("change", (event) => {
-  look.log = event.target.value === "log";
+  view.log = event.target.value === "log";
   redraw();
 });
 
 // Highlight the run under the pointer or the focus in every chart.
-const under = (event) => Number(event.target.closest("tbody tr")?.dataset.run ?? -1);
+const runUnder = (event) => Number(event.target.closest("tbody tr")?.dataset.run ?? -1);
 for (const kind of ["pointerover", "focusin"]) {
-  table.addEventListener(kind, (event) => light(under(event)));
+  table.addEventListener(kind, (event) => highlight(runUnder(event)));
 }
-for (const kind of ["pointerleave", "focusout"]) table.addEventListener(kind, () => light(-1));
+for (const kind of ["pointerleave", "focusout"]) table.addEventListener(kind, () => highlight(-1));
 
 // Figures: decompressed when the run is opened.
 async function figure(image) {
@@ -152,14 +152,14 @@ $("each").addEventListener("toggle", (event) => {
   if (event.target.open) event.target.querySelectorAll("img[data-svg]").forEach(figure);
 }, true); // toggle events do not bubble
 
-function arrive() {
+function openTarget() {
   const target = /^#run-\d+$/.test(location.hash) && document.querySelector(location.hash);
   if (!target) return;
   target.open = true;
   target.scrollIntoView();
 }
-addEventListener("hashchange", arrive);
+addEventListener("hashchange", openTarget);
 document.addEventListener("click", (event) => {
-  if (event.target.closest('a[href^="#run-"]')?.hash === location.hash) arrive();
+  if (event.target.closest('a[href^="#run-"]')?.hash === location.hash) openTarget();
 });
-arrive();
+openTarget();

@@ -1,51 +1,55 @@
-"""Downsampled curves of run metrics, packed for a page.
+"""Downsampled curves of run metrics, encoded as text for a page.
 
 Downsampling keeps the minimum and maximum of each interval of a curve.
-A point is (step, seconds so far, ..., value), each a little-endian float32.
+A point has a position on each x axis (step, seconds so far, ...) and a value, as
+little-endian float32.
 """
 
 import base64
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from report_runs import ListedRun, number, ordered
 
-AGAINST = {  # labels of the x axes: step, and cumulative sums of columns
+AXES = {  # column -> label of the x axis; columns other than step are summed up
     "step": "step",
     "seconds": "seconds so far",
     "words_sent": "words sent so far",
 }
-POINTS = 200  # largest number of points of a curve
-FLOATS = 1_000_000  # limit for all curves, approximately; base64 has 5.3 bytes a float
+MAX_POINTS = 200  # per curve
+MAX_FLOATS = 1_000_000  # of all curves, approximately; a float has 5.3 bytes in base64
 
 
 class Curve(NamedTuple):
     """One measure of one run."""
 
-    run: int
-    xs: np.ndarray  # one row for each of the axes
+    run: int  # index in the list of runs
+    xs: np.ndarray  # a row per x axis
     values: np.ndarray
 
 
-def packed(runs: Sequence[ListedRun]) -> dict[str, Any]:
-    """Return every numeric column of the runs' rows, packed for a page."""
-    columns = [table(each.run.rows) for each in runs]
-    names = ordered(name for column in columns for name in column if name != "step")
-    axes = ["step", *(name for name in AGAINST if name != "step" and name in names)]
-    positions_by_run = [positions(column, axes) for column in columns]
-    count = sum(len(column) for column in columns)
-    points = min(POINTS, max(16, FLOATS // max(1, count * (len(axes) + 1))))
+def encode_curves(runs: Sequence[ListedRun]) -> dict[str, Any]:
+    """Return the curves of every numeric column of the runs as JSON values."""
+    columns_by_run = [numeric_columns(run.results.rows) for run in runs]
+    names = ordered(
+        name for columns in columns_by_run for name in columns if name != "step"
+    )
+    axes = ["step", *(name for name in AXES if name != "step" and name in names)]
+    positions_by_run = [positions(columns, axes) for columns in columns_by_run]
+    count = sum(len(columns) for columns in columns_by_run)
+    points = min(MAX_POINTS, max(16, MAX_FLOATS // max(1, count * (len(axes) + 1))))
     return {
-        "axes": [AGAINST[axis] for axis in axes],
+        "axes": [AXES[axis] for axis in axes],
         "measures": [
-            measure(name, list(curves(name, columns, positions_by_run, points)))
+            measure(name, list(curves(name, columns_by_run, positions_by_run, points)))
             for name in names
         ],
     }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+def numeric_columns(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Return the numeric columns; non-numeric entries become NaN."""
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {"step": np.arange(1.0, len(rows) + 1)}  # default step: the row number
@@ -75,46 +79,50 @@ def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray
     return np.where(np.isfinite(xs), xs, np.float32(np.nan))
 
 
-def curves(name: str, columns: Any, xs_by_run: Any, points: int) -> Any:
+def curves(name: str, columns_by_run: Any, xs_by_run: Any, points: int) -> Any:
     """Yield the curve of a column for each run that has it.
 
     Args:
       name: Name of the column.
-      columns: Numeric columns of each run.
+      columns_by_run: Numeric columns of each run.
       xs_by_run: Positions of the rows of each run.
       points: Largest number of points.
     """
-    for run, (column, xs) in enumerate(zip(columns, xs_by_run, strict=True)):
-        if name in column:
+    for run, (columns, xs) in enumerate(zip(columns_by_run, xs_by_run, strict=True)):
+        if name in columns:
             with np.errstate(over="ignore"):
-                values = column[name].astype(np.float32)
-            index = np.flatnonzero(np.isfinite(values))
-            index = index[kept(values[index], points)]
-            yield Curve(run, xs[:, index], values[index])
+                values = columns[name].astype(np.float32)
+            finite = np.flatnonzero(np.isfinite(values))
+            selected = finite[downsample(values[finite], points)]
+            yield Curve(run, xs[:, selected], values[selected])
 
 
-def kept(values: np.ndarray, points: int) -> np.ndarray:
-    """Return the indices of at most `points` values: the extremes of each part."""
+def downsample(values: np.ndarray, points: int) -> np.ndarray:
+    """Return the indices of at most `points` values: the extremes of each interval."""
     size = len(values)
     if size <= points:
         return np.arange(size)
-    width = -(-size // (points // 2 - 1))  # two points are the ends of the curve
-    parts = np.pad(values, (0, -size % width), mode="edge").reshape(-1, width)
-    starts = np.arange(len(parts)) * width
+    # Two points are the ends of the curve, two points are for each interval.
+    width = math.ceil(size / (points // 2 - 1))
+    intervals = np.pad(values, (0, -size % width), mode="edge").reshape(-1, width)
+    starts = np.arange(len(intervals)) * width
     lows, highs = (
-        np.minimum(starts + extreme(parts, axis=1), size - 1)
+        np.minimum(starts + extreme(intervals, axis=1), size - 1)
         for extreme in (np.argmin, np.argmax)
     )
     return np.unique(np.concatenate([lows, highs, [0, size - 1]]))
 
 
 def measure(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
-    """Return one measure of all runs; each run's axes come before its values."""
-    parts = [np.vstack([each.xs, each.values]).astype("<f4") for each in curves]
-    data = b"".join(part.tobytes() for part in parts)
+    """Return one measure of all runs.
+
+    The data has, for each run, its positions on each axis and then its values.
+    """
+    arrays = [np.vstack([curve.xs, curve.values]).astype("<f4") for curve in curves]
+    data = b"".join(array.tobytes() for array in arrays)
     return {
         "name": name,
-        "runs": [each.run for each in curves],
-        "points": [len(each.values) for each in curves],
+        "runs": [curve.run for curve in curves],
+        "points": [len(curve.values) for curve in curves],
         "data": base64.b64encode(data).decode(),
     }

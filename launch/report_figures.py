@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from report_runs import ListedRun, shown
+from report_runs import ListedRun, path_text
 
-HUGE = 32_000_000  # bytes; larger files are skipped
+MAX_BYTES = 32_000_000  # larger files are left out
 
 
 class Figure(NamedTuple):
@@ -25,45 +25,45 @@ class Figure(NamedTuple):
 
 def figures(runs: Sequence[ListedRun]) -> list[list[Figure]]:
     """Return the figures of every run."""
-    return [[figure(path) for path in pictures(each.run.path)] for each in runs]
+    return [
+        [encode_figure(path) for path in figure_files(run.results.path)] for run in runs
+    ]
 
 
 def without_largest(figures: list[list[Figure]], excess: int) -> list[list[Figure]]:
     """Return figures without the largest texts, to save at least `excess` bytes."""
-    remaining = [list(each) for each in figures]
-    indices = [
-        (run, number)
-        for run, each in enumerate(remaining)
-        for number in range(len(each))
+    remaining = [list(run_figures) for run_figures in figures]
+    lengths = [
+        (len(figure.text), run, index)
+        for run, run_figures in enumerate(remaining)
+        for index, figure in enumerate(run_figures)
     ]
-    for run, number in sorted(
-        indices, key=lambda pair: -len(remaining[pair[0]][pair[1]].text)
-    ):
+    for length, run, index in sorted(lengths, key=lambda entry: -entry[0]):
         if excess <= 0:
             break
-        excess -= len(remaining[run][number].text)
-        remaining[run][number] = remaining[run][number]._replace(text="")
+        excess -= length
+        remaining[run][index] = remaining[run][index]._replace(text="")
     return remaining
 
 
-def pictures(folder: Path) -> Iterable[Path]:
-    """Return the figures of a folder by name, each as SVG if it exists, else as PNG."""
-    drawn = sorted(folder.glob("*.svg"))
-    stems = {path.stem for path in drawn}
-    return drawn + [
+def figure_files(folder: Path) -> Iterable[Path]:
+    """Return the files of the figures of a folder; a PNG only if there is no SVG."""
+    svgs = sorted(folder.glob("*.svg"))
+    stems = {path.stem for path in svgs}
+    return svgs + [
         path for path in sorted(folder.glob("*.png")) if path.stem not in stems
     ]
 
 
-def figure(path: Path) -> Figure:
+def encode_figure(path: Path) -> Figure:
     """Read and encode a figure; the text of an unreadable file is empty."""
     svg = path.suffix == ".svg"
     try:
         # reading a named pipe would block
-        readable = path.is_file() and path.stat().st_size <= HUGE
+        readable = path.is_file() and path.stat().st_size <= MAX_BYTES
         data = path.read_bytes() if readable else b""
     except OSError:
         data = b""
     if svg and data:
         data = gzip.compress(data, 9, mtime=0)
-    return Figure(shown(path.name), svg, base64.b64encode(data).decode())
+    return Figure(path_text(path.name), svg, base64.b64encode(data).decode())

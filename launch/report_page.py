@@ -14,32 +14,32 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
-from report_curves import packed
+from report_curves import encode_curves
 from report_figures import figures, without_largest
-from report_runs import MAIN, ListedRun, Skipped, compared, measures, number, total
+from report_runs import MAIN, ListedRun, Skipped, compare_flags, measures, number, total
 
 HERE = Path(__file__).parent
 STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
-LIMIT = 9_800_000  # largest page in bytes; beyond it the largest figures are omitted
+MAX_BYTES = 9_800_000  # of a page; the largest figures of a larger page are omitted
 TOTALS = {  # sums over all runs
     "seconds": ("run time", " s"),
     "energy_kwh": ("energy", " kWh"),
     "co2_kg": ("carbon", " kg CO₂e"),
     "cost_usd": ("cost", " USD"),
 }
-VISIBLE = 8  # number of measures that are shown initially
-LONG = 60  # largest number of characters of a cell
-TITLE = 2000  # largest number of characters of a tooltip
-CELLS = 60_000  # approximate limit of the table's cells; larger pages open slowly
+VISIBLE = 8  # number of measures with a visible column at first
+MAX_CELL = 60  # characters of a cell
+MAX_TOOLTIP = 2000  # characters of a tooltip
+MAX_CELLS = 60_000  # in the table, approximately; larger pages open slowly
 
 
 def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
-    """Return the page; if it exceeds LIMIT, without the largest figures."""
-    differ, same = compared(runs)
-    every = measures(runs)
-    fits = every[: max(2 * VISIBLE, CELLS // len(runs))]
-    data = packed(runs)
-    style, script = ("".join(map(source, names)) for names in (STYLES, SCRIPTS))
+    """Return the page; if it exceeds MAX_BYTES, without the largest figures."""
+    differ, same = compare_flags(runs)
+    names = measures(runs)
+    columns = names[: max(2 * VISIBLE, MAX_CELLS // len(runs))]
+    data = encode_curves(runs)
+    style, script = ("".join(map(source, files)) for files in (STYLES, SCRIPTS))
     values = {
         "title": title(runs),
         "style": style,
@@ -52,26 +52,26 @@ def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
         "skipped": skipped,
         "runs": runs,
         "differ": differ,
-        "measures": fits,
-        "hidden": {name for name in fits[VISIBLE:] if name not in MAIN},
-        "left": len(every) - len(fits),
+        "measures": columns,
+        "hidden": {name for name in columns[VISIBLE:] if name not in MAIN},
+        "omitted": len(names) - len(columns),
         "everywhere": {
             name: flag.value for name, flag in same.items() if flag.runs == len(runs)
         },
         "elsewhere": {
             name: flag.value for name, flag in same.items() if flag.runs < len(runs)
         },
-        "charts": [each["name"] for each in data["measures"]],
-        "data": embedded(data | {"names": [each.name for each in runs]}),
+        "charts": [measure["name"] for measure in data["measures"]],
+        "data": json_text(data | {"names": [run.name for run in runs]}),
         "timeline": "timeline.svg",
     }
     template = environment().get_template("report.html")
-    drawings = figures(runs)
-    html = template.render(values, figures=drawings)
-    excess = len(html.encode("utf-8", "replace")) - LIMIT
+    all_figures = figures(runs)
+    html = template.render(values, figures=all_figures)
+    excess = len(html.encode("utf-8", "replace")) - MAX_BYTES
     if excess <= 0:
         return html
-    return template.render(values, figures=without_largest(drawings, excess))
+    return template.render(values, figures=without_largest(all_figures, excess))
 
 
 def environment() -> Environment:
@@ -83,7 +83,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     jinja.filters |= {"clip": clip, "lines": lines, "text": text, "cell": cell}
-    jinja.filters["environment"] = surroundings
+    jinja.filters["environment"] = environment_values
     return jinja
 
 
@@ -97,7 +97,7 @@ def digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def embedded(data: dict[str, Any]) -> str:
+def json_text(data: dict[str, Any]) -> str:
     """Return data as JSON that cannot end the element around it."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
@@ -106,27 +106,27 @@ def embedded(data: dict[str, Any]) -> str:
 def title(runs: Sequence[ListedRun]) -> str:
     """Return the number of runs, and their experiments, as text."""
     count = "A run" if len(runs) == 1 else f"{len(runs)} runs"
-    experiments = dict.fromkeys(each.experiment for each in runs)
-    return f"{count} of {few(experiments)}"
+    experiments = dict.fromkeys(run.experiment for run in runs)
+    return f"{count} of {limited_list(experiments)}"
 
 
 def states(runs: Sequence[ListedRun]) -> str:
     """Return the number of done, failed and unfinished runs, as text."""
-    statuses = [each.status for each in runs]
+    statuses = [run.status for run in runs]
     names = [name for name in ("done", "failed", "not ended") if name in statuses]
-    return listed(f"{statuses.count(name)} {name}" for name in names)
+    return joined_list(f"{statuses.count(name)} {name}" for name in names)
 
 
 def facts(runs: Sequence[ListedRun]) -> list[tuple[str, str]]:
     """Return hosts, commits, days and totals of the runs, by name."""
     pairs = []
     for name, values in (
-        ("hosts", config(runs, "host")),
-        ("commits", config(runs, "commit", 10)),
+        ("hosts", config_values(runs, "host")),
+        ("commits", config_values(runs, "commit", 10)),
     ):
         if values:
-            pairs.append((name if len(values) > 1 else name[:-1], few(values)))
-    days = sorted({each.began[:10] for each in runs})
+            pairs.append((name if len(values) > 1 else name[:-1], limited_list(values)))
+    days = sorted({run.began[:10] for run in runs})
     pairs.append(("began", days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"))
     for measure, (name, unit) in TOTALS.items():
         value = total(runs, measure)
@@ -135,53 +135,55 @@ def facts(runs: Sequence[ListedRun]) -> list[tuple[str, str]]:
     return pairs
 
 
-def config(runs: Sequence[ListedRun], key: str, long: int = 80) -> list[str]:
-    """Return the distinct values of a key of config.json."""
-    values = dict.fromkeys(text(each.run.config.get(key) or "") for each in runs)
+def config_values(runs: Sequence[ListedRun], key: str, length: int = 80) -> list[str]:
+    """Return the distinct values of a key of config.json, shortened to `length`."""
+    values = dict.fromkeys(text(run.results.config.get(key) or "") for run in runs)
     return [
-        value[:long] + "-dirty" * (key == "commit" and value.endswith("-dirty"))
+        value[:length] + "-dirty" * (key == "commit" and value.endswith("-dirty"))
         for value in values
         if value
     ]
 
 
-def surroundings(each: ListedRun) -> dict[str, Any]:
+def environment_values(run: ListedRun) -> dict[str, Any]:
     """Return the config of a run without flags, with the versions of packages."""
-    values = {key: value for key, value in each.run.config.items() if key != "flags"}
+    values = {key: value for key, value in run.results.config.items() if key != "flags"}
     versions = values.pop("versions", {})
     if isinstance(versions, dict):
         values |= versions
-    return {"began (UTC)": each.began} | values
+    return {"began (UTC)": run.began} | values
 
 
 def cell(value: Any, hidden: bool) -> Markup:
     """Return a table cell with a rounded number, and its exact value for sorting."""
-    parsed, kind = number(value), "n off" if hidden else "n"
+    parsed = number(value)
+    css_class = "n off" if hidden else "n"
     if parsed is None:
-        return Markup(f'<td class="{kind}"></td>')
+        return Markup(f'<td class="{css_class}"></td>')
     short = rounded(parsed)
     exact = repr(parsed).removesuffix(".0") if math.isfinite(parsed) else ""
     data = f' data-v="{exact}"' if exact != short else ""
-    return Markup(f'<td class="{kind}"{data}>{short}</td>')
+    return Markup(f'<td class="{css_class}"{data}>{short}</td>')
 
 
-def clip(words: str, long: int = LONG) -> Markup:
-    """Return words as HTML, shortened to `long` characters with a tooltip."""
-    if len(words) <= long:
-        return Markup(escape(words))
-    title = escape(words[:TITLE])
-    return Markup(f'<span title="{title}">{escape(words[: long - 1])}…</span>')
+def clip(text: str, length: int = MAX_CELL) -> Markup:
+    """Return text as HTML; a text longer than `length` is cut and has a tooltip."""
+    if len(text) <= length:
+        return Markup(escape(text))
+    title = escape(text[:MAX_TOOLTIP])
+    return Markup(f'<span title="{title}">{escape(text[: length - 1])}…</span>')
 
 
-def lines(values: Mapping[str, Any], start: str = "", between: str = "  ") -> Markup:
-    """Return names and values as preformatted, aligned lines."""
+def lines(values: Mapping[str, Any], prefix: str = "", separator: str = "  ") -> Markup:
+    """Return preformatted lines of prefix, name, separator and value."""
     if not values:
         return Markup('<p class="note">None.</p>')
-    wide = max(map(len, values)) if between.isspace() else 0
-    body = "\n".join(
-        f"{escape(start + name.ljust(wide))}{between}{clip(text(value), 4 * LONG)}"
-        for name, value in values.items()
-    )
+    width = max(map(len, values)) if separator.isspace() else 0
+    formatted = []
+    for name, value in values.items():
+        start = escape(prefix + name.ljust(width))
+        formatted.append(f"{start}{separator}{clip(text(value), 4 * MAX_CELL)}")
+    body = "\n".join(formatted)
     return Markup(f"<pre>{body}</pre>")
 
 
@@ -197,14 +199,14 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def few(words: Iterable[str], most: int = 4) -> str:
-    """Return words as a list, limited to the first `most`."""
-    every = list(words)
-    rest = len(every) - most
-    return listed([*every[:most], f"{rest} more"] if rest > 0 else every)
+def limited_list(names: Iterable[str], limit: int = 4) -> str:
+    """Return the first `limit` names, and the number of further names."""
+    names = list(names)
+    further = len(names) - limit
+    return joined_list([*names[:limit], f"{further} more"] if further > 0 else names)
 
 
-def listed(words: Iterable[str]) -> str:
-    """Return words with commas between them, and `and` before the last."""
-    *first, last = [*words] or [""]
+def joined_list(names: Iterable[str]) -> str:
+    """Return names with commas between them, and `and` before the last."""
+    *first, last = [*names] or [""]
     return f"{', '.join(first)} and {last}" if first else last

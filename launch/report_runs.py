@@ -1,4 +1,4 @@
-"""Runs of a page: names, states, and flags that differ."""
+"""Run folders for a report: names, states, and flags that differ."""
 
 import math
 import os
@@ -12,16 +12,16 @@ from dml.runs import results
 from dml.types import BadInput
 
 MAIN = ("loss", "accuracy", "seconds", "energy_kwh", "co2_kg", "cost_usd")
-PLACES = ("out", "resume")  # flags with paths, which are not compared
+PATH_FLAGS = ("out", "resume")  # not compared
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-\d\d(?:\.\d+)?Z")
-TAIL = 12  # last lines of a failed run on the page
+TAIL = 12  # number of lines of the output of a failed run on the page
 
 
 class ListedRun(NamedTuple):
-    """A run and its state."""
+    """The files of a run, and its state."""
 
-    name: str  # path of the run, without the common parent
-    run: results.Run
+    name: str  # path of the run, relative to the common parent of all runs
+    results: results.Run
     status: str  # done, failed or not ended
     tail: list[str]  # last lines of a run that failed or has not ended
     began: str  # time of the start, UTC
@@ -29,96 +29,99 @@ class ListedRun(NamedTuple):
     @property
     def experiment(self) -> str:
         """Return the name of the parent folder, as in runs/<experiment>/<time>."""
-        return os.path.basename(os.path.dirname(os.path.abspath(self.run.path)))
+        return os.path.basename(os.path.dirname(os.path.abspath(self.results.path)))
 
 
 class Skipped(NamedTuple):
-    """A skipped folder, with the reason."""
+    """A folder that is not on the page."""
 
-    folder: str
-    why: str
+    path: str
+    reason: str
 
 
 class Same(NamedTuple):
     """A flag with one value in all runs that have it."""
 
     value: Any
-    runs: int
+    runs: int  # number of runs with the flag
 
 
-def gathered(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
+def find_runs(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
     """Return every run at or under the paths, and the folders that cannot be read."""
     skipped: list[Skipped] = []
     folders: set[Path] = set()
     for path in paths:
         try:
-            folders.update(results.found([path]))
+            folders.update(results.find_folders([path]))
         except (BadInput, OSError, ValueError) as error:
-            skipped.append(Skipped(shown(path), line(error)))
+            skipped.append(Skipped(path_text(path), message(error)))
         skipped += failed_at_start(path)
-    runs = []
+    read = []
     for folder in sorted(folders):
         try:
-            runs.append(results.read(folder))
+            read.append(results.read(folder))
         # RecursionError: JSON that is nested too deeply.
         except (BadInput, OSError, RecursionError) as error:
-            skipped.append(Skipped(shown(folder), line(error)))
-    names = named([run.path for run in runs])
-    return [listed_run(*each) for each in zip(names, runs, strict=True)], skipped
+            skipped.append(Skipped(path_text(folder), message(error)))
+    names = relative_names([run.path for run in read])
+    runs = [listed_run(name, run) for name, run in zip(names, read, strict=True)]
+    return runs, skipped
 
 
 def listed_run(name: str, run: results.Run) -> ListedRun:
     """Return a run with its state."""
-    tail = failure(run.path)
+    tail = failure_lines(run.path)
     status = "failed" if tail else "done" if run.summary else "not ended"
     if status == "not ended":
         tail = last_lines(run.path / "output.txt")
-    return ListedRun(name, run, status, tail, began(run.path))
+    return ListedRun(name, run, status, tail, start_time(run.path))
 
 
-def failure(folder: Path) -> list[str]:
+def failure_lines(folder: Path) -> list[str]:
     """Return the last lines of a failed run from sweep.json, or []."""
     try:
-        ended = results.parsed(folder / "sweep.json")
-        says = str(ended["says"] or (f"code {ended['code']}" if ended["code"] else ""))
+        record = results.read_object(folder / "sweep.json")
+        code = f"code {record['code']}" if record["code"] else ""
+        text = str(record["says"] or code)
     # not a run of a sweep, or killed while writing
     except (BadInput, KeyError, RecursionError):
         return []
-    return says.splitlines()[-TAIL:]
+    return text.splitlines()[-TAIL:]
 
 
 def failed_at_start(path: Path) -> list[Skipped]:
     """Return the runs of a sweep that failed before writing config.json."""
     return [
         Skipped(
-            shown(folder), f"failed before writing config.json: {failure(folder)[-1]}"
+            path_text(folder),
+            f"failed before writing config.json: {failure_lines(folder)[-1]}",
         )
         for folder in sorted(record.parent for record in path.rglob("sweep.json"))
-        if not (folder / "config.json").exists() and failure(folder)
+        if not (folder / "config.json").exists() and failure_lines(folder)
     ]
 
 
-def named(paths: Sequence[Path]) -> list[str]:
+def relative_names(paths: Sequence[Path]) -> list[str]:
     """Return the paths relative to their common parent."""
     absolute = [os.path.abspath(path) for path in paths]
     if not absolute:
         return []
     shared = os.path.commonpath([os.path.dirname(path) for path in absolute])
-    return [shown(os.path.relpath(path, shared)) for path in absolute]
+    return [path_text(os.path.relpath(path, shared)) for path in absolute]
 
 
-def shown(path: Path | str) -> str:
+def path_text(path: Path | str) -> str:
     """Return a path as text; bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def line(error: BaseException) -> str:
+def message(error: BaseException) -> str:
     """Return the message of an error in one line."""
     return " ".join(str(error).split())
 
 
 def last_lines(path: Path) -> list[str]:
-    """Return the last lines of a run's output, if a sweep has written it."""
+    """Return the last lines of output.txt, which only sweeps write."""
     if not path.is_file():  # reading a FIFO would block
         return []
     try:
@@ -129,8 +132,8 @@ def last_lines(path: Path) -> list[str]:
         return []
 
 
-def began(path: Path) -> str:
-    """Return the start time of a run: that of its folder's name, or of config.json."""
+def start_time(path: Path) -> str:
+    """Return the start time of a run by the name of its folder, or by config.json."""
     match = TIME.fullmatch(path.name)
     if match:
         return f"{match[1]} {match[2]}:{match[3]}"
@@ -138,17 +141,17 @@ def began(path: Path) -> str:
     return f"{when:%Y-%m-%d %H:%M}"
 
 
-def compared(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]]:
-    """Return the flags with several values, and those with one value.
+def compare_flags(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]]:
+    """Return the flags with several values, and the flags with one value.
 
     Runs without a flag are ignored.
     """
-    every = dict.fromkeys(flag for each in runs for flag in each.run.flags)
+    all_flags = dict.fromkeys(flag for run in runs for flag in run.results.flags)
     differ, same = [], {}
-    for flag in every:
-        if flag in PLACES:
+    for flag in all_flags:
+        if flag in PATH_FLAGS:
             continue
-        values = [each.run.flags[flag] for each in runs if flag in each.run.flags]
+        values = [run.results.flags[flag] for run in runs if flag in run.results.flags]
         # repr: 1, 1.0 and True are equal to Python, but not to an experiment.
         if len({repr(value) for value in values}) > 1:
             differ.append(flag)
@@ -158,17 +161,17 @@ def compared(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]]:
 
 
 def measures(runs: Sequence[ListedRun]) -> list[str]:
-    """Return the names of all numbers in the summaries, those of MAIN first."""
+    """Return the names of all numbers in the summaries, the names in MAIN first."""
     return ordered(
         key
-        for each in runs
-        for key, value in each.run.summary.items()
+        for run in runs
+        for key, value in run.results.summary.items()
         if number(value) is not None
     )
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Return the distinct names, those of MAIN first."""
+    """Return the distinct names, the names in MAIN first."""
     distinct = dict.fromkeys(names)
     return [*(name for name in MAIN if name in distinct)] + [
         name for name in distinct if name not in MAIN
@@ -186,7 +189,7 @@ def number(value: Any) -> float | None:
 
 
 def total(runs: Sequence[ListedRun], measure: str) -> float | None:
-    """Return the sum of a measure over the runs with it, or None."""
-    values = [number(each.run.summary.get(measure)) for each in runs]
-    finite = [each for each in values if each is not None and math.isfinite(each)]
+    """Return the sum of a measure over all runs; None if no run has the measure."""
+    values = [number(run.results.summary.get(measure)) for run in runs]
+    finite = [value for value in values if value is not None and math.isfinite(value)]
     return math.fsum(finite) if finite else None

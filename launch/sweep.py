@@ -1,7 +1,7 @@
 """Run a script with every combination of flags; collect the results in one table.
 
 python launch/sweep.py experiments/glove.py --n=1,2,4 --strategy=hogwild,rotation \\
-    --lr=0.025,0.05 --repeat=3                          a grid, three seeds per cell
+    --lr=0.025,0.05 --repeat=3                          a grid of three seeds each
 python launch/sweep.py experiments/vision.py --random=20 --lr=1e-3..1:log
 python launch/sweep.py SCRIPT --lr=@rates.txt --delays='"0,1,4","0"'
 python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    also draw a figure
@@ -36,24 +36,24 @@ TASK = "SLURM_ARRAY_TASK_ID"
 def main(argv: Sequence[str]) -> int:
     """Run the missing cells and write the tables; return 1 if any run failed."""
     script, cells = sweep_flags.read(FLAGS, argv)
-    sweep_grid.drawable(cells, FLAGS.x)
+    sweep_grid.check_x_axis(cells, FLAGS.x)
     mpirun = "" if FLAGS.n is None else sweep_flags.mpirun()
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
-    cores = sweep_runs.cores(FLAGS.jobs)
+    cores = sweep_runs.available_cores(FLAGS.jobs)
     jobs = sweep_runs.jobs(script, cells, out, mpirun, len(cores))
-    selected = wanted(FLAGS.only, len(jobs))
-    missing = [number for number in selected if not sweep_runs.done(jobs[number])]
+    selected = selected_cells(FLAGS.only, len(jobs))
+    missing = [index for index in selected if not sweep_runs.done(jobs[index])]
     if FLAGS.slurm:
         return submit(argv, jobs, missing)
     if FLAGS.dry_run:
-        for number in selected:
-            done = "# done: " * (number not in missing)
-            print(done + shlex.join(jobs[number].command))
+        for index in selected:
+            prefix = "" if index in missing else "# done: "
+            print(prefix + shlex.join(jobs[index].command))
         print(f"# {len(missing)} of {len(selected)} missing")
         return 0
     complete = len(selected) == len(jobs)
-    with sweep_guard.alone(out, shared=not complete):
-        if not run([jobs[number] for number in missing], len(selected), cores):
+    with sweep_guard.lock_folder(out, shared=not complete):
+        if not run([jobs[index] for index in missing], len(selected), cores):
             print("sweep.py: interrupted; start again to continue", file=sys.stderr)
             return STOPPED
         if complete:
@@ -61,8 +61,8 @@ def main(argv: Sequence[str]) -> int:
     return int(not sweep_runs.done(jobs[selected[0]]))
 
 
-def wanted(only: int | None, count: int) -> Sequence[int]:
-    """Return the numbers of the cells: that of --only or of the Slurm task, or all."""
+def selected_cells(only: int | None, count: int) -> Sequence[int]:
+    """Return the indices of the cells to run: of --only, of the Slurm task, or all."""
     if only is None and os.environ.get(TASK, "").isdecimal():
         only = int(os.environ[TASK])
     if only is None:
@@ -87,8 +87,8 @@ def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[
     end = argv.index("--") if "--" in argv else len(argv)
     arguments = [
         argument
-        for place, argument in enumerate(argv)
-        if place > end or argument.split("=")[0] not in ("--slurm", "--dry_run")
+        for position, argument in enumerate(argv)
+        if position > end or argument.split("=")[0] not in ("--slurm", "--dry_run")
     ]
     return [
         "sbatch",
@@ -102,9 +102,12 @@ def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers in Slurm's format: 0-4,7."""
-    runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    lists = ([number for _, number in run] for _, run in runs)
-    return ",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else f"{a[0]}" for a in lists)
+    # Consecutive numbers have equal differences to their positions.
+    groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = ([number for _, number in group] for _, group in groups)
+    return ",".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs
+    )
 
 
 def run(missing: Sequence[Job], total: int, cores: Sequence[int]) -> bool:
@@ -132,23 +135,24 @@ def run(missing: Sequence[Job], total: int, cores: Sequence[int]) -> bool:
 def report(jobs: Sequence[Job], out: Path) -> int:
     """Write and print the tables, and draw a figure; return 1 if any run failed."""
     import sweep_results
-    from sweep_table import printed
+    from sweep_table import print_table
 
-    ended = [run for job in jobs if (run := sweep_runs.before(job))]
+    ended = [run for job in jobs if (run := sweep_runs.earlier_result(job))]
     keys = sweep_results.keys([job.cell for job in jobs])
     rows = sweep_results.frame(ended)
     groups = sweep_results.groups(rows, keys)
     sweep_results.write(out, results=rows, groups=groups)
-    printed(sweep_results.shown(groups, keys, FLAGS.y))
-    failed = [run for run in ended if run.says]
+    print_table(sweep_results.printed_columns(groups, keys, FLAGS.y))
+    failed = [run for run in ended if run.error]
     for job, code, *_ in failed:
         print(f"failed: {job.folder}/output.txt  code {code}")
     print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
     if FLAGS.x and len(failed) < len(ended):
         sweep_results.draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)
-        others = [k for k in keys if k not in (FLAGS.x, FLAGS.by)]
+        others = [key for key in keys if key not in (FLAGS.x, FLAGS.by)]
         over = [key for key in others if len({*rows[key]}) > 1]
-        print(f"{out}/figure.svg  .png  over {', '.join([*over, 'seeds'])}")
+        averaged = ", ".join([*over, "seeds"])
+        print(f"{out}/figure.svg  .png  medians over {averaged}")
     return int(bool(failed))
 
 

@@ -16,55 +16,62 @@ from dml.types import BadInput
 
 # a flag in the output of absl's --help
 FLAG = re.compile(r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE)
-# timeout of --help in seconds; loading jax from a cold disk takes tens of seconds
-PATIENCE = 300.0
+# seconds for --help of a script; loading jax from a cold disk takes tens of seconds
+HELP_TIMEOUT = 300.0
 
 
 def define() -> flags.FlagValues:
     """Return the flags of the sweep; all other flags belong to the script."""
     values = flags.FlagValues()
     values.set_gnu_getopt()
-    own = {"flag_values": values}
-    flags.DEFINE_boolean("help", False, "Show this help.", **own)
+    options = {"flag_values": values}
+    flags.DEFINE_boolean("help", False, "Show this help.", **options)
     flags.DEFINE_string(
-        "n", None, "Numbers of ranks, such as 1,2,4; default: run without MPI.", **own
+        "n",
+        None,
+        "Numbers of ranks, such as 1,2,4; default: runs without MPI.",
+        **options,
     )
-    flags.DEFINE_integer("repeat", 1, "Number of seeds of each cell.", 1, **own)
+    flags.DEFINE_integer("repeat", 1, "Number of seeds of each cell.", 1, **options)
     flags.DEFINE_integer(
         "random",
         None,
         "Number of random cells; default: all cells of a grid.",
         1,
-        **own,
+        **options,
     )
-    flags.DEFINE_integer("sweep_seed", 0, "Random seed of --random.", **own)
+    flags.DEFINE_integer("sweep_seed", 0, "Random seed of --random.", **options)
     flags.DEFINE_string(
-        "out", None, "Output folder; default: runs/sweeps/<script>.", **own
+        "out", None, "Output folder; default: runs/sweeps/<script>.", **options
     )
-    flags.DEFINE_integer("jobs", None, "Number of cores; default: all.", 1, **own)
+    flags.DEFINE_integer("jobs", None, "Number of cores; default: all.", 1, **options)
     flags.DEFINE_float(
-        "timeout", 0.0, "Time limit of a run in seconds; 0 for none.", 0, **own
+        "timeout", 0.0, "Time limit of a run in seconds; 0 for none.", 0, **options
     )
     flags.DEFINE_boolean(
-        "dry_run", False, "Print the commands without running them.", **own
+        "dry_run", False, "Print the commands without running them.", **options
     )
     flags.DEFINE_integer(
-        "only", None, "Number of a cell, from 0; only this cell is run.", 0, **own
+        "only",
+        None,
+        "Index of the only cell to run, from 0; default: all cells.",
+        0,
+        **options,
     )
     flags.DEFINE_boolean(
-        "slurm", False, "Submit the missing cells as a Slurm array.", **own
+        "slurm", False, "Submit the missing cells as a Slurm array.", **options
     )
     flags.DEFINE_string(
-        "x", None, "X axis of the figure: n, a flag or a result.", **own
+        "x", None, "X axis of the figure: n, a flag or a result.", **options
     )
     flags.DEFINE_string(
-        "y", None, "Y axis of the figure, and column of the table.", **own
+        "y", None, "Y axis of the figure, and column of the table.", **options
     )
     flags.DEFINE_string(
-        "by", None, "Flag with one curve per value in the figure.", **own
+        "by", None, "Flag whose values have a curve each in the figure.", **options
     )
     flags.DEFINE_enum(
-        "log", "", ["", "x", "y", "xy"], "Logarithmic axes of the figure.", **own
+        "log", "", ["", "x", "y", "xy"], "Logarithmic axes of the figure.", **options
     )
     return values
 
@@ -97,26 +104,26 @@ def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]
 
 def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Cell]:
     """Return the cells to run, in order."""
-    listed = known(script)
-    swept = sweep_grid.swept(argv, listed, script)
-    if "out" in swept:
+    known = script_flags(script)
+    flag_values = sweep_grid.parse_flags(argv, known, script)
+    if "out" in flag_values:
         raise BadInput(
             "expected --out before --, got it after; the sweep sets the script's --out"
         )
-    if "seed" in listed:
-        swept["seed"] = sweep_grid.seeds(swept, values.repeat)
+    if "seed" in known:
+        flag_values["seed"] = sweep_grid.seeds(flag_values, values.repeat)
     elif values.repeat > 1:
         raise BadInput(
             f"expected a script with --seed for --repeat={values.repeat}, got "
             f"{script}; remove --repeat"
         )
-    ranks = sweep_grid.counts(values.n) if values.n is not None else [None]
+    ranks = sweep_grid.rank_counts(values.n) if values.n is not None else [None]
     if values.random is None:
-        return sweep_grid.grid(ranks, swept)
-    return sweep_grid.drawn(ranks, swept, values.random, values.sweep_seed)
+        return sweep_grid.grid(ranks, flag_values)
+    return sweep_grid.random_cells(ranks, flag_values, values.random, values.sweep_seed)
 
 
-def known(script: str) -> dict[str, bool]:
+def script_flags(script: str) -> dict[str, bool]:
     """Return the flags in the script's --help; True for boolean flags."""
     if not os.access(script, os.R_OK) or not Path(script).is_file():
         problem = "which is not readable" if Path(script).exists() else "no such file"
@@ -124,14 +131,14 @@ def known(script: str) -> dict[str, bool]:
     command = [sys.executable, script, "--help"]
     try:
         result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=HELP_TIMEOUT
         )
     except subprocess.TimeoutExpired as error:
         raise BadInput(
             f"expected {script} --help to end, got {error}; fix the script"
         ) from error
     text = result.stdout.decode(errors="replace")
-    flags = {flag: bool(no) for no, flag in FLAG.findall(text)}
+    flags = {flag: bool(negation) for negation, flag in FLAG.findall(text)}
     if result.returncode or "out" not in flags:
         lines = result.stderr.decode(errors="replace").split("\n")[:-1]
         *_, last = ["nothing", *lines]
@@ -140,7 +147,11 @@ def known(script: str) -> dict[str, bool]:
             f"expected {script} --help to list flags, including --out, got {got}; "
             "fix the script"
         )
-    return {k: v for k, v in flags.items() if k not in ("help", "flagfile", "undefok")}
+    return {
+        name: boolean
+        for name, boolean in flags.items()
+        if name not in ("help", "flagfile", "undefok")
+    }
 
 
 def mpirun() -> str:

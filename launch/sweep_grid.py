@@ -1,4 +1,4 @@
-"""Cells of a sweep. A cell is the number of ranks and the flags of one run.
+"""Cells of a sweep. A cell is the number of ranks and the flags of a run.
 
 --lr=0.1,0.2             two values
 --delays='"0,1,4","0"'   two values, quoted as in CSV
@@ -23,10 +23,8 @@ from dml.types import BadInput
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
-SHOWN, LONGEST = (
-    24,
-    180,
-)  # limits for a folder name: characters of a value, of all flags
+MAX_VALUE = 24  # characters of a value in a folder name
+MAX_FLAGS = 180  # characters of all flags in a folder name
 
 
 class Cell(NamedTuple):
@@ -36,7 +34,7 @@ class Cell(NamedTuple):
     flags: dict[str, str]
 
 
-def values(flag: str, text: str) -> list[str]:
+def parse_values(flag: str, text: str) -> list[str]:
     """Return the distinct values of a flag, at least one."""
     try:
         if text.startswith("@"):
@@ -57,53 +55,55 @@ def values(flag: str, text: str) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def swept(
-    argv: Sequence[str], known: Mapping[str, bool], script: str
+def parse_flags(
+    argv: Sequence[str], script_flags: Mapping[str, bool], script: str
 ) -> dict[str, list[str]]:
     """Return the values of each flag.
 
     Args:
       argv: Arguments of the script.
-      known: Names of the script's flags; True for boolean flags.
+      script_flags: Names of the script's flags; True for boolean flags.
       script: Name of the script, for error messages.
     """
-    choices: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for argument in argv:
         flag, equals, text = argument.removeprefix("--").partition("=")
-        if not equals and flag.startswith("no") and known.get(flag[2:]):
+        if not equals and flag.startswith("no") and script_flags.get(flag[2:]):
             flag, equals, text = flag[2:], "=", "false"
-        if not equals and known.get(flag):
+        if not equals and script_flags.get(flag):
             equals, text = "=", "true"
-        if not argument.startswith("--") or (flag in known and not equals):
+        if not argument.startswith("--") or (flag in script_flags and not equals):
             raise BadInput(
                 f"expected --flag=values, got {argument!r}; correct the argument"
             )
-        if flag not in known:
-            near = get_close_matches(flag, known, 1)
-            hint = f"did you mean --{near[0]}?" if near else "its --help lists them"
+        if flag not in script_flags:
+            similar = get_close_matches(flag, script_flags, 1)
+            hint = (
+                f"did you mean --{similar[0]}?" if similar else "its --help lists them"
+            )
             raise BadInput(f"expected a flag of {script}, got --{flag}; {hint}")
-        if flag in choices:
+        if flag in values:
             raise BadInput(f"expected --{flag} once, got it twice; pass --{flag}=a,b")
-        choices[flag] = values(flag, text)
-    return choices
+        values[flag] = parse_values(flag, text)
+    return values
 
 
 def seeds(flags: Mapping[str, list[str]], repeat: int) -> list[str]:
     """Return the seeds of the repetitions of a cell, or the values of --seed."""
-    first = flags.get("seed", ["0"])
+    values = flags.get("seed", ["0"])
     if repeat == 1:
-        return first
-    if len(first) > 1 or not first[0].isdecimal():
+        return values
+    if len(values) > 1 or not values[0].isdecimal():
         raise BadInput(
             f"expected one integer in --seed with --repeat={repeat}, got "
-            f"--seed={','.join(first)}; pass the first seed, or no --repeat"
+            f"--seed={','.join(values)}; pass the first seed, or no --repeat"
         )
-    return [str(int(first[0]) + k) for k in range(repeat)]
+    return [str(int(values[0]) + k) for k in range(repeat)]
 
 
-def counts(text: str) -> list[int]:
+def rank_counts(text: str) -> list[int]:
     """Return the numbers of ranks in --n."""
-    texts = values("n", text)
+    texts = parse_values("n", text)
     for value in texts:
         if not value.isdecimal() or not int(value):
             raise BadInput(
@@ -123,7 +123,7 @@ def grid(ranks: Sequence[int | None], flags: Mapping[str, list[str]]) -> list[Ce
     ]
 
 
-def drawn(
+def random_cells(
     ranks: Sequence[int | None], flags: Mapping[str, list[str]], draws: int, seed: int
 ) -> list[Cell]:
     """Return random cells.
@@ -136,17 +136,20 @@ def drawn(
       draws: Number of cells.
       seed: Random seed.
     """
-    draw_of = {flag: drawing(flag, choices) for flag, choices in flags.items()}
+    samplers = {flag: sampler(flag, choices) for flag, choices in flags.items()}
     return [
         Cell(
             Random(f"{seed} {draw}").choice(ranks),
-            {k: of(Random(f"{seed} {draw} {k}")) for k, of in draw_of.items()},
+            {
+                flag: sample(Random(f"{seed} {draw} {flag}"))
+                for flag, sample in samplers.items()
+            },
         )
         for draw in range(draws)
     ]
 
 
-def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
+def sampler(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
     """Return a function that draws a value from a range or from a list.
 
     The values of a range are integers if both ends are integers.
@@ -155,7 +158,8 @@ def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
     if len(choices) > 1 or not limits:
         refuse_ranges(flag, choices, "pass the range as the only value")
         return lambda random: random.choice(choices)
-    logarithmic, ends = bool(limits[3]), limits.group(1, 2)
+    logarithmic = bool(limits[3])
+    ends = limits.group(1, 2)
     integral = all(re.fullmatch(r"[-+]?\d+", end) for end in ends)
     low, high = map(float, ends)
     if low > high or (logarithmic and low <= 0):
@@ -186,7 +190,7 @@ def refuse_ranges(flag: str, choices: Sequence[str], advice: str) -> None:
             )
 
 
-def drawable(cells: Sequence[Cell], x: str | None) -> None:
+def check_x_axis(cells: Sequence[Cell], x: str | None) -> None:
     """Raise BadInput if the flag x has values that are not numbers."""
     flag = (x or "").removeprefix("--")
     for value in (cell.flags[flag] for cell in cells if flag in cell.flags):
@@ -201,24 +205,32 @@ def drawable(cells: Sequence[Cell], x: str | None) -> None:
 
 def labels(cells: Sequence[Cell]) -> list[str]:
     """Return a label for each cell: the flags that differ between cells."""
-    every = [{"n": str(cell.ranks)} | cell.flags for cell in cells]
-    differ = [k for k in every[0] if len({values[k] for values in every}) > 1]
+    all_values = [{"n": str(cell.ranks)} | cell.flags for cell in cells]
+    differ = [
+        flag
+        for flag in all_values[0]
+        if len({values[flag] for values in all_values}) > 1
+    ]
     return [
-        " ".join(f"{k}={values[k][:SHOWN]}".replace("\n", " ") for k in differ) or "run"
-        for values in every
+        " ".join(
+            f"{flag}={values[flag][:MAX_VALUE]}".replace("\n", " ") for flag in differ
+        )
+        or "run"
+        for values in all_values
     ]
 
 
-def name(script: str, cell: Cell) -> str:
+def folder_name(script: str, cell: Cell) -> str:
     """Return the folder name of a cell: its shortened flags, and a hash of all flags.
 
     The name depends only on the cell, so a larger grid reuses finished runs.
     """
     flags = sorted(cell.flags.items(), key=lambda item: (item[0] == "seed", item))
     ranks = [] if cell.ranks is None else [("n", str(cell.ranks))]
-    words = (
-        f"{k}={re.sub(r'[^A-Za-z0-9.+-]+', '_', v)[:SHOWN]}" for k, v in ranks + flags
+    parts = (
+        f"{k}={re.sub(r'[^A-Za-z0-9.+-]+', '_', v)[:MAX_VALUE]}"
+        for k, v in ranks + flags
     )
-    every = json.dumps([Path(script).name, cell.ranks, flags])
-    digest = hashlib.sha256(every.encode()).hexdigest()[:10]
-    return f"{','.join(words)[:LONGEST]}-{digest}"
+    identity = json.dumps([Path(script).name, cell.ranks, flags])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
+    return f"{','.join(parts)[:MAX_FLAGS]}-{digest}"

@@ -14,10 +14,11 @@ from dml.types import BadInput
 
 
 @contextmanager
-def alone(out: Path, shared: bool) -> Iterator[None]:
-    """Create and lock the folder; `shared` is for tasks of one array.
+def lock_folder(out: Path, shared: bool) -> Iterator[None]:
+    """Create and lock the folder of a sweep.
 
-    The operating system releases the lock when the process ends.
+    A shared lock admits the other tasks of a Slurm array. The operating system releases
+    the lock when the process ends.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -41,10 +42,10 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
 
 
 @cache
-def ending_with_us() -> list[str]:
-    """Return a command prefix that terminates a run if the sweep is killed (Linux).
+def parent_death_prefix() -> list[str]:
+    """Return a command prefix that ends a run if the sweep is killed; Linux only.
 
-    Without it, a run would use its folder and its cores during the next sweep.
+    Without it, the run would still use its folder and its cores during the next sweep.
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []

@@ -18,8 +18,13 @@ from dml.figures import style as figures
 from dml.runs import results
 from dml.types import BadInput
 
-TAKEN = ("n", "code", "wall_seconds", "run", "says")  # reserved column names
-MEASURES = ("loss", "accuracy", "seconds", "energy_kwh")  # default columns, if present
+RESERVED = ("n", "code", "wall_seconds", "run", "says")  # reserved column names
+MEASURES = (
+    "loss",
+    "accuracy",
+    "seconds",
+    "energy_kwh",
+)  # columns of the printed table by default
 STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "median": lambda numbers: numbers.median(),
     "q1": lambda numbers: numbers.quantile(0.25, "linear"),
@@ -40,9 +45,9 @@ def frame(runs: Sequence[Ended]) -> pl.DataFrame:
     summaries = [summary(run) for run in runs]
     for key in dict.fromkeys(key for by_name in summaries for key in by_name):
         values = [by_name.get(key) for by_name in summaries]
-        columns[f"summary.{key}" if key in {*columns, *TAKEN} else key] = values
+        columns[f"summary.{key}" if key in {*columns, *RESERVED} else key] = values
     columns["run"] = [run.job.folder.name for run in runs]
-    columns["says"] = [run.says for run in runs]
+    columns["says"] = [run.error for run in runs]
     return pl.DataFrame([series(name, values) for name, values in columns.items()])
 
 
@@ -52,53 +57,60 @@ def flags(cells: Sequence[Cell]) -> dict[str, list[Any]]:
     ranks = [cell.ranks for cell in cells]
     columns = {} if None in ranks else {"n": ranks}
     columns |= {
-        f"--{flag}" if flag in TAKEN else flag: typed(texts)
+        f"--{flag}" if flag in RESERVED else flag: convert(texts)
         for flag, texts in by_flag.items()
     }
     return dict(
-        sorted(columns.items(), key=lambda of: (of[0] == "seed", len(set(of[1])) == 1))
+        sorted(
+            columns.items(),
+            key=lambda item: (item[0] == "seed", len(set(item[1])) == 1),
+        )
     )
 
 
-def typed(texts: Sequence[str]) -> list[Any]:
+def convert(texts: Sequence[str]) -> list[Any]:
     """Return texts as integers or floats, if all can be converted."""
-    for kind in (int, float):
+    for number_type in (int, float):
         with suppress(ValueError):
-            return [kind(text) for text in texts]
+            return [number_type(text) for text in texts]
     return list(texts)
 
 
 def summary(run: Ended) -> Mapping[str, Any]:
     """Return the summary of a run, empty if the run failed."""
-    if run.says:
+    if run.error:
         return {}
-    values = results.parsed(run.job.folder / "summary.json")
-    return {k: v for k, v in values.items() if isinstance(v, int | float | str)}
+    values = results.read_object(run.job.folder / "summary.json")
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, int | float | str)
+    }
 
 
 def series(name: str, values: Sequence[Any]) -> pl.Series:
     """Return a column of one type: numbers, booleans, or else text."""
-    kinds = {type(value) for value in values} - {type(None)}
-    if kinds <= {bool}:
+    types = {type(value) for value in values} - {type(None)}
+    if types <= {bool}:
         return pl.Series(name, values, pl.Boolean)
-    if kinds == {int} and all(abs(value or 0) < 1 << 63 for value in values):
+    if types == {int} and all(abs(value or 0) < 1 << 63 for value in values):
         return pl.Series(name, values, pl.Int64)
-    if kinds <= {int, float}:
+    if types <= {int, float}:
         with suppress(OverflowError):  # integers beyond float64 become text
             numbers = [value if value is None else float(value) for value in values]
             return pl.Series(name, numbers, pl.Float64)
-    texts = [value if value is None else written(value) for value in values]
+    texts = [value if value is None else value_text(value) for value in values]
     return pl.Series(name, texts, pl.String)
 
 
-def written(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as text; lone surrogates of JSON are replaced."""
     return str(value).encode(errors="replace").decode()
 
 
 def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Return statistics of every numeric column over runs with equal keys."""
-    numbers = measured(rows, keys)
+    numbers = measure_names(rows, keys)
     succeeded = pl.col("says") == ""
     columns = [succeeded.sum().alias("count")]
     columns += [
@@ -111,7 +123,7 @@ def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     return rows.group_by(keys, maintain_order=True).agg(columns)
 
 
-def measured(rows: pl.DataFrame, keys: Sequence[str]) -> list[str]:
+def measure_names(rows: pl.DataFrame, keys: Sequence[str]) -> list[str]:
     """Return the names of numeric columns other than flags and codes."""
     excluded = {*keys, "seed", "code"}
     return [c.name for c in rows if c.dtype.is_numeric() and c.name not in excluded]
@@ -129,15 +141,15 @@ def write(out: Path, **frames: pl.DataFrame) -> None:
         table.write_parquet(out / f"{name}.parquet")
 
 
-def shown(
+def printed_columns(
     groups: pl.DataFrame, keys: Sequence[str], y: str | None
 ) -> list[dict[str, str]]:
     """Return the printed columns as text: varying flags, counts and medians."""
     differ = [key for key in keys if groups[key].n_unique() > 1]
     names = [c.removesuffix("_median") for c in groups.columns if c.endswith("_median")]
-    wanted = [y] if y else [name for name in MEASURES if name in names]
+    selected = [y] if y else [name for name in MEASURES if name in names]
     cells = {key: [str(value) for value in groups[key]] for key in [*differ, "count"]}
-    for name in wanted or names[:3]:
+    for name in selected or names[:3]:
         if name not in names:  # for example, if all runs failed
             cells[name] = ["-"] * len(groups)
             continue
@@ -167,11 +179,11 @@ def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> N
       log: Logarithmic axes: "x", "y", "xy" or "".
     """
     numbers = [column.name for column in rows if column.dtype.is_numeric()]
-    every = rows.columns
-    for flag, name, known in (("x", x, numbers), ("y", y, numbers), ("by", by, every)):
-        if name and name not in known:
+    axes = ("x", x, numbers), ("y", y, numbers), ("by", by, rows.columns)
+    for flag, name, columns in axes:
+        if name and name not in columns:
             raise BadInput(
-                f"expected --{flag} of {', '.join(known)}, got {name}; correct it"
+                f"expected --{flag} of {', '.join(columns)}, got {name}; correct it"
             )
     keys = [by, x] if by and by != x else [x]
     complete = rows.select(*keys, "says", pl.col(y).alias("y")).drop_nulls()
@@ -183,10 +195,10 @@ def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> N
     names = list(dict.fromkeys(complete[by])) if by else [y]
     curves, bands = {}, {}
     for name in names:
-        part = summaries.filter(pl.col(by) == name) if by else summaries
-        words = f"{by} {name}" if by else y
-        # an escaped $, as matplotlib would parse math
-        label = figures.legible(words.replace("$", "\\$"))
-        curves[label] = (part[x].to_list(), part["y_median"].to_list())
-        bands[label] = (part["y_q1"].to_list(), part["y_q3"].to_list())
+        points = summaries.filter(pl.col(by) == name) if by else summaries
+        text = f"{by} {name}" if by else y
+        # $ is escaped, because matplotlib would parse math
+        label = figures.legible(text.replace("$", "\\$"))
+        curves[label] = (points[x].to_list(), points["y_median"].to_list())
+        bands[label] = (points["y_q1"].to_list(), points["y_q3"].to_list())
     figures.curves(path, curves, x=x, y=y, log=log, bands=bands)

@@ -17,22 +17,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sweep_guard
-from sweep_grid import Cell, labels, name
+from sweep_grid import Cell, folder_name, labels
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.runs import results
 from dml.types import BadInput
 
-TICK = 0.02  # seconds between polls of the running jobs
-GRACE = 2.0  # seconds from SIGTERM to SIGKILL
+POLL_INTERVAL = 0.02  # seconds
+GRACE_PERIOD = 2.0  # seconds from SIGTERM to SIGKILL
 TIMED_OUT = 124  # exit code after a timeout, as in timeout(1)
-LAST, TAIL = 6, 1 << 13  # lines of a failed run in its record, bytes read for them
-# Lines of mpirun after the output of a failed rank.
-NOISE = re.compile(r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see")
+TAIL_LINES = 6  # lines of the output of a failed run in its record
+TAIL_BYTES = 1 << 13  # bytes read to find these lines
+# Lines that mpirun prints after the output of a failed rank.
+MPIRUN_LINES = re.compile(
+    r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see"
+)
 # Control sequences of terminals and other characters that cannot be printed.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # As in launch/environment.sh: threads per rank; oversubscription without binding.
-THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+THREAD_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -43,7 +46,7 @@ MPI = {
 }
 # Prefixes of variables that are removed: runs are local, even if the sweep is a step of
 # Slurm or of MPI.
-FOREIGN = ("SLURM_", "PMI_", "PMIX_")
+REMOVED = ("SLURM_", "PMI_", "PMIX_")
 
 
 class Job(NamedTuple):
@@ -62,21 +65,21 @@ class Running(NamedTuple):
     job: Job
     process: subprocess.Popen
     cores: list[int]
-    begun: float  # start time, by time.perf_counter
+    started: float  # time.perf_counter at the start
 
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self.started
 
 
 class Ended(NamedTuple):
-    """A finished run; `says` is the last lines of a failure, "" after success."""
+    """A finished run."""
 
     job: Job
     code: int
     seconds: float
-    says: str
+    error: str  # last lines of the output of a failed run; "" after success
 
 
 class State(NamedTuple):
@@ -101,7 +104,7 @@ def jobs(
     """
     jobs = {}
     for label, cell in zip(labels(cells), cells, strict=True):
-        folder = out / name(script, cell)
+        folder = out / folder_name(script, cell)
         ranks = [] if cell.ranks is None else [mpirun, "-n", str(cell.ranks)]
         flags = [f"--{flag}={value}" for flag, value in cell.flags.items()]
         command = [*ranks, sys.executable, script, *flags, f"--out={folder}"]
@@ -109,11 +112,11 @@ def jobs(
     return list(jobs.values())
 
 
-def cores(most: int | None) -> list[int]:
-    """Return the first `most` cores that this process may use."""
+def available_cores(limit: int | None) -> list[int]:
+    """Return the first `limit` cores that this process may use; all if it is None."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))[:most]
-    return list(range(os.cpu_count() or 1))[:most]
+        return sorted(os.sched_getaffinity(0))[:limit]
+    return list(range(os.cpu_count() or 1))[:limit]
 
 
 def execute(
@@ -129,19 +132,21 @@ def execute(
         while state.waiting or state.running:
             for waiting in list(state.waiting):
                 if waiting.cores <= len(free):
-                    own = [free.pop(0) for _ in range(waiting.cores)]
+                    assigned = [free.pop(0) for _ in range(waiting.cores)]
                     state.waiting.remove(waiting)
-                    state.running.append(start(waiting, own))
+                    state.running.append(start(waiting, assigned))
             yield state
-            time.sleep(TICK)
+            time.sleep(POLL_INTERVAL)
             for running in list(state.running):
-                late = running.seconds > timeout > 0
-                if late:
+                timed_out = running.seconds > timeout > 0
+                if timed_out:
                     end([running])
                 if running.process.poll() is not None:
                     state.running.remove(running)
                     free = sorted(free + running.cores)
-                    state.ended.append(conclude(running, timeout if late else None))
+                    state.ended.append(
+                        conclude(running, timeout if timed_out else None)
+                    )
         yield state
     finally:
         end(state.running)
@@ -153,16 +158,20 @@ def start(job: Job, cores: list[int]) -> Running:
         shutil.rmtree(job.folder)
     job.folder.mkdir(parents=True)
     threads = str(max(1, job.cores // (job.cell.ranks or 1)))
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-    own = {f"{library}_NUM_THREADS": threads for library in THREADS}
-    own |= {"NPROC": threads, "PYTHONUNBUFFERED": "1"}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(REMOVED)
+    }
+    variables = {f"{library}_NUM_THREADS": threads for library in THREAD_LIBRARIES}
+    variables |= {"NPROC": threads, "PYTHONUNBUFFERED": "1"}
     with open(job.folder / "output.txt", "wb") as output, pinned(cores):
         process = subprocess.Popen(
-            [*sweep_guard.ending_with_us(), *job.command],
+            [*sweep_guard.parent_death_prefix(), *job.command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=inherited | MPI | own,
+            env=inherited | MPI | variables,
             start_new_session=True,
         )
     return Running(job, process, cores, time.perf_counter())
@@ -174,19 +183,19 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
     if not hasattr(os, "sched_setaffinity"):  # only on Linux
         yield
         return
-    before = os.sched_getaffinity(0)
+    affinity = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, affinity)
 
 
 def end(running: Sequence[Running]) -> None:
     """Terminate runs with their children; mpirun and its ranks share a session."""
     for run in running:
         kill(run.process, signal.SIGTERM)
-    deadline = time.perf_counter() + GRACE
+    deadline = time.perf_counter() + GRACE_PERIOD
     for run in running:
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(max(0.0, deadline - time.perf_counter()))
@@ -204,14 +213,15 @@ def conclude(running: Running, timeout: float | None) -> Ended:
     """Return the finished run; write sweep.json, the last file of its folder."""
     job, code, seconds = running.job, running.process.returncode, running.seconds
     kill(running.process, signal.SIGKILL)  # its children
-    says = "\n".join(tail(job.folder)[-LAST:])
+    error = "\n".join(tail(job.folder)[-TAIL_LINES:])
     if timeout is not None:
-        code, says = TIMED_OUT, f"{says}\nended after --timeout={timeout:g} s".strip()
+        code = TIMED_OUT
+        error = f"{error}\nended after --timeout={timeout:g} s".strip()
     elif code == 0:
-        says = lacking(job.folder)
-    ended = Ended(job, code, seconds, says or ("" if code == 0 else "no output"))
+        error = summary_error(job.folder)
+    ended = Ended(job, code, seconds, error or ("" if code == 0 else "no output"))
     job.folder.mkdir(parents=True, exist_ok=True)  # a script may have removed it
-    runs.dump(
+    run_folders.dump(
         job.folder / "sweep.json",
         {
             "command": job.command,
@@ -220,46 +230,46 @@ def conclude(running: Running, timeout: float | None) -> Ended:
             "cores": running.cores,
             "code": code,
             "seconds": seconds,
-            "says": ended.says,
+            "says": ended.error,
         },
     )
     return ended
 
 
-def lacking(folder: Path) -> str:
-    """Return the reason why the summary is unreadable, or ""."""
+def summary_error(folder: Path) -> str:
+    """Return why the summary of a run cannot be read; "" if it can be read."""
     try:
-        results.parsed(folder / "summary.json")
+        results.read_object(folder / "summary.json")
         return ""
     except BadInput as error:
         return str(error)
 
 
-def before(job: Job) -> Ended | None:
+def earlier_result(job: Job) -> Ended | None:
     """Return the finished run of an earlier sweep, or None."""
     try:
         record: Mapping[str, Any] = json.loads((job.folder / "sweep.json").read_text())
         if Cell(record["ranks"], record["flags"]) != job.cell:
             return None
         return Ended(job, record["code"], record["seconds"], record["says"])
-    # missing, or incomplete as the sweep was killed
+    # missing, or incomplete because the sweep was killed
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def done(job: Job) -> bool:
     """Return True if a job succeeded in an earlier sweep and has a summary."""
-    ended = before(job)
-    return ended is not None and not ended.says and not lacking(job.folder)
+    ended = earlier_result(job)
+    return ended is not None and not ended.error and not summary_error(job.folder)
 
 
 def tail(folder: Path) -> list[str]:
     """Return the last lines of a run's output, without empty lines and mpirun noise."""
     try:
         with open(folder / "output.txt", "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             text = file.read().decode(errors="replace").replace("\r", "\n")
     except OSError:  # removed by the script
         return []
     lines = (CONTROL.sub("", line).strip() for line in text.split("\n"))
-    return [line for line in lines if line and not NOISE.match(line)]
+    return [line for line in lines if line and not MPIRUN_LINES.match(line)]

@@ -10,49 +10,49 @@ from rich.table import Table
 from rich.text import Text
 from sweep_runs import Ended, Job, Running, State, tail
 
-EVERY = 12  # ticks between updates: four updates per second
-ROWS = 20  # largest number of running jobs in the table
-WIDE = 240  # width of the final table in characters, so that no cell is wrapped
+UPDATE_INTERVAL = 12  # polls between updates: four updates per second
+MAX_ROWS = 20  # running jobs in the table
+WIDTH = 240  # characters of the final table; no cell is wrapped
 
 
 @contextmanager
 def table(
-    before: int, cores: int, screen: Console | None = None
+    earlier: int, cores: int, screen: Console | None = None
 ) -> Iterator[Callable[[State], None]]:
     """Yield a function that displays a state.
 
     Args:
-      before: Number of runs done by earlier sweeps.
+      earlier: Number of runs done by earlier sweeps.
       cores: Number of cores of the sweep.
       screen: Output console; default stderr.
     """
     screen = screen or Console(highlight=False, soft_wrap=True, stderr=True)
-    ticks = shown = 0
+    polls = shown = 0
     with Live(console=screen, auto_refresh=False, transient=True) as live:
 
         def show(state: State) -> None:
-            nonlocal ticks, shown
+            nonlocal polls, shown
             for ended in state.ended[shown:]:
                 shown += 1
-                if ended.says or not screen.is_terminal:
-                    screen.print(line(ended, before + shown, state, cores, before))
-            if screen.is_terminal and ticks % EVERY == 0:
-                live.update(picture(state, before, cores), refresh=True)
-            ticks += 1
+                if ended.error or not screen.is_terminal:
+                    screen.print(line(ended, earlier + shown, state, cores, earlier))
+            if screen.is_terminal and polls % UPDATE_INTERVAL == 0:
+                live.update(picture(state, earlier, cores), refresh=True)
+            polls += 1
 
         yield show
 
 
-def printed(rows: Iterable[Mapping[str, str]]) -> None:
+def print_table(rows: Iterable[Mapping[str, str]]) -> None:
     """Print rows as a table with a header of their keys."""
     rows = list(rows)
     text_table = Table(*rows[0], box=None, pad_edge=False)
     for row in rows:
         text_table.add_row(*map(Text, row.values()))
-    Console(highlight=False, width=WIDE, soft_wrap=True).print(text_table)
+    Console(highlight=False, width=WIDTH, soft_wrap=True).print(text_table)
 
 
-def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Text:
+def line(ended: Ended, number: int, state: State, cores: int, earlier: int) -> Text:
     """Return the line of a finished run, with the estimated time left.
 
     Args:
@@ -60,49 +60,49 @@ def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Te
       number: Number of finished runs.
       state: Jobs by state.
       cores: Number of cores of the sweep.
-      before: Number of runs done by earlier sweeps.
+      earlier: Number of runs done by earlier sweeps.
     """
-    last = ended.says.split("\n")[-1]
-    result = f"FAILED, code {ended.code}: {last}" if ended.says else "done"
-    total = before + len(state.ended) + len(state.running) + len(state.waiting)
+    last_line = ended.error.split("\n")[-1]
+    result = f"FAILED, code {ended.code}: {last_line}" if ended.error else "done"
+    total = earlier + len(state.ended) + len(state.running) + len(state.waiting)
     return Text(
         f"{number}/{total}  {ended.job.label}  {ended.seconds:.1f} s  {result}"
-        f"{left(state, cores)}",
-        style="red" if ended.says else "",
+        f"{time_left(state, cores)}",
+        style="red" if ended.error else "",
     )
 
 
-def picture(state: State, before: int, cores: int) -> Group:
+def picture(state: State, earlier: int, cores: int) -> Group:
     """Return the number of runs by state, and a table of the running jobs."""
-    failed = sum(bool(ended.says) for ended in state.ended)
+    failed = sum(bool(ended.error) for ended in state.ended)
     head = (
-        f"{before + len(state.ended) - failed} done  {failed} failed  "
+        f"{earlier + len(state.ended) - failed} done  {failed} failed  "
         f"{len(state.running)} running  {len(state.waiting)} waiting"
     )
     rows = Table("run", "cores", "seconds", "last line", box=None, pad_edge=False)
     rows.columns[3].no_wrap = True
     rows.columns[3].overflow = "ellipsis"
-    for running in state.running[:ROWS]:
+    for running in state.running[:MAX_ROWS]:
         rows.add_row(*map(Text, cells(running)))
-    return Group(Text(head + left(state, cores), style="bold"), rows)
+    return Group(Text(head + time_left(state, cores), style="bold"), rows)
 
 
 def cells(running: Running) -> tuple[str, ...]:
     """Return the cells of a running job."""
     cores = ",".join(map(str, running.cores))
-    *_, last = ["", *tail(running.job.folder)]
-    return running.job.label, cores, f"{running.seconds:.0f}", last
+    *_, last_line = ["", *tail(running.job.folder)]
+    return running.job.label, cores, f"{running.seconds:.0f}", last_line
 
 
-def left(state: State, cores: int) -> str:
+def time_left(state: State, cores: int) -> str:
     """Return the estimated time left, by the median time of successful runs."""
-    seconds = [ended.seconds for ended in state.ended if not ended.says]
+    seconds = [ended.seconds for ended in state.ended if not ended.error]
     if not seconds or not (state.running or state.waiting):
         return ""
-    usual = statistics.median(seconds)
-    remaining = [(job, usual) for job in state.waiting]
+    median = statistics.median(seconds)
+    remaining = [(job, median) for job in state.waiting]
     remaining += [
-        (running.job, max(0.0, usual - running.seconds)) for running in state.running
+        (running.job, max(0.0, median - running.seconds)) for running in state.running
     ]
     total = sum(core_seconds(job, seconds) for job, seconds in remaining)
     return f"  {span(total / cores)} left"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.figures.style import drawing, legend, note
-from dml.runs.writers import Columns, Row, Writer, collected, scaled
+from dml.runs.writers import Columns, Row, Writer, collector, scaled_cell
 
 
 def ratio(above: float | None, below: float) -> str:
@@ -24,7 +24,7 @@ COLUMNS: Columns = {
     "buffer": (10, lambda row: "registered" if row["registered"] else "plain"),
     "bytes": (11, "{bytes:,}"),
     "algorithm": (16, "{algorithm}"),
-    "ms": (9, scaled("seconds", 1e3, ".4f")),
+    "ms": (9, scaled_cell("seconds", 1e3, ".4f")),
     "bus GB/s": (8, lambda row: ratio(bus_gigabytes(row), row["seconds"])),
     "x native": (8, lambda row: ratio(row["native_seconds"], row["seconds"])),
     "pred/meas": (9, lambda row: ratio(row["predicted_seconds"], row["seconds"])),
@@ -76,7 +76,7 @@ def chart(path: Path, compared: Sequence[str]) -> AbstractContextManager[Writer]
       path: Path of the figure, without suffix.
       compared: Names of the algorithms whose crossovers are marked.
     """
-    return collected(lambda rows, _: draw(path, rows, compared))
+    return collector(lambda rows, _: draw(path, rows, compared))
 
 
 def draw(path: Path, rows: Sequence[Row], compared: Sequence[str]) -> None:

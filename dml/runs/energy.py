@@ -1,8 +1,8 @@
 """Energy, CO2e and cost of a run, by counters and CPU time.
 
-There is one meter per host. Where RAPL can be read, a run's share of the host's joules
-is its share of the host's CPU time, so that the joules of all runs add up to those of
-the host. Otherwise a busy core has an assumed power. GPUs have energy counters (NVML).
+One rank of each host reads the host's counters. If RAPL, the energy counters of CPUs,
+can be read, the host's joules are divided between runs in proportion to their CPU time.
+Otherwise a busy core has an assumed power. NVML has the energy counters of GPUs.
 """
 
 import math
@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.runs import counters
-from dml.runs.carbon import PRICES, hourly, rent
+from dml.runs.carbon import PRICES, dollars_per_hour, rent
 from dml.types import Comm
 
-BEGUN = counters.reading()  # at the import, soon after the start of the process
-LOOK = 60.0  # seconds between readings; RAPL's counters overflow in twenty minutes
-CORES = 4096  # largest number of cores of a host
-JOULES = 3.6e6  # joules in a kWh
+START = counters.read_counters()  # at the import, soon after the start of the process
+READ_INTERVAL = 60.0  # seconds; RAPL's counters overflow in twenty minutes
+MAX_CORES = 4096  # per host
+JOULES_PER_KWH = 3.6e6
 
 
 class Terms(NamedTuple):
     """Assumed power of a core, and conversions of energy and time.
 
     Attributes:
-      watts: Power of a busy core with its share of memory and board, without RAPL.
+      watts: Power of a busy core with a part of memory and board, used without RAPL.
       pue: Power usage effectiveness of the data centre (Strubell 2019).
-      grid: kg CO2e of a kWh (Strubell 2019: 0.954 lb).
-      core_price: Dollars an hour of a core; None takes the price of PRICES.
-      gpu_price: Dollars an hour of a GPU; None takes the price of PRICES.
+      grid: kg CO2e per kWh (Strubell 2019: 0.954 lb).
+      core_price: Dollars per core and hour; None uses PRICES.
+      gpu_price: Dollars per GPU and hour; None uses PRICES.
     """
 
     watts: float = 10.0
@@ -42,23 +42,23 @@ class Terms(NamedTuple):
     gpu_price: float | None = None
 
 
-class Took(NamedTuple):
-    """Consumption of a host, all numbers; a run has a share of it.
+class Consumption(NamedTuple):
+    """Consumption of a host since the start of this process, as numbers.
 
     Attributes:
       seconds: Duration.
-      rate: Joules of a CPU second.
-      read: 1 if joules are read from RAPL, 0 if they are estimated.
+      joules_per_cpu_second: Power of a busy core.
+      measured: 1 if RAPL measures the joules, 0 if they are estimated.
       gpu_joules: Energy of the GPUs.
       gpus: Number of GPUs.
-      gpu_price: Dollars an hour of a GPU.
+      gpu_price: Dollars per GPU and hour.
       unlisted: 1 if the GPUs have no known price.
       joules: Energy of all processes of the host by RAPL; else infinite.
     """
 
     seconds: float
-    rate: float
-    read: float
+    joules_per_cpu_second: float
+    measured: float
     gpu_joules: float
     gpus: float
     gpu_price: float
@@ -69,73 +69,82 @@ class Took(NamedTuple):
 class Meter:
     """Consumption of the hosts of all ranks; collective.
 
-    The first rank of each host reads its counters. All virtual ranks are one process;
-    so is a run without a communicator.
+    The first rank of each host reads its counters. Virtual ranks, and a run without a
+    communicator, are one process.
     """
 
     def __init__(
-        self, comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
+        self, comm: Comm | None, terms: Terms, start: counters.Reading = START
     ) -> None:
-        many = comm is not None and not comm.platform.virtual and comm.size > 1
-        self.comm = comm if many else None
+        processes = 1 if comm is None or comm.platform.virtual else comm.size
+        self.comm = comm if processes > 1 else None
         self.hosts = self.comm.platform.hosts() if self.comm else [0]
         rank = self.comm.rank if self.comm else 0
         self.host = self.hosts[rank]
-        self.leads = self.hosts.index(self.host) == rank
-        self.terms, self.begun = terms, begun
-        self.joules, self.last = 0.0, dict(begun.zones)
-        self.looking = threading.Lock()
-        self.gpus = counters.gpus() if self.leads else counters.Gpus()
+        self.reads_counters = self.hosts.index(self.host) == rank
+        self.terms = terms
+        self.start = start
+        self.joules = 0.0  # of RAPL since the start
+        self.last_zones = dict(start.zones)
+        self.lock = threading.Lock()
+        self.gpus_at_start = counters.gpus() if self.reads_counters else counters.Gpus()
 
-    def look(self) -> None:
+    def read_energy(self) -> None:
         """Add the joules since the last reading; a counter may overflow once."""
-        with self.looking:
-            for file, before in self.last.items():
-                now = counters.micro(file)
+        with self.lock:
+            for file, before in self.last_zones.items():
+                now = counters.read_microjoules(file)
                 if now < before:
-                    before -= counters.micro(file.with_name("max_energy_range_uj"))
+                    before -= counters.read_microjoules(
+                        file.with_name("max_energy_range_uj")
+                    )
                 self.joules += (now - before) / 1e6
-                self.last[file] = now
+                self.last_zones[file] = now
 
-    def took(self) -> Took:
+    def host_consumption(self) -> Consumption:
         """Return the host's consumption on its first rank, zeros on the others."""
-        elapsed = time.monotonic() - self.begun.time
-        if not self.leads:
-            return Took(elapsed, 0, 0, 0, 0, 0, 0, 0)
-        self.look()
-        all_cpu_seconds = max(counters.busy() - self.begun.busy, counters.worked())
-        read = self.joules > 0
+        elapsed = time.monotonic() - self.start.time
+        if not self.reads_counters:
+            return Consumption(elapsed, 0, 0, 0, 0, 0, 0, 0)
+        self.read_energy()
+        all_cpu_seconds = max(
+            counters.host_cpu_seconds() - self.start.cpu_seconds,
+            counters.process_cpu_seconds(),
+        )
+        measured = self.joules > 0
         gpus, gpu_price = counters.gpus(), self.terms.gpu_price
-        price = hourly(gpus.name) if gpu_price is None else gpu_price
-        return Took(
+        price = dollars_per_hour(gpus.name) if gpu_price is None else gpu_price
+        return Consumption(
             elapsed,
-            self.joules / all_cpu_seconds if read else self.terms.watts,
-            read,
-            gpus.joules - self.gpus.joules,
+            self.joules / all_cpu_seconds if measured else self.terms.watts,
+            measured,
+            gpus.joules - self.gpus_at_start.joules,
             gpus.number,
             price or 0.0,
             gpus.number > 0 and price is None,
-            self.joules if read else math.inf,
+            self.joules if measured else math.inf,
         )
 
-    def spent(self) -> dict[str, Any]:
-        """Return energy, CO2e and cost since the processes began; collective."""
-        fields = len(Took._fields)
-        most = np.zeros((max(self.hosts) + 1, fields + CORES))
-        most[self.host, :fields] = self.took()
-        most[self.host, [fields + core for core in counters.own_cores()]] = 1
-        cpu_seconds = np.zeros(len(most))
-        cpu_seconds[self.host] = counters.worked()
+    def run_consumption(self) -> dict[str, Any]:
+        """Return energy, CO2e and cost since the processes started; collective."""
+        fields = len(Consumption._fields)
+        by_host = np.zeros((max(self.hosts) + 1, fields + MAX_CORES))
+        by_host[self.host, :fields] = self.host_consumption()
+        by_host[self.host, [fields + core for core in counters.own_cores()]] = 1
+        cpu_seconds = np.zeros(len(by_host))
+        cpu_seconds[self.host] = counters.process_cpu_seconds()
         if self.comm:
             self.comm.Allreduce(None, cpu_seconds, np.add)
-            self.comm.Allreduce(None, most.reshape(-1), np.maximum)
-        hosts = [Took(*row[:fields]) for row in most.tolist()]
-        cores = np.count_nonzero(most[:, fields:], axis=1)
-        return summed(hosts, cpu_seconds.tolist(), cores.tolist(), self.terms)
+            self.comm.Allreduce(None, by_host.reshape(-1), np.maximum)
+        hosts = [Consumption(*row[:fields]) for row in by_host.tolist()]
+        cores = np.count_nonzero(by_host[:, fields:], axis=1)
+        return total_consumption(
+            hosts, cpu_seconds.tolist(), cores.tolist(), self.terms
+        )
 
 
-def summed(
-    hosts: Sequence[Took],
+def total_consumption(
+    hosts: Sequence[Consumption],
     cpu_seconds: Sequence[float],
     cores: Sequence[int],
     terms: Terms,
@@ -148,18 +157,21 @@ def summed(
       cores: Number of cores of the run on each host.
       terms: Conversions of energy and time.
     """
-    # CPU time before BEGUN counts, too, so the share is limited to the joules read.
+    # The CPU time of the run includes the time before START, but RAPL is read from
+    # START on. The joules of the run cannot exceed the joules of the host.
     joules = sum(
-        min(host.rate * seconds, host.joules) + host.gpu_joules
+        min(host.joules_per_cpu_second * seconds, host.joules) + host.gpu_joules
         for host, seconds in zip(hosts, cpu_seconds, strict=True)
     )
-    core = PRICES["core"].on_demand if terms.core_price is None else terms.core_price
+    core_price = terms.core_price
+    if core_price is None:
+        core_price = PRICES["core"].on_demand
     cost = sum(
-        rent(count, host.seconds / 3600, core)
+        rent(count, host.seconds / 3600, core_price)
         + rent(host.gpus, host.seconds / 3600, host.gpu_price)
         for host, count in zip(hosts, cores, strict=True)
     )
-    kwh = joules / JOULES
+    kwh = joules / JOULES_PER_KWH
     return {
         "energy_kwh": kwh,
         "energy_source": " and ".join(sources(hosts, terms)),
@@ -168,27 +180,28 @@ def summed(
     }
 
 
-def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
+def sources(hosts: Sequence[Consumption], terms: Terms) -> list[str]:
     """Return the sources of the joules: counters, or an estimate."""
     estimate = f"CPU time x {terms.watts:g} W (estimated)"
-    names = ["RAPL" if host.read else estimate for host in hosts]
+    names = ["RAPL" if host.measured else estimate for host in hosts]
     names += ["NVML" for host in hosts if host.gpus]
     return sorted(set(names))
 
 
 @contextmanager
 def meter(
-    comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
+    comm: Comm | None, terms: Terms, start: counters.Reading = START
 ) -> Iterator[Meter]:
     """Open a meter whose thread reads counters before they can overflow twice."""
-    result, closed = Meter(comm, terms, begun), threading.Event()
+    result = Meter(comm, terms, start)
+    closed = threading.Event()
 
-    def looks() -> None:
-        while not closed.wait(LOOK):
-            result.look()
+    def read_periodically() -> None:
+        while not closed.wait(READ_INTERVAL):
+            result.read_energy()
 
-    if result.leads and result.last:
-        threading.Thread(target=looks, daemon=True).start()
+    if result.reads_counters and result.last_zones:
+        threading.Thread(target=read_periodically, daemon=True).start()
     try:
         yield result
     finally:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from dml.runs.writers import Row, Writer, ignore
 
-FLUSHED = 10.0  # seconds between writes to the file of events
+FLUSH_INTERVAL = 10.0  # seconds between writes to the file of events
 
 
 @contextmanager
 def table(path: Path, append: bool = False) -> Iterator[Writer]:
-    """Write each row at once; a new column rewrites the file."""
+    """Write each row at once; rewrite the file if a row has a new column."""
     columns = read(path)[0] if append and path.exists() else []
     with open(path, "a" if append else "w", newline="", buffering=1) as file:
 
@@ -41,12 +41,14 @@ def read(path: Path) -> tuple[list[str], list[Row]]:
 
 @contextmanager
 def tensorboard(path: Path) -> Iterator[Writer]:
-    """Write each row's numbers as one event, and those of the summary at the end."""
+    """Write the numbers of each row, and of the summary at the end, as an event."""
     # not tensorboardX's FileWriter, whose thread takes 100 µs per row
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event
 
-    file, last, flushed = EventsWriter(str(path / "events")), 0, time.monotonic()
+    file = EventsWriter(str(path / "events"))
+    last_step = 0
+    last_flush = time.monotonic()
 
     def add(values: Row, step: int, prefix: str = "") -> None:
         event = Event(wall_time=time.time(), step=step)
@@ -56,15 +58,15 @@ def tensorboard(path: Path) -> Iterator[Writer]:
         file.write_event(event)
 
     def row(row: Row) -> None:
-        nonlocal last, flushed
-        last = row.get("step", last + 1)
-        add(row, last)
-        if time.monotonic() - flushed > FLUSHED:
+        nonlocal last_step, last_flush
+        last_step = row.get("step", last_step + 1)
+        add(row, last_step)
+        if time.monotonic() - last_flush > FLUSH_INTERVAL:
             file.flush()
-            flushed = time.monotonic()
+            last_flush = time.monotonic()
 
     def summary(summary: Row) -> None:
-        add(summary, last, "summary/")
+        add(summary, last_step, "summary/")
 
     try:
         yield Writer(row, summary)

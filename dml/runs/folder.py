@@ -56,7 +56,7 @@ def folder(
 
 
 def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """Return flags, ranks, versions, host and commit, with which a run is repeated.
+    """Return flags, ranks, versions, host and commit, which reproduce a run.
 
     `own_files` has the hash of each file of FILE.py:NAME.
     """
@@ -76,7 +76,7 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the git commit of this code, "-dirty" if changed; None outside git."""
+    """Return the git commit of this code, "-dirty" if it differs; None without git."""
     options = ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         result = subprocess.run(

@@ -1,8 +1,8 @@
-"""The file of a recorded run; a replay needs the flags of the record.
+"""Read and write the file of a recorded run.
 
-dml record 1 <crc of the rest> <bytes of the rest>
-{"config": …, "lengths": number of events by rank and communicator}
-events: little-endian uint64
+Line 1: dml record 1 <CRC-32 of all after line 1> <number of bytes after line 1>
+Line 2: {"config": …, "lengths": number of events by rank and communicator}
+After line 2: the events, each a little-endian uint64
 """
 
 import json
@@ -17,9 +17,9 @@ import numpy as np
 from dml.evaluation.vectors import replacing
 from dml.types import BadInput
 
-FIRST = re.compile(rb"dml record 1 ([0-9a-f]{8}) (\d+)\n")
-AGAIN = "record it again with --record, or pass another file"
-Words = Sequence[np.ndarray]  # events of a rank: one array per communicator
+FIRST_LINE = re.compile(rb"dml record 1 ([0-9a-f]{8}) (\d+)\n")
+ADVICE = "record it again with --record, or pass another file"
+RankEvents = Sequence[np.ndarray]  # events of a rank: one array per communicator
 
 
 class Record(NamedTuple):
@@ -27,12 +27,12 @@ class Record(NamedTuple):
 
     path: Path
     config: Mapping[str, Any]
-    ranks: Sequence[Words]
+    ranks: Sequence[RankEvents]
 
     def check(self, config: Mapping[str, Any], size: int) -> None:
         """Raise BadInput if a replay's configuration differs from the record's."""
         names = list(dict.fromkeys([*config, *self.config]))
-        replayed = {"ranks": size, **plain(config)}
+        replayed = {"ranks": size, **json_round_trip(config)}
         recorded = {"ranks": len(self.ranks), **self.config}
         for name in ["ranks", *names]:
             expected, got = (
@@ -41,24 +41,24 @@ class Record(NamedTuple):
             if expected != got:
                 raise BadInput(
                     f"expected {name}={expected} as recorded in {self.path}, got "
-                    f"{name}={got}; replay with the flags of the record"
+                    f"{name}={got}; replay with the recorded flags"
                 )
 
 
-def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+def json_round_trip(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration after writing it to JSON and reading it back."""
     return json.loads(json.dumps(dict(config)))
 
 
-def write(path: Path, config: Mapping[str, Any], ranks: Sequence[Words]) -> None:
+def write(path: Path, config: Mapping[str, Any], ranks: Sequence[RankEvents]) -> None:
     """Write the events of all ranks; an existing file is replaced."""
-    lengths = [[len(words) for words in rank] for rank in ranks]
+    lengths = [[len(events) for events in rank] for rank in ranks]
     head = json.dumps({"config": dict(config), "lengths": lengths}) + "\n"
-    events = [words.astype("<u8").tobytes() for rank in ranks for words in rank]
-    rest = head.encode() + b"".join(events)
+    event_bytes = [events.astype("<u8").tobytes() for rank in ranks for events in rank]
+    body = head.encode() + b"".join(event_bytes)
     with replacing(path) as file:
-        file.write(b"dml record 1 %08x %d\n" % (crc32(rest), len(rest)))
-        file.write(rest)
+        file.write(b"dml record 1 %08x %d\n" % (crc32(body), len(body)))
+        file.write(body)
 
 
 def read(path: Path) -> Record:
@@ -66,22 +66,23 @@ def read(path: Path) -> Record:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(f"expected a record to read, got {error}; {AGAIN}") from error
-    first = FIRST.match(data)
-    if not first:
-        raise BadInput(f"{path}: expected a record, got another kind of file; {AGAIN}")
-    rest = data[first.end() :]
-    if len(rest) != int(first[2]):
+        raise BadInput(f"expected a record to read, got {error}; {ADVICE}") from error
+    match = FIRST_LINE.match(data)
+    if not match:
+        raise BadInput(f"{path}: expected a record, got another kind of file; {ADVICE}")
+    body = data[match.end() :]
+    if len(body) != int(match[2]):
         raise BadInput(
-            f"{path}: expected {int(first[2])} bytes after its first line, got "
-            f"{len(rest)}; {AGAIN}"
+            f"{path}: expected {int(match[2])} bytes after its first line, got "
+            f"{len(body)}; {ADVICE}"
         )
-    if crc32(rest) != int(first[1], 16):
-        raise BadInput(f"{path}: expected its checksum, got changed bytes; {AGAIN}")
-    head, _, events = rest.partition(b"\n")
+    if crc32(body) != int(match[1], 16):
+        raise BadInput(f"{path}: expected its checksum, got changed bytes; {ADVICE}")
+    head, _, event_bytes = body.partition(b"\n")
     metadata = json.loads(head)
-    words, ranks = np.frombuffer(events, "<u8").astype(np.uint64), []
+    events = np.frombuffer(event_bytes, "<u8").astype(np.uint64)
+    ranks = []
     for lengths in metadata["lengths"]:
-        *own, words = np.split(words, np.cumsum(lengths))
-        ranks.append(own)
+        *rank_events, events = np.split(events, np.cumsum(lengths))
+        ranks.append(rank_events)
     return Record(path, metadata["config"], ranks)

@@ -9,7 +9,7 @@ from dml.types import BadInput
 
 
 class Run(NamedTuple):
-    """The files of a run folder; the summary of an unfinished run is empty."""
+    """The contents of a run folder; the summary of an unfinished run is empty."""
 
     path: Path
     flags: dict[str, Any]
@@ -18,48 +18,50 @@ class Run(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def found(paths: Iterable[Path]) -> list[Path]:
+def find_folders(paths: Iterable[Path]) -> list[Path]:
     """Return all run folders at or under the paths, sorted.
 
     Raises BadInput for a path without run folders.
     """
     folders: set[Path] = set()
     for path in paths:
-        below = {config.parent for config in path.rglob("config.json")}
-        if not below:
+        found = {config.parent for config in path.rglob("config.json")}
+        if not found:
             raise BadInput(
                 f"expected a run folder, with its config.json, at or under {path}, got "
                 f"{'none' if path.exists() else 'no such folder'}; pass another path"
             )
-        folders |= below
+        folders |= found
     return sorted(folders)
 
 
 def read(path: Path) -> Run:
     """Read a run folder; files other than config.json may be missing."""
-    config = parsed(path / "config.json")
+    config = read_object(path / "config.json")
     summary, rows = path / "summary.json", path / "metrics.jsonl"
     return Run(
         path,
-        mapping(config.get("flags"), path / "config.json"),
+        check_object(config.get("flags"), path / "config.json"),
         config,
-        parsed(summary) if summary.exists() else {},
-        lines(rows) if rows.exists() else [],
+        read_object(summary) if summary.exists() else {},
+        read_rows(rows) if rows.exists() else [],
     )
 
 
-def parsed(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file."""
-    return mapping(load(text(path), path), path)
+    return check_object(parse_json(read_text(path), path), path)
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, without an incomplete last line."""
-    complete, _, _ = text(path).rpartition("\n")
-    return [mapping(load(line, path), path) for line in complete.splitlines()]
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON object of each line, without an incomplete last line."""
+    complete, _, _ = read_text(path).rpartition("\n")
+    return [
+        check_object(parse_json(line, path), path) for line in complete.splitlines()
+    ]
 
 
-def text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a file of a run; raise BadInput if it cannot be read."""
     try:
         if path.is_fifo():
@@ -71,7 +73,7 @@ def text(path: Path) -> str:
         ) from error
 
 
-def load(line: str, path: Path) -> Any:
+def parse_json(line: str, path: Path) -> Any:
     """Parse JSON; `path` is for the error message."""
     try:
         return json.loads(line)
@@ -81,7 +83,7 @@ def load(line: str, path: Path) -> Any:
         ) from error
 
 
-def mapping(value: Any, path: Path) -> dict[str, Any]:
+def check_object(value: Any, path: Path) -> dict[str, Any]:
     """Return a value that must be a JSON object; `path` is for the error message."""
     if not isinstance(value, dict):
         raise BadInput(

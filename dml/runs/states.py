@@ -1,8 +1,10 @@
 """Checkpoints of a run: trees of arrays, written by orbax.
 
-Each folder step-N has the files of orbax and an index: the rules of the run, the
-leaves, a hash of all bits, and a hash of each file. The files are checked before orbax
-reads them, because orbax reports broken files only after the read, from its threads.
+Each folder step-N, where N is the number of the step, has the files of orbax and an
+index: the rules of the run, the dtype and shape of each leaf, a hash of all leaves, and
+a hash of each file. Rules are the flags that a resumed run must share. The files are
+checked before orbax reads them, because orbax reports broken files only after the read,
+from its threads.
 """
 
 import hashlib
@@ -20,12 +22,12 @@ import jax
 import numpy as np
 
 from dml.evaluation.scores import digest
-from dml.runs.records import plain
+from dml.runs.records import json_round_trip
 from dml.types import BadInput
 
 INDEX, ARRAYS = "index.json", "arrays"
-REPLACED = ".replaced"  # suffix of an earlier step-N until the new folder is complete
-NAME = re.compile(rf"step-(\d+)({re.escape(REPLACED)})?")
+REPLACED = ".replaced"  # suffix of an earlier step-N until the new one is complete
+STEP_FOLDER = re.compile(rf"step-(\d+)({re.escape(REPLACED)})?")
 
 
 class Broken(Exception):
@@ -37,26 +39,26 @@ def save(
 ) -> None:
     """Save a state as step-<number>; rank 0 only.
 
-    After the first save, a complete checkpoint exists at every moment. A state with a
-    number that is not finite is not saved.
+    After the first save, a complete checkpoint exists at every moment. A state with NaN
+    or infinity is not saved.
 
     Args:
       folder: Folder of all checkpoints of the run.
-      number: Number of the step; later checkpoints, from before a resume at an earlier
-        step, are deleted.
+      number: Number of the step. Checkpoints of later steps are deleted: they are from
+        before a resume at an earlier step.
       state: A tree of arrays, random keys and numbers.
-      rules: Flags on which the bits of the run depend.
+      rules: Flags on which the result of the run depends.
       keep: Number of checkpoints to keep.
     """
     assert jax.process_index() == 0, "orbax writes numpy's arrays on process 0 only"
-    leaves = named(state)
+    leaves = leaves_by_path(state)
     arrays = {name: _bits(leaf) for name, leaf in leaves.items()}
     if not all(map(_finite, arrays.values())):
         return
     index = {
         "number": number,
-        "rules": plain(rules),
-        "leaves": {name: _kind(leaf) for name, leaf in leaves.items()},
+        "rules": json_round_trip(rules),
+        "leaves": {name: _shape_text(leaf) for name, leaf in leaves.items()},
         "keys": {
             name: str(jax.random.key_impl(leaf))
             for name, leaf in leaves.items()
@@ -64,52 +66,53 @@ def save(
         },
         "sha256": digest(arrays),
     }
-    place, part = folder / f"step-{number}", folder / f".step-{number}"
+    checkpoint, incomplete = folder / f"step-{number}", folder / f".step-{number}"
     try:
-        shutil.rmtree(part, ignore_errors=True)  # from a process that was killed
-        part.mkdir(parents=True)
-        _write(part / ARRAYS, {k: v for k, v in arrays.items() if v.size})
-        index["files"] = _files(part / ARRAYS)
+        shutil.rmtree(incomplete, ignore_errors=True)  # from a process that was killed
+        incomplete.mkdir(parents=True)
+        _write(incomplete / ARRAYS, {k: v for k, v in arrays.items() if v.size})
+        index["files"] = _files(incomplete / ARRAYS)
         content = {"sha256": _hash(index), "index": index}
-        (part / INDEX).write_text(json.dumps(content, indent=2))
-        if place.exists():
-            before = place.with_name(place.name + REPLACED)
+        (incomplete / INDEX).write_text(json.dumps(content, indent=2))
+        if checkpoint.exists():
+            before = checkpoint.with_name(checkpoint.name + REPLACED)
             shutil.rmtree(before, ignore_errors=True)
-            os.replace(place, before)
-        os.replace(part, place)
-    except (OSError, ValueError) as error:  # tensorstore's are ValueErrors
+            os.replace(checkpoint, before)
+        os.replace(incomplete, checkpoint)
+    except (OSError, ValueError) as error:  # tensorstore raises ValueErrors
         raise BadInput(
-            f"expected disk space for {place}, got {error}; free space or write to "
-            "another folder"
+            f"expected disk space for {checkpoint}, got {error}; free space "
+            "or write to another folder"
         ) from error
-    known = _places(folder)
-    earlier = [path for path in known if _order(path) < (number, 0)]
-    for path in set(known) - {place, *earlier[: keep - 1]}:
+    checkpoints = _checkpoints(folder)
+    earlier = [path for path in checkpoints if _order(path) < (number, 0)]
+    for path in set(checkpoints) - {checkpoint, *earlier[: keep - 1]}:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def load(
-    folder: Path, rules: Mapping[str, Any], like: Any, say: Callable[[str], object]
+    folder: Path, rules: Mapping[str, Any], like: Any, warn: Callable[[str], object]
 ) -> tuple[int, Any]:
     """Return the number and the state of the last complete checkpoint.
 
     Args:
       folder: Folder of all checkpoints of the run.
-      rules: Flags on which the bits depend; others than those saved raise BadInput.
+      rules: Flags on which the result depends; BadInput is raised if the saved flags
+        differ.
       like: A tree of arrays, or of their shapes and dtypes, like the saved state.
-      say: Called with a message about broken checkpoints, if there are any.
+      warn: Called with a message about broken checkpoints, if there are any.
     """
     problems = []
-    for place in _places(folder):
+    for checkpoint in _checkpoints(folder):
         try:
-            index = _index(place)
-            _agree(place, index, rules, like)
-            state = _read(place, index, like)
+            index = _read_index(checkpoint)
+            _check_agreement(checkpoint, index, rules, like)
+            state = _read_state(checkpoint, index, like)
         except Broken as error:
-            problems.append(f"{place.name}: {error}")
+            problems.append(f"{checkpoint.name}: {error}")
             continue
         if problems:
-            say(f"{'; '.join(problems)}; resuming from {place.name}")
+            warn(f"{'; '.join(problems)}; resuming from {checkpoint.name}")
         return index["number"], state
     raise BadInput(
         f"expected a complete checkpoint in {folder}, got "
@@ -117,38 +120,41 @@ def load(
     )
 
 
-def shapes(folder: Path, name: str) -> list[Any]:
-    """Return the shapes and dtypes of a list in the last complete checkpoint."""
-    for place in _places(folder):
+def shapes(folder: Path, key: str) -> list[Any]:
+    """Return the shapes and dtypes of the leaves under a key of the last checkpoint.
+
+    The state must be a mapping. Without a readable checkpoint, the list is empty.
+    """
+    for checkpoint in _checkpoints(folder):
         try:
-            kinds = _index(place)["leaves"]
+            leaves = _read_index(checkpoint)["leaves"]
         except Broken:
             continue
-        selected = [kind for leaf, kind in kinds.items() if leaf.startswith(f"{name}/")]
-        return [_shape(kind) for kind in selected]
+        selected = [text for leaf, text in leaves.items() if leaf.startswith(f"{key}/")]
+        return [_parse_shape(text) for text in selected]
     return []
 
 
-def _shape(kind: str) -> jax.ShapeDtypeStruct:
-    """Return the shape and dtype of a leaf: the inverse of `_kind`."""
-    dtype, _, shape = kind.partition("[")
+def _parse_shape(text: str) -> jax.ShapeDtypeStruct:
+    """Return the shape and dtype of a leaf: the inverse of `_shape_text`."""
+    dtype, _, shape = text.partition("[")
     return jax.ShapeDtypeStruct(json.loads(f"[{shape}"), np.dtype(dtype))
 
 
-def named(tree: Any) -> dict[str, Any]:
-    """Return a tree's leaves by their paths, such as optimizer/0/mu/dense/kernel."""
+def leaves_by_path(tree: Any) -> dict[str, Any]:
+    """Return the leaves by their paths, such as optimizer/0/mu/dense/kernel."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
 
 
-def _index(place: Path) -> Any:
+def _read_index(checkpoint: Path) -> Any:
     """Read a checkpoint's index; raise Broken if it or a file has changed."""
     try:
-        stored = json.loads((place / INDEX).read_text())
+        stored = json.loads((checkpoint / INDEX).read_text())
         index, sha256 = stored["index"], stored["sha256"]
-        files = _files(place / ARRAYS)
+        files = _files(checkpoint / ARRAYS)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Broken(f"its {INDEX} cannot be read") from error
     if sha256 != _hash(index):
@@ -159,31 +165,36 @@ def _index(place: Path) -> Any:
     return index
 
 
-def _agree(place: Path, index: Any, rules: Mapping[str, Any], like: Any) -> None:
+def _check_agreement(
+    checkpoint: Path, index: Any, rules: Mapping[str, Any], like: Any
+) -> None:
     """Raise BadInput if rules or leaves differ from those of the checkpoint."""
-    kinds = {name: _kind(leaf) for name, leaf in named(like).items()}
-    for saved, own in ((index["rules"], plain(rules)), (index["leaves"], kinds)):
-        for name in dict.fromkeys([*own, *saved]):
-            if saved.get(name) != own.get(name):
+    leaves = {name: _shape_text(leaf) for name, leaf in leaves_by_path(like).items()}
+    pairs = (index["rules"], json_round_trip(rules)), (index["leaves"], leaves)
+    for saved, current in pairs:
+        for name in dict.fromkeys([*current, *saved]):
+            if saved.get(name) != current.get(name):
                 raise BadInput(
-                    f"expected {name}={saved.get(name)} as in {place}, got "
-                    f"{name}={own.get(name)}; pass the flags of that run, or the "
+                    f"expected {name}={saved.get(name)} as in {checkpoint}, got "
+                    f"{name}={current.get(name)}; pass the flags of that run, or the "
                     "folder of another run"
                 )
 
 
-def _read(place: Path, index: Any, like: Any) -> Any:
+def _read_state(checkpoint: Path, index: Any, like: Any) -> Any:
     arrays: dict[str, Any] = {
         name: None if math.prod(np.shape(leaf)) else np.empty(leaf.shape, leaf.dtype)
-        for name, leaf in named(like).items()
+        for name, leaf in leaves_by_path(like).items()
     }
     arrays |= _restore(
-        place / ARRAYS, [name for name, array in arrays.items() if array is None]
+        checkpoint / ARRAYS, [name for name, array in arrays.items() if array is None]
     )
     if digest(arrays) != index["sha256"]:
         raise Broken("its arrays are not those that were saved")
-    for name, kind in index["keys"].items():
-        arrays[name] = jax.random.wrap_key_data(jax.device_put(arrays[name]), impl=kind)
+    for name, implementation in index["keys"].items():
+        arrays[name] = jax.random.wrap_key_data(
+            jax.device_put(arrays[name]), impl=implementation
+        )
     leaves, tree = jax.tree.flatten(like)
     restored = [
         array if hasattr(leaf, "dtype") else type(leaf)(array)  # a Python number
@@ -201,15 +212,15 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def _restore(path: Path, names: list[str]) -> dict[str, np.ndarray]:
     with _orbax() as (orbax, handler):
-        kinds = dict.fromkeys(names, orbax.RestoreArgs(restore_type=np.ndarray))
-        arguments = orbax.args.PyTreeRestore(restore_args=kinds)
+        restore_args = dict.fromkeys(names, orbax.RestoreArgs(restore_type=np.ndarray))
+        arguments = orbax.args.PyTreeRestore(restore_args=restore_args)
         arrays = handler.restore(path.absolute(), args=arguments)
         return {name: arrays[name] for name in names}
 
 
 @contextmanager
 def _orbax() -> Iterator[tuple[Any, Any]]:
-    """Yield orbax and its handler of trees, for this process only.
+    """Yield orbax and its handler for trees, which do not wait for other processes.
 
     orbax's Checkpointer and CheckpointManager are not used: they rename the arrays
     before their index is written, and delete a checkpoint before they replace it.
@@ -247,7 +258,7 @@ def _finite(array: np.ndarray) -> bool:
     return not inexact or bool(np.isfinite(array).all())
 
 
-def _kind(leaf: Any) -> str:
+def _shape_text(leaf: Any) -> str:
     """Return a leaf's dtype and shape, such as float32[2, 3]."""
     dtype = leaf.dtype if hasattr(leaf, "dtype") else type(leaf).__name__
     return f"{dtype}{list(np.shape(leaf))}"
@@ -268,13 +279,13 @@ def _hash(index: Any) -> str:
     return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
 
 
-def _places(folder: Path) -> list[Path]:
+def _checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, the newest first."""
-    paths = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    paths = [path for path in folder.glob("step-*") if STEP_FOLDER.fullmatch(path.name)]
     return sorted(paths, key=_order, reverse=True)
 
 
-def _order(place: Path) -> tuple[int, int]:
-    match = NAME.fullmatch(place.name)
+def _order(checkpoint: Path) -> tuple[int, int]:
+    match = STEP_FOLDER.fullmatch(checkpoint.name)
     assert match
     return int(match[1]), 0 if match[2] else 1

@@ -1,4 +1,4 @@
-"""Writers of rows and of a summary, to the console or to a file.
+"""Write rows and a summary to the console or to a file.
 
 Writers are context managers, closed at the end of a run.
 """
@@ -27,7 +27,7 @@ def ignore(row: Row) -> None:
 
 
 @contextmanager
-def many(*writers: AbstractContextManager[Writer]) -> Iterator[Writer]:
+def tee(*writers: AbstractContextManager[Writer]) -> Iterator[Writer]:
     """Write every row and the summary to each of the writers."""
     with ExitStack() as stack:
         entered = [stack.enter_context(writer) for writer in writers]
@@ -43,11 +43,11 @@ def many(*writers: AbstractContextManager[Writer]) -> Iterator[Writer]:
         yield Writer(row, summary)
 
 
-def first(
+def rank_0_writer(
     rank: int, *writers: AbstractContextManager[Writer]
 ) -> AbstractContextManager[Writer]:
-    """Return many(*writers) on rank 0, and no writer on other ranks."""
-    return many(*writers) if rank == 0 else many()
+    """Return tee(*writers) on rank 0, and a writer that ignores rows on other ranks."""
+    return tee(*writers) if rank == 0 else tee()
 
 
 @contextmanager
@@ -62,14 +62,16 @@ def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
 
 
 @contextmanager
-def collected(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
+def collector(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
     """Collect the rows; call finish(rows, summary) at the end."""
     rows: list[Row] = []
     yield Writer(rows.append, lambda summary: finish(rows, summary))
 
 
-PAIRS = 3  # names and values in a line of a summary
+PAIRS = 3  # (name, value) pairs per line of a summary
 
+
+# title of a column -> width, and template or function of the row
 Columns = Mapping[str, tuple[int, str | Callable[[Row], str]]]
 
 
@@ -95,7 +97,7 @@ def line(row: Row, *templates: str) -> str:
     return "  ".join(parts)
 
 
-def scaled(key: str, factor: float, form: str) -> Callable[[Row], str]:
+def scaled_cell(key: str, factor: float, form: str) -> Callable[[Row], str]:
     """Return a function: row -> text of factor * row[key]; None is a dash.
 
     Args:
@@ -113,9 +115,8 @@ def scaled(key: str, factor: float, form: str) -> Callable[[Row], str]:
 def printer(columns: Columns, title: str = "") -> Callable[[Row], None]:
     """Return a function that prints a row; before the first row it prints a header.
 
-    A column has a title, a width, and a template or a function of the row. Words are
-    aligned to the left, numbers to the right. The title of the table, a template of the
-    first row, is printed above the header.
+    Cells that start with a letter are aligned to the left, other cells to the right.
+    `title`, a template filled in from the first row, is printed above the header.
     """
 
     def show(cells: Iterable[str]) -> None:
@@ -147,22 +148,25 @@ def table(columns: Columns) -> Iterator[Writer]:
 
 @contextmanager
 def tables(
-    kinds: Mapping[str, Columns], titles: Mapping[str, str], key: str = "table"
+    columns_by_table: Mapping[str, Columns],
+    titles: Mapping[str, str],
+    key: str = "table",
 ) -> Iterator[Writer]:
     """Print each row in the table that row[key] names; a table may have a title."""
     printers = {
-        kind: printer(columns, titles.get(kind, "")) for kind, columns in kinds.items()
+        name: printer(columns, titles.get(name, ""))
+        for name, columns in columns_by_table.items()
     }
     yield Writer(lambda row: printers[row[key]](row), ignore)
 
 
-def loss_of(row: Row) -> str:
+def loss_text(row: Row) -> str:
     """Return the loss of a row as text."""
     return f"loss {row['loss']:.4f}"
 
 
-def numbers_of(summary: Row) -> str:
-    """Return the numbers of a summary as a table."""
+def summary_table(summary: Row) -> str:
+    """Return the numbers of a summary as a table with PAIRS pairs per line."""
     texts = [
         (name.replace("_", " "), f"{value:.6g}")
         for name, value in summary.items()
@@ -172,7 +176,7 @@ def numbers_of(summary: Row) -> str:
     for k in range(PAIRS):
         names, values = (
             [name for name, _ in texts[k::PAIRS]],
-            [v for _, v in texts[k::PAIRS]],
+            [value for _, value in texts[k::PAIRS]],
         )
         widths = max(map(len, names), default=0), max(map(len, values), default=0)
         columns.append(
@@ -184,35 +188,34 @@ def numbers_of(summary: Row) -> str:
     return "\n".join("   ".join(filter(None, row)) for row in zip_longest(*columns))
 
 
-def trained(summary: Row) -> str:
+def training_sentence(summary: Row) -> str:
     """Return the main results of a training in one sentence."""
     start = line(summary, "Trained {steps:,} updates in {seconds:.3g} s")
-    parts = (
+    results = (
         "loss {loss:.4g}",
         "accuracy {accuracy:.1%}",
         "perplexity {perplexity:.4g}",
     )
-    ends = filter(None, (line(summary, part) for part in parts))
-    return f"{start}: {', '.join(ends)}." if start else "Finished."
+    texts = filter(None, (line(summary, template) for template in results))
+    return f"{start}: {', '.join(texts)}." if start else "Finished."
 
 
 @contextmanager
 def console(
     total: int,
-    begun: int = 0,
+    done: int = 0,
     *,
     unit: str = "step",
-    row_text: Callable[[Row], str] = loss_of,
-    summary_text: Callable[[Row], str] = numbers_of,
+    row_text: Callable[[Row], str] = loss_text,
+    summary_text: Callable[[Row], str] = summary_table,
 ) -> Iterator[Writer]:
     """Print progress, the time left and the summary.
 
-    A terminal has a progress bar; other outputs, such as that of mpirun, at least ten
-    lines.
+    On a terminal the progress is a bar, otherwise at least ten lines.
 
     Args:
       total: Number of steps.
-      begun: Number of steps before a resume.
+      done: Number of steps before a resume.
       unit: Name of a step.
       row_text: row -> text.
       summary_text: summary -> text.
@@ -229,7 +232,7 @@ def console(
     )
     live = screen.is_terminal
     with progress.Progress(*columns, console=screen, disable=not live) as bar:
-        bar.add_task("", total=total, completed=begun)
+        bar.add_task("", total=total, completed=done)
         (task,) = bar.tasks
 
         def row(row: Row) -> None:

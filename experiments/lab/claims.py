@@ -3,7 +3,7 @@
 A rule takes the runs of one or more experiments, as read from their run folders, and
 returns a Verdict. Its docstring is the rule in words. The claims of an experiment are
 defined in a module `claims` or `<experiment>_claims` of `studies`. The experiment
-passes them to `writing.first`, which prints their verdicts and adds them to
+passes them to `writing.run_writer`, which prints their verdicts and adds them to
 summary.json; `papers.py` applies the same rules to the same files and writes
 docs/RESULTS.md.
 """

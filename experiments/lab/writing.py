@@ -1,6 +1,6 @@
 """Write the run folder of an experiment, and the exports that its flags name.
 
-with writing.first(path, FLAGS, comm, writers.table(COLUMNS), claims=CLAIMS) as writer:
+with writing.run_writer(path, FLAGS, comm, table, claims=CLAIMS) as writer:
     writer.row(...)
     writer.summary(...)
 """
@@ -29,14 +29,14 @@ EXPORTS: dict[str, Make] = {  # by flag
 
 
 @contextmanager
-def first(
+def run_writer(
     path: Path,
     values: flags.FlagValues,
     comm: Comm | None,
     *others: AbstractContextManager[Writer],
     append: bool = False,
     claims: Sequence[Claim] = (),
-    sentence: Callable[[Row], str] = writers.trained,
+    sentence: Callable[[Row], str] = writers.training_sentence,
 ) -> Iterator[Writer]:
     """Write rows and the summary on rank 0, and print a conclusion; collective.
 
@@ -65,7 +65,7 @@ def first(
     summaries: list[Row] = []
     with (
         energy.meter(comm, energy_terms(values)) as meter,
-        writers.first(rank, folder, *others, *chosen_exports) as writer,
+        writers.rank_0_writer(rank, folder, *others, *chosen_exports) as writer,
     ):
 
         def row(row: Row) -> None:
@@ -73,7 +73,7 @@ def first(
             writer.row(row)
 
         yield Writer(row, summaries.append)
-        spent = meter.spent()
+        spent = meter.run_consumption()
         if summaries and rank == 0:
             summary = dict(summaries[-1])
             if claims:

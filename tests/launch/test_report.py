@@ -15,7 +15,7 @@ import report
 import report_curves
 import report_page
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 
 LAUNCH = Path(__file__).parents[2] / "launch"
 EVIL = """\"'></script><img src=x onerror=alert(1)>"""
@@ -26,13 +26,13 @@ VOID = {"meta", "img", "input"}
 def quick():
     """Ask git once, not for every run folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "commit", lambda: "0123456789abcdef")
+        patch.setattr(run_folders, "commit", lambda: "0123456789abcdef")
         yield
 
 
 def folder(path, flags, rows=(), summary=None):
     """Write a run folder, as runs write it; one without a summary has not ended."""
-    with runs.folder(path, flags) as writer:
+    with run_folders.folder(path, flags) as writer:
         for row in rows:
             writer.row(row)
         if summary:
@@ -221,7 +221,7 @@ def test_what_is_no_finite_number_neither_breaks_the_page_nor_a_curve(made, tmp_
 @pytest.mark.parametrize("size", [1, 2, 199, 200, 201, 1000, 9999])
 def test_a_curve_keeps_its_ends_and_extremes_in_few_points(size):
     values = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    kept = report_curves.kept(values, 200)
+    kept = report_curves.downsample(values, 200)
     assert len(kept) <= 200 and list(kept) == sorted(set(kept))
     assert {0, size - 1, values.argmin(), values.argmax()} <= set(kept)
     assert len(kept) >= min(size, 90)
@@ -250,7 +250,7 @@ def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short
     names = [each["alt"].split(" of ")[0] for each in page.all("img")]
     assert names == ["loss.svg", "noise.png", "timeline.svg"]
     assert page.within["h3"][:2] == ["Figures", "Timeline"]
-    monkeypatch.setattr(report_page, "LIMIT", len(page.text) - 20_000)
+    monkeypatch.setattr(report_page, "MAX_BYTES", len(page.text) - 20_000)
     small = made(place)
     assert [each["alt"].split(" of ")[0] for each in small.all("img")] == names[::2]
     assert "noise.png" in small.text

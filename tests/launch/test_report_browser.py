@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from tests.launch.test_report import EVIL, folder, report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -40,7 +40,7 @@ def address(tmp_path_factory):
     """A page of eleven runs, one of which has no loss, and one evil words."""
     place = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "commit", lambda: "0123456789abcdef")
+        patch.setattr(run_folders, "commit", lambda: "0123456789abcdef")
         for k in range(11):
             flags = {"lr": 10.0**-k, "n": 2**k, "way": EVIL if k == 1 else "ring"}
             rows = [
@@ -139,7 +139,7 @@ def test_rows_are_filtered_by_words_and_whole_values_and_columns_are_chosen(
     page = opened(address)
     for wanted, many in (("run-3", 1), ("--n=1", 1), ("ring RUN-", 10), ("zzz", 0)):
         page.get_by_label("Filter").fill(wanted)
-        until(page, f"look.shown.filter(Boolean).length === {many}")
+        until(page, f"view.shown.filter(Boolean).length === {many}")
         assert len(column(page, "run")) == many
         assert page.locator("#count").text_content() == f"{many} of 11 runs"
     assert not head(page, "part_11").is_visible()
@@ -177,7 +177,7 @@ def test_each_theme_is_accessible_and_the_button_gives_the_other(
 
 
 def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "config", lambda flags, ranks: {"flags": flags})
+    monkeypatch.setattr(run_folders, "config", lambda flags, ranks: {"flags": flags})
     rows = [{"step": step, "loss": 1 / step} for step in range(1, 4)]
     for k in range(1000):
         folder(tmp_path / f"x/{k:03}", {"k": k}, rows, {"loss": k / 7})
@@ -186,9 +186,9 @@ def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
     assert page.locator("#each > details").count() == 1000
     assert len(column(page, "run")) == 200
     page.get_by_label("Filter").fill("--k=777")
-    until(page, "look.shown.filter(Boolean).length === 1")
+    until(page, "view.shown.filter(Boolean).length === 1")
     assert column(page, "run") == ["777"]
     page.get_by_label("Filter").fill("")
     page.get_by_role("button", name="Show all rows").click()
     assert len(column(page, "run")) == 1000
-    assert page.evaluate("unpacked(data.measures[0]).length") == 1000
+    assert page.evaluate("unpack(data.measures[0]).length") == 1000

@@ -16,7 +16,7 @@ import sweep
 import sweep_flags
 import sweep_runs
 from sweep_grid import Cell
-from sweep_guard import alone
+from sweep_guard import lock_folder
 
 from dml.runs import results
 from dml.types import BadInput
@@ -190,7 +190,7 @@ def job(folder, code="", ranks=None, cores=1):
 
 def executed(job):
     """Run a job; return how it ended."""
-    *_, state = sweep_runs.execute([job], sweep_runs.cores(1) * job.cores, 0)
+    *_, state = sweep_runs.execute([job], sweep_runs.available_cores(1) * job.cores, 0)
     return state.ended[0]
 
 
@@ -208,16 +208,16 @@ def test_a_run_without_a_summary_has_failed(tmp_path, code):
     """Also one that removes its folder; another run in its folder is not its own."""
     first = job(tmp_path, code.format(str(job(tmp_path).folder)))
     ended = executed(first)
-    assert "summary.json" in ended.says
+    assert "summary.json" in ended.error
     assert not sweep_runs.done(first)
-    assert sweep_runs.before(first) == ended
+    assert sweep_runs.earlier_result(first) == ended
     other = job(tmp_path, ranks=2)._replace(folder=first.folder)
-    assert sweep_runs.before(other) is None
+    assert sweep_runs.earlier_result(other) is None
 
 
 def test_no_core_has_two_runs_at_once_and_all_are_used(swept, tmp_path):
     assert swept("--n=1,2,3", "--wait=0.05,0.1", "--repeat=2", "--jobs=2") == 0
-    cores, rows = sweep_runs.cores(2), table(tmp_path)
+    cores, rows = sweep_runs.available_cores(2), table(tmp_path)
     events = []
     for row in rows:
         own = [int(core) for core in row["cores"].split(",")]
@@ -312,7 +312,7 @@ def test_bad_input_is_one_line_and_code_2(tmp_path):
 
 
 def test_an_experiment_is_asked_for_its_flags():
-    known = sweep_flags.known(str(ROOT / "experiments/glove.py"))
+    known = sweep_flags.script_flags(str(ROOT / "experiments/glove.py"))
     switches = {flag for flag, switch in known.items() if switch}
     assert {"strategy", "lr", "out", "network", "allreduce"} <= known.keys() - switches
     assert {"lower", "check"} <= switches and "help" not in known
@@ -321,13 +321,13 @@ def test_an_experiment_is_asked_for_its_flags():
 def test_a_script_that_says_no_flags_is_bad_input(tmp_path):
     script = tmp_path / "odd.py"
     with pytest.raises(BadInput, match="expected a script, got .*odd.py, no such file"):
-        sweep_flags.known(str(script))
+        sweep_flags.script_flags(str(script))
     script.write_text("raise ValueError('oh')")
     with pytest.raises(BadInput, match="got code 1: ValueError: oh; fix the script"):
-        sweep_flags.known(str(script))
+        sweep_flags.script_flags(str(script))
     text = "b'\\xff\\n  --out: x\\n'"  # no text: read as far as it goes
     script.write_text(f"import sys; sys.stdout.buffer.write({text})")
-    assert sweep_flags.known(str(script)) == {"out": False}
+    assert sweep_flags.script_flags(str(script)) == {"out": False}
 
 
 def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
@@ -344,14 +344,14 @@ def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
 
 def test_a_folder_has_one_sweep_at_a_time_but_tasks_share_it(swept, tmp_path):
     folder = tmp_path / "out"
-    with alone(folder, shared=True):
+    with lock_folder(folder, shared=True):
         assert swept("--lr=1,2", "--only=0") == 0
         with pytest.raises(BadInput, match="expected one sweep at a time in"):
             swept("--lr=1,2")
 
 
 def test_a_script_comes_first_and_is_repeated_with_seeds(monkeypatch):
-    monkeypatch.setattr(sweep_flags, "known", lambda script: {"lr": False})
+    monkeypatch.setattr(sweep_flags, "script_flags", lambda script: {"lr": False})
     with pytest.raises(BadInput, match="expected a script with --seed for --repeat=2"):
         sweep.main(["sweep.py", SCRIPT, "--repeat=2"])
     with pytest.raises(BadInput, match="expected a script first, got --lr=1"):

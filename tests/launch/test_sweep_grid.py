@@ -16,7 +16,7 @@ KNOWN = {"lr": False, "seed": False, "lost": True, "text": False}
 
 
 def swept(*argv):
-    return sweep_grid.swept(argv, KNOWN, "x.py")
+    return sweep_grid.parse_flags(argv, KNOWN, "x.py")
 
 
 @settings(max_examples=40, deadline=None)
@@ -25,7 +25,7 @@ def test_quoted_as_csv_any_text_is_a_value(texts):
     row = io.StringIO(newline="")
     csv.writer(row, quoting=csv.QUOTE_ALL).writerow(texts)
     once = list(dict.fromkeys(texts))
-    assert sweep_grid.values("text", row.getvalue()) == once
+    assert sweep_grid.parse_values("text", row.getvalue()) == once
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,20 @@ def test_what_is_no_value_is_one_line(argument, says):
 
 def test_names_are_stable_and_hang_on_the_cell_alone():
     cell = Cell(2, {"seed": "0", "text": "a b/c", "lr": "0.1"})
-    name = sweep_grid.name("experiments/x.py", cell)
+    name = sweep_grid.folder_name("experiments/x.py", cell)
     assert name == "n=2,lr=0.1,text=a_b_c,seed=0-67b0d8c30c"
     turned = Cell(2, dict(reversed(cell.flags.items())))
-    assert sweep_grid.name("x.py", turned) == name
+    assert sweep_grid.folder_name("x.py", turned) == name
 
 
 def test_cells_that_differ_anywhere_have_different_names():
     texts = ["a b", "a_b", "a/b", "", ".", "x" * 1000, "x" * 1001, "ä"]
     cells = [Cell(n, {"text": text}) for text in texts for n in (None, 1)]
     cells += [Cell(None, {"lr": "1"}), Cell(None, {})]
-    names = {sweep_grid.name("x.py", cell) for cell in cells}
+    names = {sweep_grid.folder_name("x.py", cell) for cell in cells}
     assert len(names) == len(cells)
     assert all(len(name.encode()) < 200 and "/" not in name for name in names)
-    assert sweep_grid.name("y.py", cells[0]) not in names
+    assert sweep_grid.folder_name("y.py", cells[0]) not in names
 
 
 def test_labels_say_what_differs():
@@ -93,7 +93,9 @@ def test_labels_say_what_differs():
 
 
 def draws(count=400, seed=0, **flags):
-    cells = sweep_grid.drawn([1, 2], {k: [v] for k, v in flags.items()}, count, seed)
+    cells = sweep_grid.random_cells(
+        [1, 2], {k: [v] for k, v in flags.items()}, count, seed
+    )
     return {flag: [float(cell.flags[flag]) for cell in cells] for flag in flags}
 
 
@@ -111,7 +113,7 @@ def test_draws_fill_their_ranges():
 
 
 def test_whole_numbers_are_written_whole():
-    (cell,) = sweep_grid.drawn([None], {"a": ["2..2"], "b": ["2.0..2"]}, 1, 0)
+    (cell,) = sweep_grid.random_cells([None], {"a": ["2..2"], "b": ["2.0..2"]}, 1, 0)
     assert cell.flags == {"a": "2", "b": "2.0"}
 
 
@@ -122,7 +124,7 @@ def test_more_draws_keep_the_first_and_another_seed_has_others():
 
 
 def test_lists_and_ranks_are_drawn_from():
-    cells = sweep_grid.drawn([1, 2], {"text": ["a", "b"], "lr": ["0..1"]}, 99, 0)
+    cells = sweep_grid.random_cells([1, 2], {"text": ["a", "b"], "lr": ["0..1"]}, 99, 0)
     assert {(cell.ranks, *cell.flags.values()) for cell in cells} == {
         (n, text, lr) for n in (1, 2) for text in "ab" for lr in "01"
     }
@@ -140,7 +142,7 @@ def test_lists_and_ranks_are_drawn_from():
 )
 def test_an_impossible_range_is_one_line(values, says):
     with pytest.raises(BadInput, match=says):
-        sweep_grid.drawn([None], {"a": values}, 1, 0)
+        sweep_grid.random_cells([None], {"a": values}, 1, 0)
     with pytest.raises(BadInput, match="got the range .*; add --random"):
         sweep_grid.grid([None], {"a": values})
 
@@ -158,5 +160,5 @@ def test_seeds_count_from_the_one_that_is_given():
 @pytest.mark.parametrize("text", ["0", "1,x", "-1", "1.5"])
 def test_ranks_are_counted(text):
     with pytest.raises(BadInput, match="expected numbers of ranks in --n, got"):
-        sweep_grid.counts(text)
-    assert sweep_grid.counts("1,2,8") == [1, 2, 8]
+        sweep_grid.rank_counts(text)
+    assert sweep_grid.rank_counts("1,2,8") == [1, 2, 8]

@@ -15,7 +15,7 @@ from rich.console import Console
 from sweep_grid import Cell
 from sweep_runs import Ended, Job, State
 
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.types import BadInput
 
 SCRIPT = str(Path(__file__).with_name("swept_main.py"))
@@ -27,8 +27,8 @@ def ended(tmp_path):
 
     def write(ranks, flags, summary=None, says="", seconds=1.0):
         cell = Cell(ranks, flags)
-        folder = tmp_path / sweep_grid.name("x.py", cell)
-        with runs.folder(folder, flags) as writer:
+        folder = tmp_path / sweep_grid.folder_name("x.py", cell)
+        with run_folders.folder(folder, flags) as writer:
             if summary is not None:
                 writer.summary(summary)
         (folder / "output.txt").touch()

@@ -81,7 +81,7 @@ def train_deep(comm, path, folder):
     if comm.rank == 0:
         states.save(folder, 4, tree, {})
     comm.Barrier()
-    number, again = states.load(folder, {}, tree, say=lambda line: None)
+    number, again = states.load(folder, {}, tree, warn=lambda line: None)
     assert (number, apart(again, tree)) == (4, 0)
 
 

@@ -56,9 +56,10 @@ def spent(comm):
     """Return joules by CPU seconds of rank + 1 and by GPUs of 5 J since the start."""
     looks = count()
     counters.gpus = lambda: counters.Gpus(5.0 * next(looks), 2, "V100")
-    counters.worked = lambda: comm.rank + 1.0
-    found = energy.Meter(comm, energy.Terms(watts=10.0)).spent()
-    return f"{found['energy_kwh'] * energy.JOULES:.3f} J by {found['energy_source']}\n"
+    counters.process_cpu_seconds = lambda: comm.rank + 1.0
+    found = energy.Meter(comm, energy.Terms(watts=10.0)).run_consumption()
+    joules = found["energy_kwh"] * energy.JOULES_PER_KWH
+    return f"{joules:.3f} J by {found['energy_source']}\n"
 
 
 def main(folder):

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dml.runs import folder as runs
-from dml.runs import results
+from dml.runs import folder, results
 from dml.types import BadInput
 
 
 def write(path, flags=None, rows=(), summary=None, **options):
-    with runs.folder(path, flags or {}, **options) as writer:
+    with folder.folder(path, flags or {}, **options) as writer:
         for row in rows:
             writer.row(row)
         if summary is not None:
@@ -34,7 +33,7 @@ def test_a_run_folder_holds_config_metrics_and_summary(tmp_path):
 @pytest.mark.parametrize("append", (False, True))
 def test_a_run_that_is_killed_has_no_summary_and_its_finished_rows(tmp_path, append):
     write(tmp_path, {}, [{"step": 1}], {"loss": 0.25})
-    with runs.folder(tmp_path, {}, append) as writer:
+    with folder.folder(tmp_path, {}, append) as writer:
         assert not (tmp_path / "summary.json").exists()
         writer.row({"step": 2})
     with open(tmp_path / "metrics.jsonl", "a") as file:
@@ -45,16 +44,16 @@ def test_a_run_that_is_killed_has_no_summary_and_its_finished_rows(tmp_path, app
 
 
 def test_the_commit_is_a_hash_and_none_outside_git(tmp_path, monkeypatch):
-    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", runs.commit() or "0" * 40)
-    monkeypatch.setattr(runs, "__file__", str(tmp_path / "runs.py"))
-    assert runs.commit() is None
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", folder.commit() or "0" * 40)
+    monkeypatch.setattr(folder, "__file__", str(tmp_path / "runs.py"))
+    assert folder.commit() is None
     monkeypatch.setenv("PATH", "")
-    assert runs.commit() is None
+    assert folder.commit() is None
 
 
 def test_a_path_is_what_was_asked_for_or_named_by_time(tmp_path):
-    assert runs.path("here", "linear") == Path("here")
-    default = str(runs.path(None, "linear"))
+    assert folder.path("here", "linear") == Path("here")
+    default = str(folder.path(None, "linear"))
     assert re.fullmatch(r"runs/linear/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+Z", default)
 
 
@@ -62,14 +61,14 @@ def test_run_folders_are_found_at_and_under_paths_once(tmp_path):
     folders = [tmp_path / name for name in ("a/x", "a/y", "b")]
     for path in reversed(folders):
         write(path)
-    assert results.found([tmp_path]) == folders
-    assert results.found([tmp_path / "b", tmp_path, tmp_path / "a"]) == folders
+    assert results.find_folders([tmp_path]) == folders
+    assert results.find_folders([tmp_path / "b", tmp_path, tmp_path / "a"]) == folders
 
 
 def test_a_file_in_the_way_or_a_path_without_runs_is_bad_input(tmp_path):
     for name, got in [("no", "no such folder"), ("", "none")]:
         with pytest.raises(BadInput, match=f"at or under .*, got {got}; pass another"):
-            results.found([tmp_path / name])
+            results.find_folders([tmp_path / name])
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="expected a folder .*file.*; pass --out="):
         write(tmp_path / "file")

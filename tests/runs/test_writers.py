@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from dml.runs import exports
-from dml.runs.writers import Writer, first, jsonl, line, scaled, tables
+from dml.runs.writers import Writer, jsonl, line, rank_0_writer, scaled_cell, tables
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def test_rank_0_passes_rows_and_summary_to_all_and_closes_all_when_one_fails():
     for rank in (0, 1, 7):
         log = []
         both = keep(log, "a"), keep(log, "b")
-        with pytest.raises(KeyError), first(rank, *both) as writer:
+        with pytest.raises(KeyError), rank_0_writer(rank, *both) as writer:
             writer.row({"step": 1})
             writer.summary({"loss": 2})
             raise KeyError
@@ -45,7 +45,7 @@ def test_rows_are_in_the_file_before_it_is_closed(tmp_path):
 def test_tables_fill_templates_and_show_a_dash_for_a_missing_number(capsys):
     columns = {
         "way": (6, "{way}"),
-        "ms": (6, scaled("seconds", 1e3, ".1f")),
+        "ms": (6, scaled_cell("seconds", 1e3, ".1f")),
         "gain": (5, "{gain:.1%}"),
         "both": (5, lambda row: f"{row['way']}!"),
     }
@@ -75,7 +75,7 @@ def test_a_run_that_goes_on_appends_to_its_table(tmp_path):
     for append, step in ((False, 1), (True, 2), (True, 3)):
         with exports.table(path, append) as writer:
             writer.row({"step": step, "loss": 1.0 / step, f"new{step}": 0})
-    with exports.table(path, append=True):  # killed before its first row
+    with exports.table(path, append=True):  # killed before its rank_0_writer row
         pass
     assert [row["step"] for row in exports.read(path)[1]] == ["1", "2", "3"]
     with exports.table(path) as writer:  # another begins anew

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dml.figures import style as figures
 from dml.runs.carbon import POUND
-from dml.runs.writers import Columns, Row, scaled
+from dml.runs.writers import Columns, Row, scaled_cell
 from studies.carbon.rows import days_agree
 from studies.carbon.tables import POUNDS, PUE, SEARCH
 
@@ -54,9 +54,9 @@ COLUMNS: dict[str, Columns] = {
         " ranks": (5, "{ranks:d}"),
         " epochs": (6, "{epochs:d}"),
         " seconds": (7, "{seconds:.2f}"),
-        " Wh": (8, scaled("kwh", 1e3, ".4f")),
-        " g CO2e": (8, scaled("co2_kg", 1e3, ".4f")),
-        " cents": (8, scaled("cost_usd", 100, ".5f")),
+        " Wh": (8, scaled_cell("kwh", 1e3, ".4f")),
+        " g CO2e": (8, scaled_cell("co2_kg", 1e3, ".4f")),
+        " cents": (8, scaled_cell("cost_usd", 100, ".5f")),
         " source": (0, lambda row: row["source"] or "not reached"),
     },
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
-from dml.runs.writers import Row, Writer, collected
+from dml.runs.writers import Row, Writer, collector
 from dml.train import Curve
 from studies.deep.comparison import largest_difference
 
@@ -86,7 +86,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def conclude(summary: Row) -> str:
+def result(summary: Row) -> str:
     """Return the result in one sentence."""
     return (
         f"{summary['meshes']} meshes have {summary['verdict']} as one device, within "
@@ -103,4 +103,4 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
         curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
         figures.curves(path, curves, x="step", y="loss")
 
-    return collected(finish)
+    return collector(finish)

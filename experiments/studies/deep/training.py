@@ -157,7 +157,7 @@ def train_rank(
     finished = None  # the last step, if only the summary is missing
     if setup.done == steps:
         finished = last_step(values.resume, setup.problem.params, steps)
-    with writing.first(
+    with writing.run_writer(
         path,
         values,
         comm,

@@ -21,7 +21,7 @@ from dml.models.networks.translator import (
     wave,
     wavefront,
 )
-from dml.runs.writers import Row, scaled
+from dml.runs.writers import Row, scaled_cell
 from dml.strategies.sharded import placed
 from dml.train import Curve
 from dml.types import Batch, Problem
@@ -38,7 +38,7 @@ COLUMNS = {
     "layers": (6, "{layers}"),
     "ticks": (5, "{ticks}"),
     "gain": (5, "{gain:.2f}"),
-    "ms per step": (11, scaled("seconds_per_step", 1000, ".1f")),
+    "ms per step": (11, scaled_cell("seconds_per_step", 1000, ".1f")),
     "loss": (7, "{loss:.4f}"),
     "exactly right": (13, "{accuracy:.1%}"),
 }
@@ -113,7 +113,7 @@ def time_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
     }
 
 
-def conclude(summary: Row) -> str:
+def result(summary: Row) -> str:
     """Return the result in one sentence."""
     return (
         f"{summary['accuracy']:.1%} of the words correct; a layer per device takes "

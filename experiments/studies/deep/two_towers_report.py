@@ -9,7 +9,7 @@ import numpy as np
 from dml.figures import style as figures
 from dml.figures.learning import losses
 from dml.models.networks.alexnet import TOWERS
-from dml.runs.writers import Row, scaled
+from dml.runs.writers import Row, scaled_cell
 from dml.train import Curve
 from dml.types import Params
 from studies.deep.comparison import largest_difference, median_step_seconds
@@ -24,9 +24,9 @@ COLUMNS = {
     "devices": (7, "{devices}"),
     "accuracy": (8, "{accuracy:.1%}"),
     "loss": (6, "{cross_entropy:.4f}"),
-    "KB per step": (11, scaled("formula_bytes", 1 / 1024, ",.0f")),
-    "compiled": (9, scaled("compiled_bytes", 1 / 1024, ",.0f")),
-    "ms per step": (11, scaled("seconds_per_step", 1000, ".1f")),
+    "KB per step": (11, scaled_cell("formula_bytes", 1 / 1024, ",.0f")),
+    "compiled": (9, scaled_cell("compiled_bytes", 1 / 1024, ",.0f")),
+    "ms per step": (11, scaled_cell("seconds_per_step", 1000, ".1f")),
 }
 
 
@@ -74,7 +74,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return totals
 
 
-def conclude(summary: dict[str, Any]) -> str:
+def result(summary: dict[str, Any]) -> str:
     """Return the result in one sentence."""
     one = summary["seconds_per_step_one_device"]
     two = summary["seconds_per_step_two_devices"]

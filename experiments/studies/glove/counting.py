@@ -19,7 +19,7 @@ from dml.data.text import cooccurrence
 from dml.data.text.corpora import corpus_files
 from dml.data.text.pieces import pieces, split_words
 from dml.data.text.vocabulary import Vocabulary, read
-from dml.runs import folder as runs
+from dml.runs import folder as run_folders
 from dml.strategies.counting.cooccurrence import Rules, count
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives import broadcast
@@ -84,7 +84,7 @@ def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
         try:
             counted = count(comm, pieces(paths, PIECE_BYTES), words, temporary, rules)
             if comm.rank == 0:
-                runs.dump(temporary / "counts.json", counted._asdict())
+                run_folders.dump(temporary / "counts.json", counted._asdict())
                 publish(temporary, folder)
             comm.Barrier()
         finally:

@@ -15,7 +15,7 @@ from dml.models.memory import (
     stage_parameters,
 )
 from dml.models.networks.transformer import SIZES, Shape
-from dml.runs.writers import Columns, Row, scaled
+from dml.runs.writers import Columns, Row, scaled_cell
 from studies.memory import compilation as memory_compiled
 from studies.memory.search import (
     GB,
@@ -84,11 +84,11 @@ COLUMNS: dict[str, Columns] = {
         "case": (20, "{case}"),
         "batch": (5, "{batch:d}"),
         "length": (6, "{length:d}"),
-        "arguments": (9, scaled("arguments", 1e-6, ".2f")),
+        "arguments": (9, scaled_cell("arguments", 1e-6, ".2f")),
         "pred/comp": (9, "{arguments_ratio:.3f}"),
-        "output": (7, scaled("output", 1e-6, ".2f")),
-        "temporary": (9, scaled("temporary", 1e-6, ".2f")),
-        "predicted": (9, scaled("expected_temporary", 1e-6, ".2f")),
+        "output": (7, scaled_cell("output", 1e-6, ".2f")),
+        "temporary": (9, scaled_cell("temporary", 1e-6, ".2f")),
+        "predicted": (9, scaled_cell("expected_temporary", 1e-6, ".2f")),
         "pred/comp ": (9, "{temporary_ratio:.3f}"),
         "s": (4, "{compile_seconds:.1f}"),
     },

@@ -42,7 +42,7 @@ def check_folders(docs: Path) -> None:
 def read_records(docs: Path, names: Iterable[str]) -> list[Record]:
     """Return the records of papers, in the order of names."""
     paths = (docs / FOLDER / f"{name}.json" for name in names)
-    return [results.parsed(path) for path in paths if path.exists()]
+    return [results.read_object(path) for path in paths if path.exists()]
 
 
 def write_page(docs: Path, names: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dml.figures import style as figures
-from dml.runs.writers import Columns, Row, Writer, collected, scaled
+from dml.runs.writers import Columns, Row, Writer, collector, scaled_cell
 from dml.wire.costs.allreduce import Rates
 from studies.scaling import bert as scaling_bert
 from studies.scaling.bert import PUBLISHED
@@ -16,8 +16,8 @@ COLUMNS: dict[str, Columns] = {
     "prediction": {
         "p": (5, "{p}"),
         "overlap": (7, lambda row: "yes" if row["overlap"] else "no"),
-        "gradient ms": (11, scaled("gradient_seconds", 1e3, ".3f")),
-        "step ms": (9, scaled("step_seconds", 1e3, ".3f")),
+        "gradient ms": (11, scaled_cell("gradient_seconds", 1e3, ".3f")),
+        "step ms": (9, scaled_cell("step_seconds", 1e3, ".3f")),
         "best": (16, "{best}"),
         "speed-up": (8, "{speedup:.4g}"),
         "of linear": (9, "{efficiency:.1%}"),
@@ -29,10 +29,10 @@ COLUMNS: dict[str, Columns] = {
     },
     "measured": {
         "algorithm": (16, "{algorithm}"),
-        "gradient ms": (11, scaled("gradient_seconds", 1e3, ".3f")),
-        "wire ms": (8, scaled("wire_seconds", 1e3, ".3f")),
-        "predicted ms": (12, scaled("predicted_seconds", 1e3, ".3f")),
-        "measured ms": (11, scaled("seconds", 1e3, ".3f")),
+        "gradient ms": (11, scaled_cell("gradient_seconds", 1e3, ".3f")),
+        "wire ms": (8, scaled_cell("wire_seconds", 1e3, ".3f")),
+        "predicted ms": (12, scaled_cell("predicted_seconds", 1e3, ".3f")),
+        "measured ms": (11, scaled_cell("seconds", 1e3, ".3f")),
         "pred/meas": (9, lambda r: f"{r['predicted_seconds'] / r['seconds']:.3f}"),
     },
     "bert": {
@@ -62,7 +62,7 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
     """Collect rows; draw speed-ups by workers when the summary is written."""
-    return collected(
+    return collector(
         lambda rows, _: draw(path, [r for r in rows if r["table"] == "prediction"])
     )
 

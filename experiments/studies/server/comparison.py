@@ -104,7 +104,9 @@ def compare(
 
         cases: list[Case] = []
         table = writers.table(columns)
-        with writing.first(path, flag_values, comm, table, claims=claims) as writer:
+        with writing.run_writer(
+            path, flag_values, comm, table, claims=claims
+        ) as writer:
             for case in trials(comm, run):
                 if case:
                     cases.append(case)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.runs.writers import Columns, scaled
+from dml.runs.writers import Columns, scaled_cell
 from dml.strategies.server.roles import Roles
 from dml.types import CountedComm
 from dml.update.table import table
@@ -26,12 +26,12 @@ COLUMNS: Columns = {
     "bytes": (9, "{bytes:,}"),
     "servers": (7, "{servers}"),
     "workers": (7, "{workers}"),
-    "us": (9, scaled("seconds", 1e6, ".1f")),
+    "us": (9, scaled_cell("seconds", 1e6, ".1f")),
     "pushes/s": (9, "{pushes_per_second:,.0f}"),
     "GB/s": (6, "{gigabytes_per_second:.2f}"),
     "of raw": (6, "{of_raw:.2f}"),
     "of both": (7, "{of_both:.2f}"),
-    "formula us": (10, scaled("predicted_seconds", 1e6, ".1f")),
+    "formula us": (10, scaled_cell("predicted_seconds", 1e6, ".1f")),
 }
 
 

@@ -113,7 +113,7 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
     """Collect rows; draw a panel for each problem at the end."""
-    return writers.collected(lambda rows, _: draw(path / "asynchrony", rows))
+    return writers.collector(lambda rows, _: draw(path / "asynchrony", rows))
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

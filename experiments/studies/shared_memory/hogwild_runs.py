@@ -237,7 +237,7 @@ def study(
     claims: claims that are judged by the rows.
     """
     tables = writers.tables(report.KINDS, {}, key="kind")
-    with writing.first(path, flag_values, comm, tables, claims=claims) as writer:
+    with writing.run_writer(path, flag_values, comm, tables, claims=claims) as writer:
         written: list[Row] = []
         for row in rows:
             writer.row(row)

@@ -157,7 +157,7 @@ def run(
         defaults.epochs, unit="epoch", row_text=progress, summary_text=summary_text
     )
     chart = figures.chart(path / "objective", "epoch", "objective")
-    with writing.first(
+    with writing.run_writer(
         path, flag_values, comm, console, chart, sentence=sentence
     ) as writer:
         steps = begin(flag_values.updates, problem, options, comm, Timer())

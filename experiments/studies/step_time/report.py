@@ -24,7 +24,7 @@ from dml.data.shards import shard
 from dml.figures import style as figures
 from dml.figures.allreduce_times import ratio
 from dml.models.gradient import gradient
-from dml.runs.writers import Columns, Row, Writer, collected
+from dml.runs.writers import Columns, Row, Writer, collector
 from studies.step_time.strategies import LARGE, PRODUCT, PSUM, Laps, Setup
 from studies.step_time.torch_training import first_loss_difference, threads
 
@@ -178,7 +178,7 @@ def summary(
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
     """Collect rows; draw them as bars when the summary is written."""
-    return collected(lambda rows, summary: draw(path, rows, summary))
+    return collector(lambda rows, summary: draw(path, rows, summary))
 
 
 def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:

@@ -109,4 +109,4 @@ def finish_measurement(
             f"no real ranks are measured: {last_lines}; pass --measure=0 to skip this\n"
         )
         return []
-    return results.lines(path / "metrics.jsonl")
+    return results.read_rows(path / "metrics.jsonl")

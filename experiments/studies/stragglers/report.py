@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
-from dml.runs.writers import Columns, Row, Writer, collected
+from dml.runs.writers import Columns, Row, Writer, collector
 from dml.sim.delays import DelayDistribution, delay_distribution
 from dml.sim.maxplus import pace
 from studies.stragglers.barriers import Barrier
@@ -73,7 +73,7 @@ BarriersOf = Callable[[int], Mapping[str, Barrier]]  # number of workers -> barr
 
 def chart(path: Path, table: BarriersOf) -> AbstractContextManager[Writer]:
     """Collect rows; draw them when the summary is written."""
-    return collected(lambda rows, _: draw(path, rows, table))
+    return collector(lambda rows, _: draw(path, rows, table))
 
 
 def draw(path: Path, rows: Sequence[Row], table: BarriersOf) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dml.runs.writers import Columns, Row, scaled
+from dml.runs.writers import Columns, Row, scaled_cell
 
 
 def volume(nbytes: float) -> str:
@@ -31,14 +31,14 @@ BYTEPS: Columns = {
     "spare hosts": (11, "{k:d}"),
     "per spare host": (14, "{spare_share:.1%}"),
     "per worker": (10, "{worker_share:.1%}"),
-    "paper ms": (9, scaled("paper_seconds", 1e3, ".4g")),
-    "running ms": (10, scaled("bandwidth_seconds", 1e3, ".4g")),
+    "paper ms": (9, scaled_cell("paper_seconds", 1e3, ".4g")),
+    "running ms": (10, scaled_cell("bandwidth_seconds", 1e3, ".4g")),
     "run/paper": (
         9,
         lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
     ),
     "1 + 1/S": (9, "{drained:.6f}"),
-    "with α, γ ms": (12, scaled("seconds", 1e3, ".4g")),
+    "with α, γ ms": (12, scaled_cell("seconds", 1e3, ".4g")),
     "pred/run": (8, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
 }
 
@@ -62,7 +62,10 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "bytes": BYTES,
             "fastest": (16, "{best}"),
             "lead": (6, "{lead:.3g}x"),
-            **{n: (max(len(n), 9), scaled(f"{n}_seconds", 1e3, ".4g")) for n in names},
+            **{
+                n: (max(len(n), 9), scaled_cell(f"{n}_seconds", 1e3, ".4g"))
+                for n in names
+            },
             "": (1, lambda row: " " if row["exact"] else "~"),
         },
         "wins": NETWORK | {"fastest, by bytes": (17, "{wins}")},
@@ -72,19 +75,19 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "$ per rank": (10, "{cost_per_rank:,.0f}"),
             "bisection per rank": (18, "{bisection_per_rank:.3f}"),
             "smallest": (8, volume_of("few_bytes")),
-            "ms": (9, scaled("few_seconds", 1e3, ".4g")),
+            "ms": (9, scaled_cell("few_seconds", 1e3, ".4g")),
             "of Slim Fly": (11, "{few_ratio:.3f}"),
             "largest": (8, volume_of("many_bytes")),
-            "ms ": (9, scaled("many_seconds", 1e3, ".4g")),
+            "ms ": (9, scaled_cell("many_seconds", 1e3, ".4g")),
             "of Slim Fly ": (11, "{many_ratio:.3f}"),
         },
         "levels": {
             "p": NETWORK["p"],
             "hosts": (6, "{hosts:,}"),
             "bytes": BYTES,
-            "ring ms": (9, scaled("ring_seconds", 1e3, ".4g")),
-            "remote ring ms": (14, scaled("dealt_seconds", 1e3, ".4g")),
-            "two levels ms": (13, scaled("hierarchical_seconds", 1e3, ".4g")),
+            "ring ms": (9, scaled_cell("ring_seconds", 1e3, ".4g")),
+            "remote ring ms": (14, scaled_cell("dealt_seconds", 1e3, ".4g")),
+            "two levels ms": (13, scaled_cell("hierarchical_seconds", 1e3, ".4g")),
             "gain": (6, "{gain:.3g}"),
             "gain over remote": (16, "{dealt_gain:.3g}"),
         },

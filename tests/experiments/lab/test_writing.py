@@ -16,7 +16,7 @@ def values(*argv):
 
 
 def wrote(path, *argv, comm=None):
-    with writing.first(path, values(*argv), comm) as writer:
+    with writing.run_writer(path, values(*argv), comm) as writer:
         writer.row({"step": 1, "loss": 0.5})
         writer.summary({"loss": 0.5})
 
@@ -60,10 +60,10 @@ def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
     seen = []
 
     def noted():
-        return writers.many(fake(seen))
+        return writers.tee(fake(seen))
 
     def program(comm):
-        with writing.first(tmp_path, values(), comm, noted()) as writer:
+        with writing.run_writer(tmp_path, values(), comm, noted()) as writer:
             writer.row({"rank": comm.rank})
             writer.summary({"rank": comm.rank})
             assert comm.rank or len(seen) == 1  # the summary waits for the end
@@ -90,7 +90,7 @@ class fake:
 def test_a_run_that_raises_writes_no_summary(tmp_path):
     with (
         pytest.raises(FloatingPointError),
-        writing.first(tmp_path, values(), None) as writer,
+        writing.run_writer(tmp_path, values(), None) as writer,
     ):
         writer.summary({"loss": 1.0})
         raise FloatingPointError
@@ -98,7 +98,7 @@ def test_a_run_that_raises_writes_no_summary(tmp_path):
 
 
 def test_a_run_without_a_summary_writes_none(tmp_path):
-    with writing.first(tmp_path, values(), None):
+    with writing.run_writer(tmp_path, values(), None):
         pass
     assert not (tmp_path / "summary.json").exists()
 
@@ -117,7 +117,7 @@ def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path
         "first": lambda plan, kept: [{"n": n} for n in plan],
         "squares": lambda plan, kept: [{"n": row["n"] ** 2} for row in kept["first"]],
     }
-    with writing.first(tmp_path, values(), None) as writer:
+    with writing.run_writer(tmp_path, values(), None) as writer:
         kept = writing.write_tables(writer, made, [2, 3])
     assert kept == {"first": [{"n": 2}, {"n": 3}], "squares": [{"n": 4}, {"n": 9}]}
     assert read_rows(tmp_path) == [

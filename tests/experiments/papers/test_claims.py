@@ -220,7 +220,7 @@ def test_a_run_and_papers_come_to_the_same_verdict(
     ((name, run),) = seen.items()
     values = flags.parse(flags.define("seed"), ["test"])
     monkeypatch.setattr(flags, "chosen", lambda _: run.flags)
-    with writing.first(tmp_path, values, None, claims=(claim,)) as writer:
+    with writing.run_writer(tmp_path, values, None, claims=(claim,)) as writer:
         for row in run.rows:
             writer.row(row)
         writer.summary(run.summary)

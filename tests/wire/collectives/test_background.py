@@ -43,7 +43,7 @@ def test_a_polled_or_waited_allreduce_conforms(name, size, way, eager):
         handle.wait()
 
     run = partial(sim.run, network=sim.Uniform(eager=eager))
-    conform(allreduce, run, size, every=False, order=orders.ORDERS.get(name))
+    conform(allreduce, run, size, all_pairs=False, order=orders.ORDERS.get(name))
 
 
 @pytest.mark.parametrize("size", (2, 3, 5))

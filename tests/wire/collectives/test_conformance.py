@@ -46,7 +46,7 @@ def layouts(size: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("name", ALLREDUCE)
 def test_every_allreduce_conforms(name, size):
     order = orders.ORDERS.get(name)
-    conform(ALLREDUCE[name], sim.run, size, every=size <= 5, order=order)
+    conform(ALLREDUCE[name], sim.run, size, all_pairs=size <= 5, order=order)
 
 
 @pytest.mark.parametrize("size", (2, 3, 8))
@@ -83,8 +83,8 @@ def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed
             ALLREDUCE[name],
             virtual(sim.Uniform(eager=eager), seed),
             size,
-            every=False,
-            more=(20_011,),
+            all_pairs=False,
+            extra_lengths=(20_011,),
             order=orders.ORDERS.get(name),
         )
 
@@ -96,7 +96,7 @@ def test_hierarchical_conforms_in_every_layout_of_groups_and_hosts(size):
             partial(ALLREDUCE["hierarchical"], group=group),
             virtual(sim.Uniform(host=host)),
             size,
-            every=False,
+            all_pairs=False,
         )
 
 
@@ -127,7 +127,7 @@ def test_hierarchical_adds_inside_groups_first(size, outside):
 @pytest.mark.parametrize("name", sorted(ALLREDUCE.keys() - {"shared"}))
 def test_ranks_on_several_hosts_conform(name):
     for size, host in ((3, 1), (5, 2), (8, 3)):
-        conform(ALLREDUCE[name], virtual(sim.Uniform(host=host)), size, every=False)
+        conform(ALLREDUCE[name], virtual(sim.Uniform(host=host)), size, all_pairs=False)
 
 
 def test_shared_refuses_ranks_on_several_hosts():

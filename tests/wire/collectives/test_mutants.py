@@ -140,9 +140,9 @@ def a_copy_of_what_is_not_contiguous(comm, buffer, op=np.add):
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_every_mutant_is_caught(mutant, size):
     with pytest.raises(AssertionError):
-        conform(mutant, sim.run, size, every=False, order=orders.ring)
+        conform(mutant, sim.run, size, all_pairs=False, order=orders.ring)
 
 
 def test_replicas_that_differ_only_in_bits_are_caught_as_such():
-    with pytest.raises(AssertionError, match="other bits than rank 0"):
-        conform(an_order_rotated_by_rank, sim.run, 5, every=False)
+    with pytest.raises(AssertionError, match="and rank 0 differ in bits"):
+        conform(an_order_rotated_by_rank, sim.run, 5, all_pairs=False)
