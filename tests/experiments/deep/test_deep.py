@@ -231,17 +231,17 @@ def test_a_decay_of_0_is_none(optimizer):
 
 
 def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
-    updated, steps = bucket_sums.updated, []
+    update_params, steps = bucket_sums.update_params, []
 
     def drifting(comm, parameters, *arguments):
-        updated(comm, parameters, *arguments)
+        update_params(comm, parameters, *arguments)
         steps.extend([1] if comm.rank == 1 else [])
         if comm.rank == 1 and len(steps) == 2:
             params = jax.tree.map(lambda leaf: leaf, parameters.params)  # not shared
             params["head"]["kernel"] = params["head"]["kernel"].at[0, 0].add(1)
             parameters.params = params
 
-    monkeypatch.setattr(bucket_sums, "updated", drifting)
+    monkeypatch.setattr(bucket_sums, "update_params", drifting)
     with pytest.raises(FloatingPointError, match=r"step 2.*\['head'\]\['kernel'\]"):
         see("--simulate=2", "--check_every=2")
 
