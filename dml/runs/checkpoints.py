@@ -76,10 +76,11 @@ def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
             f"expected a checkpoint in {folder}, got {error!r}; pass "
             "--resume=<the folder of a run that was stopped>"
         ) from error
-    for name, value in rules.items():
-        if saved.get(name) != value:
+    for rule, value in rules.items():
+        if saved.get(rule) != value:
+            name = rule if rule == "words" else f"--{rule}"
             raise BadInput(
-                f"expected {name}={saved.get(name)} as in the run to resume, got "
+                f"expected {name}={saved.get(rule)} as in the run to resume, got "
                 f"{name}={value}; pass the corpus and the flags of "
                 f"{folder.parent}/config.json"
             )

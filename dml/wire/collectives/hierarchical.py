@@ -9,7 +9,7 @@ from dml.types import Comm, Groups, Op
 from dml.wire.collectives.reduce_scatter import ring_order
 from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.collectives.shared import shared_gather, shared_scatter
-from dml.wire.comm.buffers import flat, has_memory
+from dml.wire.comm.buffers import flat
 from dml.wire.comm.once import once, one_host
 from dml.wire.plans.topology import chunks, groups
 
@@ -29,9 +29,8 @@ def hierarchical_allreduce(
             └──┼──┼──────┘  │  │    inside: all-gather
                …
 
-    A group on one host reduces in shared memory, but a sim.Phantom by messages. There
-    are as many chunks as the smallest group has ranks; in a larger group the other
-    ranks have no chunk.
+    A group on one host reduces in shared memory. There are as many chunks as the
+    smallest group has ranks; in a larger group the other ranks have no chunk.
     With groups of g ranks, rings inside (α_i, β_i) and across groups (α_a, β_a), and
     without the time of additions:
     2(g-1)α_i + 2(g-1)/g·nβ_i + 2(p/g-1)α_a + 2(p/g-1)/(p/g)·(n/g)β_a.
@@ -48,7 +47,7 @@ def hierarchical_allreduce(
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     chunk = buffer[parts[inside.rank]]
-    if not one_host(inside) or not has_memory(buffer):
+    if not one_host(inside):
         ring_scatter(inside, buffer, ring_order(parts), op)
         if inside.rank < owners:
             outside(across, chunk, op)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dml.types import Comm, Op, Registered, Stage
-from dml.wire.comm.buffers import allocate, flat, registered_views, release
+from dml.wire.comm.buffers import allocate, flat, has_memory, registered_views, release
 from dml.wire.plans.topology import SMALL, STAGE, chunks, segments
 
 BLOCK = 1 << 16  # bytes of a block of `add_up`, which stays in the cache
@@ -159,13 +159,15 @@ def shared_scatter(
 ) -> list[np.ndarray]:
     """Reduce part r of the buffer on rank r; return views of all ranks' buffers.
 
-    A plain buffer is copied to registered memory first.
+    A plain buffer is copied to registered memory first. A sim.Phantom is not: it stands
+    for the buffers of all ranks.
     """
-    registered = registered_views(comm, buffer) or registered_views(
-        comm, registered_copy(comm, buffer)
-    )
-    assert registered  # registered_copy returns registered memory
-    buffers = registered[1]
+    registered = registered_views(comm, buffer)
+    if not registered:
+        part = buffer if has_memory(buffer) else buffer[:1]
+        registered = registered_views(comm, registered_copy(comm, part))
+        assert registered  # registered_copy returns registered memory
+    buffers = registered[1] if has_memory(buffer) else [buffer] * comm.size
     staging(comm).window.barrier(comm.platform.pause)
     own = parts[comm.rank]
     total = np.empty_like(buffer[own])

@@ -63,7 +63,7 @@ def test_another_text_is_named(train, corpus, tmp_path):
     train()
     with open(corpus, "a") as file:
         file.write("\nw1 new words\n")
-    with pytest.raises(BadInput, match="expected --words=60 as in .* got --words=62"):
+    with pytest.raises(BadInput, match="expected words=60 as in .* got words=62"):
         train("--epochs=4", f"--resume={tmp_path / 'run'}")
     other = tmp_path / "other.txt"
     other.write_text(corpus.read_text())
