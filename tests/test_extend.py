@@ -143,6 +143,11 @@ def test_each_file_has_its_own_neighbours(folder, monkeypatch):
     assert sys.modules["neighbour"] is other
 
 
+def test_neighbours_are_forgotten_after_the_import(folder):
+    extend.find("./mine.py:double", {}, "dml.nothing")
+    assert "neighbour" not in sys.modules
+
+
 def test_a_function_stays_known_in_another_directory(folder, monkeypatch):
     double = extend.find("./mine.py:double", {}, "dml.nothing")
     monkeypatch.chdir("/")
@@ -206,9 +211,9 @@ def test_the_first_call_checks_small_sums_and_left_messages(p):
 
 
 def test_an_error_in_a_user_s_file_keeps_its_traceback(folder):
-    for _ in range(2):
+    for name in ("./broken.py:f", "./broken.py:f", "broken:f"):
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-            extend.find("./broken.py:f", {}, "dml.nothing")
+            extend.find(name, {}, "dml.nothing")
 
 
 def test_every_public_name_is_there():

@@ -11,6 +11,7 @@ import vision
 from studies.matrix.cells import cell
 from studies.matrix.methods import find_method
 from studies.matrix.problems import find_problem
+from studies.training import options
 
 from dml import extend
 from dml.data.text.corpora import corpus_files
@@ -180,3 +181,9 @@ def test_own_corpus(run, tmp_path):
 def test_bad_input_is_named(run, flags, message):
     with pytest.raises(BadInput, match=message):
         run(*flags)
+
+
+def test_a_whole_number_is_a_float_but_a_fraction_is_no_int():
+    assert options.check("rate", 1, float) == 1
+    with pytest.raises(BadInput, match="expected steps of type int in --options"):
+        options.check("steps", 1.5, int)

@@ -110,6 +110,16 @@ def test_a_broken_file_of_durations_is_no_file(tmp_path, monkeypatch, text):
     assert progress.durations() == {"a": 1.0}
 
 
+def test_the_durations_of_the_last_runs_are_kept(begin, monkeypatch):
+    monkeypatch.setattr(progress, "MAX_DURATIONS", 2)
+    for epochs in (1, 2, 1, 3):
+        one, _ = begin(epochs=epochs)
+        one.end(True)
+        if epochs == 1:
+            again = one.key
+    assert list(progress.durations()) == [again, one.key]
+
+
 def test_other_ranks_print_nothing(begin, monkeypatch):
     monkeypatch.setenv("PMI_RANK", "1")
     one, screen = begin()
