@@ -102,6 +102,20 @@ def test_own_problem_on_ranks_is_bit_identical_to_serial(run):
     assert ranks["error"] == serial["error"] < 0.5
 
 
+def test_a_step_size_alone_is_that_of_sgd(run):
+    flags = ["--problem=./mine.py:make", "--lr=0.05"]
+    alone, _ = run(*flags, out="alone")
+    sgd, _ = run(*flags, "--optimizer=sgd", out="sgd")
+    momentum, _ = run(*flags, "--optimizer=momentum", out="momentum")
+    assert alone == sgd != momentum
+
+
+def test_virtual_ranks_measure_virtual_seconds(run):
+    flags = ["--problem=./mine.py:make", "--simulate=3", "--network=1,0,0"]
+    _, summary = run(*flags, "--allreduce=star", "--steps=2")
+    assert summary["seconds"] == 8  # two messages to and two from rank 0 per update
+
+
 def test_own_strategy_receives_a_reducer(run):
     """It computes what `synchronous` computes, up to rounding of the update."""
     flags = ["--problem=./mine.py:make", "--batch=20", "--simulate=3"]

@@ -90,9 +90,9 @@ def test_what_is_not_finite_leaves_the_earlier_one(tmp_path, field, bad):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"seed": 5}, "expected seed=4 as .* got seed=5; .*/config.json"),
-        ({"lr": 0.1}, "expected lr=None as .* got lr=0.1"),
-        ({"new": 1}, "expected new=None as .* got new=1"),
+        ({"seed": 5}, "expected --seed=4 as .* got --seed=5; .*/config.json"),
+        ({"lr": 0.1}, "expected --lr=None as .* got --lr=0.1"),
+        ({"new": 1}, "expected --new=None as .* got --new=1"),
     ],
 )
 def test_the_first_flag_that_differs_is_named(tmp_path, change, message):

@@ -61,9 +61,10 @@ def test_rows_are_tf_idf_of_words_that_two_training_documents_have(name):
 
 
 def test_repeated_words_count_by_logarithm_and_columns_are_sorted():
-    for rows in module.vectorise(["wheel orbit wheel", "orbit wheel"], ["wheel orbit"]):
+    texts = ["wheel orbit wheel", "orbit wheel"]
+    for rows in module.tfidf_rows(texts, ["wheel orbit"]):
         assert rows.indices.tolist() == [0, 1] * rows.shape[0]
-    rows, _ = module.vectorise(["wheel orbit wheel", "orbit wheel"], [""])
+    rows, _ = module.tfidf_rows(texts, [""])
     np.testing.assert_allclose(rows[0, 1] / rows[0, 0], 1 + np.log(2), rtol=1e-6)
 
 
