@@ -55,9 +55,8 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     CORPORA: ("()", (((), {}),)),
 }
 
-FILES: dict[
-    str, str
-] = {}  # path of each file that was loaded -> sha256 of its contents
+# Path of each file that was loaded -> sha256 of its contents.
+FILES: dict[str, str] = {}
 
 
 def find(name: str, table: Mapping[str, Any], group: str) -> Any:
@@ -73,9 +72,9 @@ def find(name: str, table: Mapping[str, Any], group: str) -> Any:
     """
     if name in table:
         return table[name]
-    found = load(name) if ":" in name else load_entry_point(name, table, group)
-    check_signature(name, found, group)
-    return found
+    function = load(name) if ":" in name else load_entry_point(name, table, group)
+    check_signature(name, function, group)
+    return function
 
 
 def load_entry_point(name: str, table: Mapping[str, Any], group: str) -> Any:
@@ -87,18 +86,18 @@ def load_entry_point(name: str, table: Mapping[str, Any], group: str) -> Any:
             f"{name!r}; correct the name"
         )
     try:
-        found = point.load()
+        function = point.load()
     except (ImportError, AttributeError) as error:
         raise BadInput(
             f"expected {point.value} for the entry point {name!r}, got: {error}; "
             "correct the package that is installed"
         ) from error
-    if not callable(found):
+    if not callable(function):
         raise BadInput(
             f"expected a function for the entry point {name!r}, got a "
-            f"{type(found).__name__}, {point.value}; correct the package"
+            f"{type(function).__name__}, {point.value}; correct the package"
         )
-    return found
+    return function
 
 
 def check_signature(name: str, function: Callable[..., Any], group: str) -> None:
@@ -106,7 +105,7 @@ def check_signature(name: str, function: Callable[..., Any], group: str) -> None
     if group not in CALLS:
         return
     text, calls = CALLS[group]
-    wanted, steps = f"{label(name)}{text}", group == STRATEGIES
+    wanted, steps = f"{short_name(name)}{text}", group == STRATEGIES
     generator = inspect.isgeneratorfunction(function)
     if inspect.iscoroutinefunction(function) or (generator and not steps):
         raise BadInput(f"expected a function {wanted}, got one with yield or await")
@@ -146,12 +145,12 @@ def names(table: Mapping[str, Any], group: str) -> list[str]:
     return [*table, *(name for name in installed(group) if name not in table)]
 
 
-def known(name: str, table: Mapping[str, Any], group: str) -> bool:
+def is_known(name: str, table: Mapping[str, Any], group: str) -> bool:
     """Return whether `find` looks for the name: in a table, a group or a file."""
     return ":" in name or name in names(table, group)
 
 
-def label(name: str) -> str:
+def short_name(name: str) -> str:
     """Return the short name of an object: NAME of `FILE.py:NAME`."""
     return name.rpartition(":")[2]
 
@@ -167,10 +166,10 @@ def load(name: str) -> Callable[..., Any]:
     """Return the object `FILE.py:NAME` or `MODULE:NAME`."""
     source, _, attribute = name.rpartition(":")
     is_file = source.endswith(".py")
-    module = of_file(Path(source).expanduser()) if is_file else of_name(source)
-    found = getattr(module, attribute, None)
-    if callable(found):
-        return found
+    module = import_file(Path(source).expanduser()) if is_file else import_name(source)
+    function = getattr(module, attribute, None)
+    if callable(function):
+        return function
     own = [
         key
         for key, value in vars(module).items()
@@ -183,7 +182,7 @@ def load(name: str) -> Callable[..., Any]:
     )
 
 
-def of_name(name: str) -> ModuleType:
+def import_name(name: str) -> ModuleType:
     """Import an installed module, or one of the current directory."""
     wrong = BadInput(
         f"expected a Python file or an installed module, got {name!r}; pass "
@@ -194,7 +193,7 @@ def of_name(name: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        with explained(name):
+        with explain_errors(name):
             return import_module(name)
     except ModuleNotFoundError as error:
         if not error.name or not f"{name}.".startswith(f"{error.name}."):
@@ -202,7 +201,7 @@ def of_name(name: str) -> ModuleType:
         raise wrong from error
 
 
-def of_file(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     """Import a file once; files next to it can be imported by it."""
     if not path.is_file():
         raise BadInput(f"expected a Python file, got {str(path)!r}; correct the path")
@@ -215,7 +214,7 @@ def of_file(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with explained(str(path)), neighbours_first(path.parent):
+        with explain_errors(str(path)), neighbours_first(path.parent):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -241,7 +240,7 @@ def neighbours_first(folder: Path) -> Iterator[None]:
     aside = {
         name: module
         for name, module in list(sys.modules.items())
-        if name.partition(".")[0] in names and is_users(module)
+        if name.partition(".")[0] in names and is_own(module)
     }
     for name in aside:
         del sys.modules[name]
@@ -258,7 +257,7 @@ def neighbours_first(folder: Path) -> Iterator[None]:
         sys.modules.update(aside)
 
 
-def is_users(module: ModuleType) -> bool:
+def is_own(module: ModuleType) -> bool:
     """Return whether a module is neither installed nor of the standard library."""
     file = str(getattr(module, "__file__", None) or "")
     standard = str(Path(inspect.__file__).parent)
@@ -266,7 +265,7 @@ def is_users(module: ModuleType) -> bool:
 
 
 @contextmanager
-def explained(source: str) -> Iterator[None]:
+def explain_errors(source: str) -> Iterator[None]:
     """Turn errors of a file that cannot be a module into BadInput."""
     try:
         yield

@@ -39,8 +39,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train every cell; return the rows."""
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems", extend.PROBLEMS)
-    sums = [name for name in FLAGS.methods.split(",") if name[:12] == "synchronous "]
-    table = [*METHODS, *(name for name in sums if find_method(name))]
+    given = FLAGS.methods.split(",")
+    sums = [name for name in given if name.startswith("synchronous ")]
+    table = [*METHODS, *filter(find_method, sums)]
     methods = flags.names(FLAGS.methods, table, "methods", extend.STRATEGIES)
     path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []

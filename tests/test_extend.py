@@ -79,8 +79,8 @@ def test_an_entry_point_of_an_installed_package_is_found(folder, monkeypatch):
     extend.installed.cache_clear()
     assert extend.find("root", {}, "dml.testing")(9) == 3
     assert extend.names({"a": 1}, "dml.testing") == ["a", "root"]
-    assert extend.known("root", {}, "dml.testing")
-    assert not extend.known("stem", {}, "dml.testing")
+    assert extend.is_known("root", {}, "dml.testing")
+    assert not extend.is_known("stem", {}, "dml.testing")
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def names(value: str, table: Iterable[str], flag: str, group: str = "") -> list[
     for name in value.split(","):
         chosen += known if name == "all" else [name]
     for name in chosen:
-        if group and name not in known and extend.known(name, {}, group):
+        if group and name not in known and extend.is_known(name, {}, group):
             extend.find(name, {}, group)
         elif name not in known:
             others = ", all, or FILE.py:NAME" if group else " or all"

@@ -111,7 +111,7 @@ class Extensible(flags.ArgumentParser):
         self.syntactic_help = f"<{'|'.join([*table, 'FILE.py:NAME'])}>"
 
     def parse(self, argument: str) -> str:
-        if not extend.known(argument, self.table, self.group):
+        if not extend.is_known(argument, self.table, self.group):
             names = [*extend.names(self.table, self.group), "FILE.py:NAME"]
             raise ValueError(f"value should be one of <{'|'.join(names)}>")
         if ":" in argument:

@@ -42,7 +42,7 @@ def _files(name: str) -> list[Path]:
     if name in TEXT:
         return [cached_path(f"text/{name}.txt", TEXT[name])]
     path = Path(name).expanduser()
-    if not path.exists() and name and extend.known(name, {}, extend.CORPORA):
+    if not path.exists() and name and extend.is_known(name, {}, extend.CORPORA):
         result = extend.find(name, {}, extend.CORPORA)()
         names = [result] if isinstance(result, str | Path) else list(result)
         return [path for name in names for path in _files(str(name))]

@@ -17,7 +17,7 @@ from dml.types import Comm, Op
 from dml.wire.collectives import stored
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.broadcast import broadcast
-from dml.wire.collectives.rates import CANDIDATES, candidates, machine_rates
+from dml.wire.collectives.rates import CANDIDATES, candidates, machine_rates, usable
 from dml.wire.comm import buffers
 from dml.wire.comm.buffers import allocate, flat, release
 from dml.wire.comm.metered import uncounted
@@ -81,14 +81,8 @@ def measured_choice(comm: Comm, nbytes: int, registered: bool) -> str:
 
 def measure_choice(comm: Comm, nbytes: int, registered: bool) -> int:
     """Return the index in CANDIDATES of the fastest all-reduce of a buffer."""
-    hosts, length = comm.platform.hosts(), nbytes // 4
+    names, length = usable(comm), nbytes // 4
     memory = allocate(comm, length) if registered else np.zeros(length, np.float32)
-    names = [
-        name
-        for name in CANDIDATES
-        if not (name == "shared" and max(hosts))
-        and not (name == "hierarchical" and len(set(hosts)) == comm.size)
-    ]
     calls = [partial(CANDIDATES[name], comm, memory) for name in names]
     least = time_alternately(comm, calls, REPEATS).min(axis=1)
     if registered:

@@ -44,13 +44,20 @@ def candidates(comm: Comm) -> tuple[list[str], Job]:
 def find_candidates(comm: Comm) -> tuple[list[str], Job]:
     """Compute the result of `candidates`."""
     sizes = tuple(map(len, groups(comm.platform.hosts())))
-    excluded = set()
-    if len(sizes) > 1:
-        excluded.add("shared")
-    if len(sizes) in (1, comm.size):
-        excluded.add("hierarchical")
-    names = [name for name in CANDIDATES if name not in excluded]
+    names = usable(comm)
+    if len(sizes) == 1:  # a single group sends nothing between groups
+        names = [name for name in names if name != "hierarchical"]
     return names, Job(comm.size, 0, groups=sizes)
+
+
+def usable(comm: Comm) -> list[str]:
+    """Return the candidates that can run on these hosts; collective at the first call.
+
+    `shared` needs one host, `hierarchical` a host with several ranks.
+    """
+    hosts = len(set(comm.platform.hosts()))
+    excluded = {"shared": hosts > 1, "hierarchical": hosts == comm.size}
+    return [name for name in CANDIDATES if not excluded.get(name)]
 
 
 def machine_rates(comm: Comm) -> Rates:

@@ -53,6 +53,6 @@ def read_all(file: str) -> dict[str, Any]:
 
 def machine(comm: Comm) -> str:
     """Return the machine's name, MPI library and ranks per host; collective."""
-    from dml.wire.comm.mpi import machine
+    from dml.wire.comm import mpi  # starts MPI
 
-    return machine(comm)
+    return mpi.machine(comm)

@@ -1,10 +1,11 @@
 """The printed table of the cells of the matrix, and its page."""
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
+
+from dml import extend
 
 Row = dict[str, Any]
 KEYS = "method", "problem"
@@ -21,7 +22,7 @@ COLUMNS = {
 
 def short(name: str) -> str:
     """Return a name with NAME for each FILE.py:NAME."""
-    return re.sub(r"\S*:", "", name)
+    return " ".join(map(extend.short_name, name.split()))
 
 
 def milliseconds(row: Row) -> str:

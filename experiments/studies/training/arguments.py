@@ -84,7 +84,9 @@ def choose_update(values: flags.FlagValues, entry: Entry, problem: Problem) -> A
         return Descent(lambda epoch: rate)
     if values.optimizer or values.lr:
         return make_update(problem, values.optimizer or "sgd", rate)
-    return (values.strategy == "server" and entry.served) or entry.update
+    if values.strategy == "server" and entry.served:
+        return entry.served
+    return entry.update
 
 
 def offered(
