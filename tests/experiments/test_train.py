@@ -33,8 +33,8 @@ Y = X @ np.arange(4, dtype=np.float32)
 
 def make():
     def gradient(params, rows):
-        error = X[rows] @ params - Y[rows]
-        return (error**2).mean() / 2, X[rows].T @ error / len(rows)
+        error = X[rows] @ np.asarray(params) - Y[rows]  # of NumPy, not of JAX
+        return float((error**2).mean()) / 2, X[rows].T @ error / len(rows)
     def evaluate(params):
         return {"error": float(((X @ params - Y) ** 2).mean())}
     return dml.Problem(np.zeros(4, np.float32), 60, gradient, evaluate)
