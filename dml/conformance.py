@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml import extend
+from dml import extend, processes
 from dml.types import AllReduce, BadInput, Comm
 from dml.wire.comm.buffers import allocate, release
 
@@ -503,7 +503,8 @@ def check_on_real_ranks(name: str, size: int) -> bool:
         reason = "mpirun is not on PATH" if size else "--ranks=0"
         print_line(f"  no checks on real ranks: {reason}", False)
         return True
-    command = [mpirun, "-n", str(size), sys.executable, "-m", "dml.conformance"]
+    command = [*processes.end_with_parent(), mpirun, "-n", str(size)]
+    command += [sys.executable, "-m", "dml.conformance"]
     command += ["--real", f"--ranks={size}", name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -554,4 +555,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with processes.ended_by_closed_output():
+        sys.exit(main())

@@ -17,6 +17,7 @@ import report_page
 import report_runs
 from absl import flags
 
+from dml import processes
 from dml.types import BadInput
 
 FLAGS = flags.FlagValues()
@@ -69,7 +70,8 @@ def write_page(path: Path, page: bytes) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv)
+        with processes.ended_by_closed_output():
+            main(sys.argv)
     except BadInput as error:
         sys.stderr.write(f"report.py: {' '.join(str(error).split())}\n")
         sys.exit(2)

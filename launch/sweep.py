@@ -26,6 +26,7 @@ import sweep_guard
 import sweep_runs
 from sweep_runs import Job
 
+from dml import processes
 from dml.types import BadInput
 
 FLAGS = sweep_flags.define()
@@ -158,7 +159,8 @@ def report(jobs: Sequence[Job], out: Path) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv))
+        with processes.ended_by_closed_output():
+            sys.exit(main(sys.argv))
     except (BadInput, OSError) as error:
         print(f"sweep.py: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)

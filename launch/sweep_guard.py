@@ -2,11 +2,9 @@
 
 import fcntl
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +37,6 @@ def lock_folder(out: Path, shared: bool) -> Iterator[None]:
         ) from error
     finally:
         os.close(folder)
-
-
-@cache
-def parent_death_prefix() -> list[str]:
-    """Return a command prefix that ends a run if the sweep is killed; Linux only.
-
-    Without it, the run would still use its folder and its cores during the next sweep.
-    """
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
 
 
 @contextmanager

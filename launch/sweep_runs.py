@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import sweep_guard
 from sweep_grid import Cell, folder_name, labels
 
+from dml import processes
 from dml.runs import folder as run_folders
 from dml.runs import results
 from dml.types import BadInput
@@ -167,7 +167,7 @@ def start(job: Job, cores: list[int]) -> Running:
     variables |= {"NPROC": threads, "PYTHONUNBUFFERED": "1"}
     with open(job.folder / "output.txt", "wb") as output, pinned(cores):
         process = subprocess.Popen(
-            [*sweep_guard.parent_death_prefix(), *job.command],
+            [*processes.end_with_parent(), *job.command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -16,7 +16,8 @@ MAY_IMPORT = {
 } | {
     "__init__": set(),  # see `broken_rules`
     "extend": {"types"},
-    "conformance": {"types", "extend", "wire", "sim"},
+    "processes": set(),
+    "conformance": {"types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
     **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"},

@@ -21,7 +21,7 @@ from lab.shared_flags import chosen as chosen
 import numpy as np
 from absl import flags
 
-from dml import extend
+from dml import extend, processes
 from dml.types import BadInput, Comm, CountedComm
 
 
@@ -167,7 +167,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     complete = False
     try:
-        main(sys.argv)
+        with processes.ended_by_closed_output():
+            main(sys.argv)
         complete = True
     except (
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),

@@ -104,6 +104,11 @@ class Progress:
             yield item
 
     def watch(self) -> None:
+        with suppress(BrokenPipeError):  # the command ends at its next output
+            self.write_progress()
+
+    def write_progress(self) -> None:
+        """Write the first line, and the status line until the command ends."""
         output = self.output
         if output is None or self.ended.wait(FIRST_SECONDS):
             return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lab import flags
 
+from dml import processes
 from dml.runs import results
 from dml.types import BadInput
 
@@ -16,8 +17,12 @@ MPI_VARIABLES = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer
 
 
 def python(ranks: int = 0) -> list[str]:
-    """Return the command that starts Python, by mpirun unless `ranks` is 0."""
-    return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
+    """Return the command that starts Python, by mpirun unless `ranks` is 0.
+
+    The processes end with this one.
+    """
+    start = [mpirun(), "-n", str(ranks)] if ranks else []
+    return [*processes.end_with_parent(), *start, sys.executable]
 
 
 def mpirun() -> str:

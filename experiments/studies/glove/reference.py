@@ -9,6 +9,7 @@ from typing import Any
 from lab import flags
 import numpy as np
 
+from dml import processes
 from dml.evaluation import words
 from dml.types import BadInput
 from dml.wire.comm import Metered
@@ -71,7 +72,11 @@ def timed(command: list, folder: Path, **streams: Any) -> tuple[str, float]:
     """Run a tool in a folder; return its stderr and its seconds."""
     start = time.perf_counter()
     process = subprocess.run(
-        command, cwd=folder, stderr=subprocess.PIPE, text=True, **streams
+        [*processes.end_with_parent(), *command],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        **streams,
     )
     if process.returncode:
         raise BadInput(
