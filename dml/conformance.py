@@ -22,7 +22,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ import numpy as np
 from dml import extend, processes
 from dml.types import AllReduce, BadInput, Comm
 from dml.wire.comm.buffers import allocate, release
+from dml.wire.plans.topology import SEGMENT
 
 Run = Callable[[Callable[[Any], Any], int], list[Any]]
 OPS = {
@@ -38,11 +38,16 @@ OPS = {
     "max": np.maximum,
     "min": np.minimum,
 }
-DTYPES = ("float16", "float32", "float64", "int32", "int64")
+DTYPES = (
+    *("float16", "float32", "float64", "int32", "int64", "uint8", "uint32", "uint64"),
+    *("complex64", "complex128"),
+)
+MAX_ITEMSIZE = 16  # bytes of the largest dtype
 LONG = 100_003  # elements of a long buffer, used by the tests
 GUARD = 3  # elements before and after a buffer that must not change
 GUARD_VALUE = 77
 VIRTUAL_SIZES = (1, 2, 3, 4, 5, 7, 8, 12)
+SEGMENTED_SIZES = (2, 3, 5)  # of these, those with buffers above a segment
 REAL_SIZE = 3
 SECONDS = 120  # time limit of a check; most take about one second
 FAILED = "FAILED"
@@ -70,13 +75,17 @@ def cases(size: int, lengths: Iterable[int], all_pairs: bool = True) -> list[Cas
     Args:
       size: Number of ranks.
       lengths: Numbers of elements.
-      all_pairs: Whether every dtype is combined with every operation; otherwise each
-        dtype is combined with two operations.
+      all_pairs: Whether every dtype is combined with every operation of it; otherwise
+        each dtype is combined with two operations.
     """
-    ops = tuple(OPS)
-    pairs = list(product(DTYPES, ops))
+    pairs = [(dtype, op) for dtype in DTYPES for op in operations(dtype)]
     if not all_pairs:
-        pairs = [(DTYPES[i], ops[(i + j) % 4]) for i in range(5) for j in (0, 2)]
+        pairs = [
+            (dtype, ops[(i + j) % len(ops)])
+            for i, dtype in enumerate(DTYPES)
+            if (ops := operations(dtype))
+            for j in (0, len(ops) // 2)
+        ]
     exact = [Case(size, n, *pair) for n in lengths for pair in pairs]
     floats = [name for name in DTYPES if name.startswith("float")]
     return exact + [
@@ -84,13 +93,27 @@ def cases(size: int, lengths: Iterable[int], all_pairs: bool = True) -> list[Cas
     ]
 
 
+def segmented_cases(size: int) -> list[Case]:
+    """Return a case of each dtype with more bytes than a segment."""
+    ops = [operations(dtype) for dtype in DTYPES]
+    return [
+        Case(size, SEGMENT + 11, dtype, ops[i][(i + size) % len(ops[i])])
+        for i, dtype in enumerate(DTYPES)
+    ]
+
+
+def operations(dtype: str) -> list[str]:
+    """Return the operations of a dtype; complex numbers have no order."""
+    return list(OPS)[:2] if dtype.startswith("complex") else list(OPS)
+
+
 @lru_cache(maxsize=32)
 def inputs(case: Case) -> np.ndarray:
     """Return the inputs of all ranks, a row per rank.
 
     The result of a case that is not rounded is exact in any order: floats are small
-    whole numbers (powers of two in products). Integers have more bits than the
-    significand of a float.
+    whole numbers (powers of two in products, and a power of i if they are complex).
+    Integers have more bits than the significand of a float.
     """
     shape, dtype = (case.size, case.length), np.dtype(case.dtype)
     rng = np.random.default_rng([case.size, case.length, case.op == "product"])
@@ -98,6 +121,9 @@ def inputs(case: Case) -> np.ndarray:
         return (rng.standard_normal(shape) * 10 ** rng.uniform(-2, 2, shape)).astype(
             dtype
         )
+    if dtype.kind == "u":  # sums are modulo a power of two
+        rows = rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+        return rows | (case.op == "product")
     if dtype.kind == "i":
         limit = np.iinfo(dtype).max // 32
         rows = rng.integers(-limit, limit, shape, dtype, endpoint=True)
@@ -105,8 +131,13 @@ def inputs(case: Case) -> np.ndarray:
     if case.op == "product":
         rows = rng.choice([-1.0, 1.0], shape)
         rows[:8] *= rng.choice([0.5, 2.0], rows[:8].shape)  # within float16
-        return rng.permuted(rows, axis=0).astype(dtype)
-    return rng.integers(-60, 60, shape, endpoint=True).astype(dtype)
+        rows = rng.permuted(rows, axis=0)
+        turns = rng.choice([1, 1j], shape) if dtype.kind == "c" else 1
+        return (rows * turns).astype(dtype)
+    rows = rng.integers(-60, 60, shape, endpoint=True)
+    if dtype.kind == "c":
+        rows = rows + 1j * rng.integers(-60, 60, shape, endpoint=True)
+    return rows.astype(dtype)
 
 
 @lru_cache(maxsize=32)
@@ -176,7 +207,7 @@ def check_results(allreduce: AllReduce, run: Run, cases: Sequence[Case]) -> None
         return
 
     def program(comm: Comm) -> list[tuple[str, str]]:
-        nbytes = (max(case.length for case in cases) + 2 * GUARD) * 8
+        nbytes = (max(case.length for case in cases) + 2 * GUARD) * MAX_ITEMSIZE
         plain, registered = np.empty(nbytes, np.uint8), allocate(comm, nbytes, np.uint8)
         results = [
             reduce_case(comm, allreduce, case, memory)
@@ -381,12 +412,17 @@ def checks(
         all_lengths = (*lengths(size), *extra_lengths)
         check_results(allreduce, run, cases(size, all_lengths, all_pairs))
 
+    def segmented(allreduce: AllReduce, run: Run, size: int) -> None:
+        if size in SEGMENTED_SIZES or len(sizes) == 1:
+            check_results(allreduce, run, segmented_cases(size))
+
     default_run = run or sim.run
     yield (
         "results by length, dtype and operation",
         at_all_sizes(partial(results, True, ()), default_run),
     )
     yield "long buffers", at_all_sizes(partial(results, False, (20_011,)), default_run)
+    yield "buffers above a segment", at_all_sizes(segmented, default_run)
     yield "buffers of several axes", at_all_sizes(check_shapes, default_run)
     yield "groups of ranks", at_all_sizes(check_groups, default_run)
     if not run:

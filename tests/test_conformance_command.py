@@ -31,6 +31,24 @@ def always_add(comm, buffer, op=np.add):
     star(comm, buffer)
 
 
+def wrong_above_a_segment(comm, buffer, op=np.add):
+    star(comm, buffer, op)
+    if buffer.size > 1 << 16:
+        buffer[1 << 16] = 1
+
+
+def signed(comm, buffer, op=np.add):
+    words = dml.flat(comm, buffer)
+    star(comm, words.view(np.int32) if words.dtype == np.uint32 else words, op)
+
+
+def real(comm, buffer, op=np.add):
+    words = dml.flat(comm, buffer)
+    star(comm, words, op)
+    if words.dtype == np.complex64:
+        words.imag = 0
+
+
 def waits(comm, buffer, op=np.add):
     words = dml.flat(comm, buffer)
     if comm.size > 1:
@@ -94,13 +112,16 @@ def test_a_correct_allreduce_conforms(mine, capsys):
     assert conformance.main([f"{mine}:star", "--ranks=0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"{mine}:star: conforms"
-    assert sum(line.endswith("ok") for line in lines) == 7
+    assert sum(line.endswith("ok") for line in lines) == 8
 
 
 @pytest.mark.parametrize(
     "name, check, message",
     [
         ("always_add", "results by length", "the product of 1 elements of float16 on"),
+        ("wrong_above_a_segment", "buffers above", "wrong elements, the first at"),
+        ("signed", "results by length", "elements of uint32 on"),
+        ("real", "results by length", "elements of complex64 on"),
         ("waits", "results by length", "no rank can continue: deadlock: 2 of 2"),
         ("buffers_sends", "long buffers", "no rank can continue: deadlock"),
         ("own_order", "results by length", "rank 1 and rank 0 differ in bits in the"),
@@ -153,4 +174,4 @@ def test_real_ranks_are_checked_after_virtual_ones(mine):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stderr
     assert f"{mine}:star on 2 real ranks" in ended.stdout
-    assert ended.stdout.count(" ok\n") == 7 + 5
+    assert ended.stdout.count(" ok\n") == 8 + 6

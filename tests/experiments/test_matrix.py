@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from lab import started
 from studies.matrix.cells import cell
 from studies.matrix.methods import DEVICES, METHODS
 from studies.matrix.problems import PROBLEMS
@@ -80,6 +81,20 @@ def test_every_strategy_has_a_method_and_trains_a_problem():
     assert {method.strategy for method in METHODS.values()} == STRATEGIES.keys()
     trained = set().union(*(fitting(entry.make()) for entry in PROBLEMS.values()))
     assert trained | {"rotation"} == STRATEGIES.keys()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("size", (2, 3))
+def test_real_ranks_train_the_methods_of_their_number_or_are_refused(size, tmp_path):
+    command = [*started.python(size), ROOT / "experiments/matrix.py"]
+    command += ["--problems=linear", "--methods=serial,local", f"--out={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    if size == 3:
+        assert done.returncode == 0, done.stderr
+        assert "1 of 1 cells train" in done.stdout
+    else:
+        assert done.returncode == 2
+        assert "expected a method that runs on 2 ranks, got none" in done.stderr
 
 
 def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):

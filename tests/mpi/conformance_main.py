@@ -8,7 +8,6 @@ import numpy as np
 
 from dml.conformance import (
     DTYPES,
-    OPS,
     Case,
     check_behaviour,
     check_results,
@@ -16,6 +15,7 @@ from dml.conformance import (
     digest,
     inputs,
     lengths,
+    operations,
 )
 from dml.wire.collectives import (
     ALLREDUCE,
@@ -53,10 +53,13 @@ def real(program, size, wrap=lambda comm: comm):
 
 def turns(size):
     """Each dtype at each length, the operations by turns: they never see the wire."""
-    ops = tuple(OPS)
+    table = {dtype: operations(dtype) for dtype in DTYPES}
     found = []
     for i, n in enumerate(lengths(size)):
-        kinds = [(dtype, ops[(i + j) % len(ops)]) for j, dtype in enumerate(DTYPES)]
+        kinds = [
+            (dtype, ops[(i + j) % len(ops)])
+            for j, (dtype, ops) in enumerate(table.items())
+        ]
         found += [Case(size, n, *kind) for kind in kinds]
         found.append(Case(size, n, DTYPES[i % 3], "sum", True))
     return found

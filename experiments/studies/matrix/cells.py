@@ -28,7 +28,7 @@ Row = dict[str, Any]
 def cells(
     comm: Comm, problems: Sequence[str], methods: Sequence[str], updates: int
 ) -> Iterator[Row]:
-    """Yield a row per cell.
+    """Yield a row per cell; on ranks other than 0 only the rows of refused cells.
 
     A single process uses virtual ranks. Under mpirun a method runs on the ranks that it
     needs, if there are enough.
@@ -45,13 +45,17 @@ def cells(
             if comm.size > 1 and comm.size != method.ranks:
                 continue
             try:
-                yield row | cell(comm, method, find_problem(problem), updates)
+                if result := cell(comm, method, find_problem(problem), updates):
+                    yield row | result
             except BadInput as error:
                 yield row | {"fits": False, "why": str(error)}
 
 
 def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
-    """Train one cell on the ranks of comm, or on virtual ranks."""
+    """Train one cell on the ranks of comm, or on virtual ranks.
+
+    The row is empty on ranks other than 0.
+    """
 
     def program(ranks: Comm) -> Row | None:
         return train(Metered(ranks), method, entry, updates)

@@ -193,12 +193,12 @@ def test_shared_is_right_for_any_stage_block_and_mix_of_buffers(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared, "STAGE", stage)
         patch.setattr(shared, "SMALL", data.draw(st.integers(0, stage), "small"))
-        patch.setattr(shared, "BLOCK", data.draw(st.integers(8, 200), "block"))
+        patch.setattr(shared, "BLOCK", data.draw(st.integers(16, 200), "block"))
 
         def program(comm):
-            registered, said = allocate(comm, 4000, np.uint8), []
+            registered, said = allocate(comm, 5000, np.uint8), []
             for length, dtype, is_registered in calls:
-                memory = registered if is_registered else np.empty(4000, np.uint8)
+                memory = registered if is_registered else np.empty(5000, np.uint8)
                 case = Case(size, length, dtype, "sum")
                 said.append(reduce_case(comm, ALLREDUCE["shared"], case, memory)[0])
             return said
