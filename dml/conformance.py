@@ -29,6 +29,7 @@ import numpy as np
 from dml import extend, processes
 from dml.types import AllReduce, BadInput, Comm
 from dml.wire.comm.buffers import allocate, release
+from dml.wire.comm.tracebacks import user_frames
 from dml.wire.plans.topology import SEGMENT
 
 Run = Callable[[Callable[[Any], Any], int], list[Any]]
@@ -454,7 +455,7 @@ def failure(call: Callable[[], None]) -> str:
         lines = [line.strip() for line in str(error).splitlines()]
         return f"no rank can continue: {'; '.join(lines[:5])}"
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        last = user_frames(traceback.extract_tb(error.__traceback__))[-1]
         notes = "; ".join(getattr(error, "__notes__", ()))
         return (
             f"{type(error).__name__}: {error} ({notes or 'raised'}, line {last.lineno} "
@@ -497,8 +498,9 @@ def report(name: str, sizes: Sequence[int], run: Run | None = None) -> int:
     Further checks are skipped after a failure on real ranks.
     """
     from dml.wire.collectives import ALLREDUCE
+    from dml.wire.collectives.check import with_call_note
 
-    allreduce = extend.find(name, ALLREDUCE, extend.ALLREDUCES)
+    allreduce = with_call_note(extend.find(name, ALLREDUCE, extend.ALLREDUCES), name)
     failures = 0
     last_fault = ""
     quiet = False

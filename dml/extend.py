@@ -58,6 +58,8 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
 # Path of each file that was loaded -> sha256 of its contents.
 FILES: dict[str, str] = {}
 
+SOURCES: set[str] = set()  # files of the functions that were found
+
 
 def find(name: str, table: Mapping[str, Any], group: str) -> Any:
     """Return an object by its name.
@@ -74,6 +76,8 @@ def find(name: str, table: Mapping[str, Any], group: str) -> Any:
         return table[name]
     function = load(name) if ":" in name else load_entry_point(name, table, group)
     check_signature(name, function, group)
+    if code := getattr(inspect.unwrap(function), "__code__", None):
+        SOURCES.add(code.co_filename)
     return function
 
 
@@ -213,6 +217,7 @@ def import_file(path: Path) -> ModuleType:
     assert spec and spec.loader
     module = module_from_spec(spec)
     sys.modules[name] = module
+    SOURCES.add(str(path))
     try:
         with explain_errors(str(path)), neighbours_first(path.parent):
             spec.loader.exec_module(module)

@@ -134,6 +134,7 @@ def test_a_correct_allreduce_conforms(mine, capsys):
         ("endless", "results by length", "it did not end in 1 s; it is in line"),
         ("outside", "results by length", "expected a dest from 0 to 0, got -1 in Send"),
         ("typo", "results by length", "NameError: name 'bufer' is not defined"),
+        ("typo", "results by length", ":typo on rank 0 of 1 with 0 x float16, add"),
     ],
 )
 def test_a_fault_is_named(mine, capsys, monkeypatch, name, check, message):

@@ -15,6 +15,7 @@ from dml import extend, sim
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, with_first_check
 from dml.wire.comm import Metered
+from dml.wire.comm.tracebacks import exception_text
 
 MINE = """
 from neighbour import OP
@@ -214,6 +215,29 @@ def test_an_error_in_a_user_s_file_keeps_its_traceback(folder):
     for name in ("./broken.py:f", "./broken.py:f", "broken:f"):
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
             extend.find(name, {}, "dml.nothing")
+
+
+def test_the_text_of_an_error_has_the_frames_of_users_and_the_call(folder):
+    (folder / "raises.py").write_text(
+        "def mine(comm, buffer, op=None):\n    comm.Send(buffer, 'a')\n"
+    )
+    allreduce = extend.find("./raises.py:mine", {}, "dml.nothing")
+    with pytest.raises(TypeError) as caught:
+        sim.run(lambda comm: with_first_check(allreduce, "mine")(comm, np.ones(3)), 2)
+    first, *lines = exception_text(caught.type, caught.value, caught.tb).splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert [line for line in lines if line.startswith("  File")] == [
+        f'  File "{folder / "raises.py"}", line 2, in mine'
+    ]
+    assert "in a call of mine on rank 0 of 2 with 1 x float64, add" in lines
+    assert re.fullmatch(r"omitted \d+ frames of dml; .*", lines[-1])
+
+
+def test_an_error_outside_of_users_functions_has_all_frames():
+    with pytest.raises(TypeError) as caught:
+        sim.run(lambda comm: comm.Send(np.ones(3), "a"), 2)
+    text = exception_text(caught.type, caught.value, caught.tb)
+    assert "matching.py" in text and "omitted" not in text
 
 
 def test_every_public_name_is_there():

@@ -10,6 +10,14 @@ from dml.sim.process import Process
 from dml.types import SHARED, BadInput, Cache, Op, Platform
 
 LINE = 64  # bytes of a cache line
+# Functions of dml.wire.collectives for operations of MPI that a Comm lacks.
+FUNCTIONS = {
+    "Bcast": "broadcast",
+    "Allgather": "all_gather",
+    "Alltoall": "all_to_all",
+    "Reduce_scatter": "reduce_scatter",
+    "Iallreduce": "allreduce_async",
+}
 
 
 class Shared:
@@ -50,6 +58,23 @@ class Group:
         if processes:
             processes[0].world.groups.append(peers)
         return peers
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return self.size
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError with the replacement of an operation of mpi4py."""
+        operation = name.capitalize()
+        if operation in FUNCTIONS:
+            advice = f"call dml.wire.collectives.{FUNCTIONS[operation]}"
+        elif operation in dir(type(self)):
+            advice = f"call {operation} with a NumPy buffer"
+        else:
+            advice = "use the operations of dml.Comm"
+        raise AttributeError(f"a virtual communicator has no {name!r}; {advice}")
 
     def Barrier(self) -> None:
         run_collective(self, "Barrier", None, lambda values: None)

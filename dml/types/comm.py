@@ -57,6 +57,7 @@ class Window(Protocol):
 class Comm(Protocol):
     """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
+    Further collectives, such as a broadcast, are functions in `wire.collectives`.
     `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones.
     `platform` and `cache` hold everything that is not part of MPI.
     """
@@ -70,6 +71,8 @@ class Comm(Protocol):
     @property
     def cache(self) -> "Cache": ...
 
+    def Get_rank(self) -> int: ...
+    def Get_size(self) -> int: ...
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None: ...
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None

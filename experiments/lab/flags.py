@@ -28,7 +28,9 @@ from dml.types import BadInput, Comm, CountedComm
 def print_exception(kind: type, error: BaseException, trace: Any) -> None:
     """Print an uncaught exception, but not Ctrl-C during imports on every rank."""
     if not issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
+        from dml.wire.comm.tracebacks import exception_text
+
+        sys.stderr.write(exception_text(kind, error, trace))
 
 
 sys.excepthook = print_exception

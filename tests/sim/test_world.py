@@ -8,8 +8,11 @@ import pytest
 from dml import sim
 from dml.sim import world as world_of_sim
 from dml.sim.events import Slow
+from dml.sim.group import FUNCTIONS
 from dml.types import BadInput
+from dml.wire import collectives
 from dml.wire.collectives import ALLREDUCE, allreduce_async
+from dml.wire.comm import Metered
 from dml.wire.comm.tags import Tag
 from tests.sim.play import clocks, exactly, first
 
@@ -277,6 +280,28 @@ def test_all_ranks_are_unwound(body, fails, waits):
     gc.collect()
     assert (sorted(unwound), finished) == ([0, 1, 2], [])
     assert sim.run(lambda comm: comm.Barrier(), 3) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    "name, advice",
+    [
+        ("Bcast", "call dml.wire.collectives.broadcast"),
+        ("bcast", "call dml.wire.collectives.broadcast"),
+        ("send", "call Send with a NumPy buffer"),
+        ("Scan", "use the operations of dml.Comm"),
+    ],
+)
+def test_a_missing_operation_of_mpi4py_is_an_error_with_its_replacement(name, advice):
+    with pytest.raises(AttributeError, match=f"no '{name}'; {advice}"):
+        sim.run(lambda comm: getattr(Metered(comm), name), 2)
+    assert all(hasattr(collectives, function) for function in FUNCTIONS.values())
+
+
+def test_rank_and_size_have_both_names_of_mpi4py():
+    def program(comm):
+        return comm.Get_rank(), comm.Get_size(), Metered(comm).Get_rank()
+
+    assert sim.run(program, 2) == [(0, 2, 0), (1, 2, 1)]
 
 
 # Virtual time, by hand, of messages of 500 bytes.

@@ -33,6 +33,7 @@ def with_check(allreduce: Callable[..., None]) -> Callable[..., None]:
 def with_first_check(allreduce: Callable[..., None], name: str) -> Callable[..., None]:
     """Return the all-reduce; its first call on a communicator checks small sums."""
     known: dict[int, Comm] = {}
+    allreduce = with_call_note(allreduce, name)
 
     def allreduce_checked_once(
         comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
@@ -43,6 +44,24 @@ def with_first_check(allreduce: Callable[..., None], name: str) -> Callable[...,
         allreduce(comm, buffer, op, **kwargs)
 
     return allreduce_checked_once
+
+
+def with_call_note(allreduce: Callable[..., None], name: str) -> Callable[..., None]:
+    """Return the all-reduce; a note of its exceptions has the arguments of the call."""
+
+    def noted_allreduce(comm: Comm, buffer: np.ndarray, *args: Op, **kwargs) -> None:
+        try:
+            allreduce(comm, buffer, *args, **kwargs)
+        except Exception as error:
+            op = (*args, kwargs.get("op", np.add))[0]
+            dtype = getattr(buffer, "dtype", type(buffer).__name__)
+            error.add_note(
+                f"in a call of {name} on rank {comm.rank} of {comm.size} with "
+                f"{np.size(buffer)} x {dtype}, {op.__name__}"
+            )
+            raise
+
+    return noted_allreduce
 
 
 def check_small_sums(comm: Comm, allreduce: Callable[..., None], name: str) -> None:

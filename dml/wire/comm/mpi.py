@@ -9,7 +9,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -18,6 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dml.types import ANY, SHARED, BadInput, Cache, Comm, Op, Platform, Status
+from dml.wire.comm.tracebacks import exception_text
 from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
@@ -323,8 +323,8 @@ def initialized_world() -> World:
     comm.set_attributes({}, watchdog)
 
     def abort(error_type: Any, error: BaseException | None, trace: Any) -> None:
-        lines = traceback.format_exception(error_type, error, trace)
-        sys.stderr.write(f"{name}: {''.join(lines)}")
+        text = exception_text(error_type, error or error_type(), trace)
+        sys.stderr.write(f"{name}: {text}")
         sys.stderr.flush()
         if comm.size > 1:
             comm.Abort(1)

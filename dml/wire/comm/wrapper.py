@@ -37,6 +37,12 @@ class Wrapper:
         """Wrap a communicator that was made from the wrapped one."""
         return type(self)(comm)
 
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return self.size
+
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.comm.Send(buf, dest, tag)
 
