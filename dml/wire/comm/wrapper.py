@@ -38,10 +38,10 @@ class Wrapper:
         return type(self)(comm)
 
     def Get_rank(self) -> int:
-        return self.rank
+        return self.comm.Get_rank()
 
     def Get_size(self) -> int:
-        return self.size
+        return self.comm.Get_size()
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.comm.Send(buf, dest, tag)
