@@ -4,7 +4,8 @@ hogwild.py: HOGWILD! (Niu 2011) against locked and serial SGD; 54 s in the last 
 hogwild.py: 10 s, about 44 s left: svm, 2 workers
 
 The first line appears after one second, so that bad input remains a single line; the
-status line after 5 silent seconds on a terminal, and after 60 in a file.
+status line after 5 silent seconds on a terminal, after 10 under mpirun, whose output
+may be a terminal, and after 60 in a file.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ from dml.data.archives import cache_folder
 FIRST_SECONDS = 1.0  # until the first line
 Item = TypeVar("Item")
 
-TERMINAL_SECONDS, FILE_SECONDS = 5.0, 60.0  # silence before a status line
+# silence before a status line
+TERMINAL_SECONDS, MPIRUN_SECONDS, FILE_SECONDS = 5.0, 10.0, 60.0
 MAX_DURATIONS = 1000  # commands of which the last duration is kept
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -114,7 +116,9 @@ class Progress:
             return
         output.write(self.first)
         output.flush()
-        interval = TERMINAL_SECONDS if output.isatty() else FILE_SECONDS
+        interval = MPIRUN_SECONDS if first_set(RANKS, "") else FILE_SECONDS
+        if output.isatty():
+            interval = TERMINAL_SECONDS
         shown = 0.0
         while not self.ended.wait(min(0.5, interval / 10)):
             now = time.monotonic()

@@ -53,6 +53,15 @@ def test_a_silent_command_prints_its_purpose_and_then_its_status(begin):
     assert sys.stdout is screen
 
 
+def test_a_rank_of_mpirun_does_not_wait_as_long_as_output_in_a_file(begin, monkeypatch):
+    monkeypatch.setattr(progress, "MPIRUN_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "FILE_SECONDS", 600.0)
+    monkeypatch.setenv("PMI_RANK", "0")
+    one, screen = begin()
+    wait_for("x.py: 1 s\n", screen)
+    one.end(True)
+
+
 def test_output_replaces_the_status_line_of_a_terminal(begin):
     one, screen = begin(terminal=True)
     wait_for(f"{progress.ERASE}x.py: 1 s", screen)
