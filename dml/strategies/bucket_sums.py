@@ -145,7 +145,7 @@ def own_terms(
         [bucket._replace(buffer=np.zeros_like(bucket.buffer)) for bucket in sums]
         for _ in range(start + 1, stop)
     ]
-    if reducer.reduce_terms:
+    if reducer.reduce_terms and shards > comm.size:
         return [sums, *others], reducer.reduce_terms
     return [sums], lambda comm, terms, memory: reducer.reduce(comm, terms[0], memory)
 

@@ -68,9 +68,7 @@ def train_table(
     parameters = Table(problem, update, state)
     possible = reducer.combine is sum_rows or reducer.reduce_terms is not None
     count_shards = check_shards(comm, shards, possible)
-    # a sparse sum adds the terms of all logical shards in their order
-    dense = never if shards else dense
-    sums = RowSums(comm, reducer, dense, parameters.shard.values, columns)
+    sums = RowSums(comm, reducer, dense, parameters.shard.values, columns, shards)
     split = partial(
         logical_microbatches,
         rank=comm.rank,
@@ -114,11 +112,6 @@ def train_table(
         losses, sent = [], comm.bytes_sent
 
 
-def never(buffer: np.ndarray, nbytes: int) -> bool:
-    """Return False: no sum is dense."""
-    return False
-
-
 def add_losses(comm: CountedComm, losses: np.ndarray, in_order: bool) -> float:
     """Return the sum of the losses of all ranks' terms.
 
@@ -143,6 +136,8 @@ class RowSums:
       dense: (buffer, bytes to gather) -> whether to reduce the buffer instead.
       table: TxR array, with the shape of a gradient of all rows.
       columns: Columns of gradients that are not always zero.
+      shards: Number of terms of all ranks; 0: one per rank. Exact sums add them in
+        their order, by the sparse exchange.
     """
 
     def __init__(
@@ -152,10 +147,13 @@ class RowSums:
         dense: Callable[[np.ndarray, int], bool],
         table: np.ndarray,
         columns: Sequence[slice] = ALL,
+        shards: int = 0,
     ):
         exact = reducer.combine is sum_rows
-        self.comm, self.reducer = comm, reducer
-        self.dense = dense if exact else lambda buffer, nbytes: True
+        self.comm, self.reducer, self.several = comm, reducer, shards > comm.size
+        self.dense = dense
+        if shards or not exact:
+            self.dense = lambda buffer, nbytes: not exact
         self.rows, self.columns = len(table), columns
         self.wide = columns[-1].stop or table.shape[1]
         self.width = sum(len(range(self.wide)[part]) for part in columns)
@@ -205,11 +203,11 @@ class RowSums:
         for buffer, (index, narrow) in zip(buffers, terms, strict=True):
             buffer[:] = 0
             buffer.reshape(self.rows, -1)[index] = narrow
-        reduce, memory = self.reducer.reduce_terms, self.memory
-        if len(terms) > 1 and reduce:
-            self.memory = reduce(self.comm, buffers, memory)
+        if self.several:  # on all ranks, also on those with one term
+            assert self.reducer.reduce_terms
+            self.memory = self.reducer.reduce_terms(self.comm, buffers, self.memory)
         else:
-            self.memory = self.reducer.reduce(self.comm, self.buffer, memory)
+            self.memory = self.reducer.reduce(self.comm, self.buffer, self.memory)
         buffer_TxW = self.buffer.reshape(self.rows, -1)
         index = np.flatnonzero(buffer_TxW.any(axis=1)).astype(np.int32)
         return self.with_all_columns(index, buffer_TxW[index])

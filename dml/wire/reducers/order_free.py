@@ -23,9 +23,13 @@ import numpy as np
 from numba import njit
 
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
-from dml.wire.comm.buffers import Layout, allocate
+from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
+from dml.wire.collectives.shared import shared_allreduce
+from dml.wire.comm.buffers import Layout, allocate, is_registered, registered_views
+from dml.wire.plans.topology import chunks
 from dml.wire.reducers.rows import indices
 
+Length = dict[int, None]
 BLOCK = 512  # elements that have a common exponent
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
 MOST = {32: 64, 64: 1 << 16}  # default of `most` by bits
@@ -52,17 +56,25 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
         )
     sums = FixedPoint(allreduce, bits, most)
 
-    def init(layout: Layout) -> int:
-        return layout.length
+    # The state is constant: the length of the gradient, in a tree without leaves.
+    def init(layout: Layout) -> Length:
+        return {layout.length: None}
 
-    def reduce(comm: Comm, buffer: np.ndarray, state: int) -> int:
-        return reduce_terms(comm, [buffer], state)
-
-    def reduce_terms(comm: Comm, terms: Sequence[np.ndarray], state: int) -> int:
-        # scalars, such as the loss, have blocks of their own
-        for part in slice(state), slice(state, None):
-            sums.reduce(comm, [term[part] for term in terms])
+    def reduce(comm: Comm, buffer: np.ndarray, state: Length) -> Length:
+        for part in parts(buffer, state):
+            sums.reduce(comm, buffer[part])
         return state
+
+    def reduce_terms(comm: Comm, terms: Sequence[np.ndarray], state: Length) -> Length:
+        for part in parts(terms[0], state):
+            sums.reduce_terms(comm, [term[part] for term in terms])
+        return state
+
+    def parts(buffer: np.ndarray, state: Length) -> list[slice]:
+        (length,) = state
+        # scalars, such as the loss, have blocks of their own
+        both = slice(0, length), slice(length, len(buffer))
+        return [part for part in both if part.start < part.stop]
 
     return Reducer(init, reduce, sums.combine, reduce_terms)
 
@@ -81,8 +93,16 @@ class FixedPoint:
         self.shift = bits - 1 - most.bit_length()  # an integer is at most 2^shift
         self.memory: dict[int, np.ndarray] = {}  # of 64-bit integers, by communicator
 
-    def reduce(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
-        """Sum the terms of all ranks into the first of this rank's terms."""
+    def reduce(self, comm: Comm, buffer: np.ndarray) -> None:
+        """Sum the buffers of all ranks in place."""
+        self.check(comm, [buffer])
+        if self.sums_in_place(comm, buffer):
+            self.reduce_in_place(comm, buffer)
+        else:
+            self.reduce_terms(comm, [buffer])
+
+    def check(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
+        """Raise BadInput for terms that are not float32 or too many."""
         if terms[0].dtype != np.float32:
             raise BadInput(
                 f"rank {comm.rank}: expected float32 for an order-free sum, got "
@@ -94,6 +114,10 @@ class FixedPoint:
                 f"{len(terms)} on each of {comm.size} ranks; pass "
                 "--reduce=order_free:64"
             )
+
+    def reduce_terms(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
+        """Sum the terms of all ranks into the first of this rank's terms."""
+        self.check(comm, terms)
         exponents = block_exponents(terms)
         self.allreduce(comm, exponents, op=np.maximum)
         for start in range(0, terms[0].size, SEGMENT):
@@ -103,6 +127,25 @@ class FixedPoint:
             integers = self.add_up(segments, blocks, memory)
             self.allreduce(comm, integers, op=np.add)
             self.to_floats(integers, blocks, segments[0])
+
+    def sums_in_place(self, comm: Comm, buffer: np.ndarray) -> bool:
+        """Return whether each rank sums a chunk of all ranks' registered buffers."""
+        if self.wide or comm.size == 1 or not is_registered(comm, buffer):
+            return False
+        if self.allreduce is auto_allreduce:
+            return chosen_allreduce(comm, buffer) == "shared"
+        return self.allreduce is shared_allreduce
+
+    def reduce_in_place(self, comm: Comm, buffer: np.ndarray) -> None:
+        """Sum as `shared_allreduce` does: blocks of all ranks are read only once."""
+        registered = registered_views(comm, buffer)
+        assert registered
+        window, buffers = registered
+        blocks = chunks(-(-buffer.size // BLOCK), comm.size)[comm.rank]
+        chunk = slice(blocks.start * BLOCK, blocks.stop * BLOCK)
+        window.barrier(comm.platform.pause)
+        sum_blocks(tuple(part[chunk].view(np.int32) for part in buffers), self.shift)
+        window.barrier(comm.platform.pause)
 
     def add_up(
         self,
@@ -178,11 +221,7 @@ def block_exponents(terms: Sequence[np.ndarray]) -> np.ndarray:
 def raise_exponents(bits_N, exponents):
     """Raise the exponents of blocks to those of their largest values, given as bits."""
     for b in range(len(exponents)):
-        part = bits_N[b * BLOCK : (b + 1) * BLOCK]
-        largest = np.int32(0)
-        for i in range(len(part)):
-            absolute = np.int32(part[i] & np.int32(0x7FFFFFFF))
-            largest = absolute if absolute > largest else largest
+        largest = larger_bits(bits_N[b * BLOCK : (b + 1) * BLOCK], np.int32(0))
         exponents[b] = max(np.int64(exponents[b]), np.int64(largest >> 23))
 
 
@@ -190,6 +229,55 @@ def raise_exponents(bits_N, exponents):
 def scale_power(exponent, shift):
     """Return the power of two that scales a block's values to at most 2^shift."""
     return shift + 126 - (LOWEST if exponent < LOWEST else np.int64(exponent))
+
+
+@njit(nogil=True, cache=True)
+def sum_blocks(buffers, shift):
+    """Replace the bits of float32 values in each of several buffers by their sum."""
+    total = np.empty(BLOCK, np.int32)
+    for start in range(0, len(buffers[0]), BLOCK):
+        block = slice(start, start + BLOCK)
+        largest = np.int32(0)
+        for k in range(len(buffers)):
+            largest = larger_bits(buffers[k][block], largest)
+        exponent = largest >> 23
+        power = scale_power(exponent, shift)
+        scale = np.int32((127 + power) << 23).view(np.float32)
+        inverse = np.int32((127 - power) << 23).view(np.float32)
+        if exponent == NOT_FINITE:
+            inverse = np.float32(np.nan)
+        total[:] = 0
+        for k in range(len(buffers)):
+            add_integers(total, buffers[k][block], scale)
+        for k in range(len(buffers)):
+            write_floats(buffers[k][block], total, inverse)
+
+
+# Functions of two arrays, so that their loops are vectorised in `sum_blocks`.
+
+
+@njit(nogil=True, cache=True)
+def larger_bits(bits_N, largest):
+    """Return the bits of the largest absolute value, or `largest` if it is larger."""
+    for i in range(len(bits_N)):
+        absolute = np.int32(bits_N[i] & np.int32(0x7FFFFFFF))
+        largest = absolute if absolute > largest else largest
+    return largest
+
+
+@njit(nogil=True, cache=True)
+def add_integers(total_N, bits_N, scale):
+    """Add the bits of float32 values, as integers, to a sum."""
+    for i in range(len(bits_N)):
+        integer = np.int32(np.rint(np.int32(bits_N[i]).view(np.float32) * scale))
+        total_N[i] = np.int32(total_N[i] + integer)
+
+
+@njit(nogil=True, cache=True)
+def write_floats(bits_N, total_N, inverse):
+    """Write a sum of integers as the bits of float32 values."""
+    for i in range(len(bits_N)):
+        bits_N[i] = np.float32(np.float32(total_N[i]) * inverse).view(np.int32)
 
 
 @njit(nogil=True, cache=True)
