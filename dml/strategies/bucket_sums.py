@@ -58,7 +58,7 @@ def train_tree(
       timer: Measures the phases.
       reducer: Computes the mean of gradients.
       bucket_mb: Size of a bucket in MiB; 0 sends all gradients at once, after the
-        backward pass. Results are bit-identical for all sizes.
+        backward pass. Exact sums are bit-identical for all sizes.
       accumulate: Number of microbatches of a shard.
       shards: Number of logical shards, each a term of the sums; 0: one per rank.
       noise: Whether the gradient noise scale is measured, which sends one more element.

@@ -25,7 +25,7 @@ class Maker(NamedTuple):
 
 REDUCERS: Mapping[str, Maker] = {
     "exact": Maker("exact", "exact"),
-    "order_free": Maker("order_free", "order_free", int, "64"),
+    "order_free": Maker("fixed_point", "order_free", int, "64"),
 }
 
 

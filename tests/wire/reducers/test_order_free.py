@@ -9,7 +9,7 @@ from dml import sim
 from dml.types import BadInput, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm.buffers import allocate, layout
-from dml.wire.reducers.order_free import BLOCK, order_free
+from dml.wire.reducers.fixed_point import BLOCK, order_free
 
 TERMS, LENGTH = 31, 3 * BLOCK + 77
 SIZES = (*range(1, 10), 16, 31)
