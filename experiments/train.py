@@ -48,10 +48,7 @@ FLAGS.extensible(
     *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
     "All-reduce of the gradients.",
 )
-FLAGS.extensible(
-    *("reducer", "exact", arguments.REDUCERS, extend.REDUCERS),
-    "Reducer, which computes the mean of the gradients by the all-reduce.",
-)
+FLAGS.reducer()
 FLAGS.text("optimizer", "", "Update of the parameters; empty: the problem's default.")
 FLAGS.number("lr", 0.0, "Step size; 0 uses the problem's default.", 0)
 FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default.", 0)

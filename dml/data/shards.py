@@ -37,4 +37,26 @@ def shards(index: Any, size: int) -> list[Any]:
 
 def microbatches(index: Any, rank: int, size: int, parts: int) -> list[Any]:
     """Return a rank's shard of `index`, split into `parts` microbatches."""
-    return shards(shard(index, rank, size), parts)
+    return logical_microbatches(index, rank, size, size, parts)
+
+
+def logical_microbatches(
+    index: Any, rank: int, size: int, count: int, parts: int
+) -> list[Any]:
+    """Return the microbatches of a rank's logical shards, one shard after another.
+
+    `index` is split into `count` logical shards, whatever the number of ranks, of which
+    each rank has consecutive ones. Each is split into `parts` microbatches.
+
+    Args:
+      index: Sequence to split.
+      rank: The rank.
+      size: Number of ranks.
+      count: Number of logical shards, at least `size`.
+      parts: Number of microbatches of a logical shard.
+    """
+    return [
+        microbatch
+        for number in range(*bounds(count, rank, size))
+        for microbatch in shards(shard(index, number, count), parts)
+    ]

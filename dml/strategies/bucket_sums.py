@@ -7,7 +7,7 @@ This is wait-free backpropagation (Poseidon, Zhang 2017). Elements sent per upda
 those of all-reduces of all parameters and of one loss.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dml.data.feed import Part, feed
-from dml.data.shards import microbatches
+from dml.data.shards import bounds, logical_microbatches
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import backward, gradient_order
 from dml.models.gradient import accumulate, add_scaled
-from dml.strategies.parameters import Tree, Update, restore_memory
+from dml.strategies.parameters import Tree, Update, check_shards, restore_memory
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
@@ -42,6 +42,7 @@ def train_tree(
     reducer: Reducer,
     bucket_mb: float = 0.0,
     accumulate: int = 1,
+    shards: int = 0,
     noise: bool = False,
     prefetch: int = 0,
     state: Any = None,
@@ -57,8 +58,9 @@ def train_tree(
       timer: Measures the phases.
       reducer: Computes the mean of gradients.
       bucket_mb: Size of a bucket in MiB; 0 sends all gradients at once, after the
-        backward pass. Results are bit-identical for all sizes.
-      accumulate: Number of microbatches of a rank's shard.
+        backward pass. Exact sums are bit-identical for all sizes.
+      accumulate: Number of microbatches of a shard.
+      shards: Number of logical shards, each a term of the sums; 0: one per rank.
       noise: Whether the gradient noise scale is measured, which sends one more element.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None starts anew.
@@ -69,38 +71,50 @@ def train_tree(
     layered = bool(bucket_mb and problem.model and problem.model.layers)
     sums = allocate_buckets(comm, problem, layered, bucket_mb, scalars=1 + noise)
     memories = restore_memory([reducer.init(bucket.layout) for bucket in sums], memory)
-    scalars = sums[-1].buffer[sums[-1].layout.length :]  # loss, square
+    shards = check_shards(comm, shards, reducer.reduce_terms is not None)
+    terms, reduce = own_terms(comm, reducer, shards, sums)
+    scalars = terms[0][-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
-    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
+    split = partial(
+        logical_microbatches,
+        rank=comm.rank,
+        size=comm.size,
+        count=shards,
+        parts=accumulate,
+    )
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
-        sent = comm.bytes_sent
-        shard = [part for part in parts if part]
-        share = sum(part.examples for part in shard) / count
-        with timer("gradient"):
-            loss, done, factor = start_gradients(
-                problem, parameters.params, shard, count, layered
-            )
-            comm.platform.work(share * comm.size)
-        squares, copied = 0.0, 0
-        for n, bucket in enumerate(sums):
+        sent, copied = comm.bytes_sent, 0
+        # order matters: the first term is last, and is reduced as its buckets complete
+        for term in reversed(range(len(terms))):
+            shard = [p for p in parts[term * accumulate :][:accumulate] if p]
+            share = share_of(shard, count)
             with timer("gradient"):
-                grads = collect(bucket, done)
-            with timer("wire"):
-                copied += fill(bucket, grads, factor)
-                if noise:
-                    squares += squared_norm(bucket) / (share or 1)
-                if bucket is sums[-1]:
-                    scalars[0] = factor * float(loss)
-                    scalars[1:] = squares
-                memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
+                loss, done, factor = start_gradients(
+                    problem, parameters.params, shard, count, layered
+                )
+                comm.platform.work(share * comm.size)
+            squares = 0.0
+            for n, bucket in enumerate(terms[term]):
+                with timer("gradient"):
+                    grads = collect(bucket, done)
+                with timer("wire"):
+                    copied += fill(bucket, grads, factor)
+                    if noise:
+                        squares += squared_norm(bucket) / (share or 1)
+                    if n == len(sums) - 1:
+                        own = bucket.buffer[bucket.layout.length :]
+                        own[0], own[1:] = factor * float(loss), squares
+                    if term == 0:
+                        buffers = [each[n].buffer for each in terms]
+                        memories[n] = reduce(comm, buffers, memories[n])
         with timer("update"):
             mean, copied_again = join_buckets(sums, layered)
             update_params(comm, parameters, sums, mean)
         measures: dict[str, float] = {"host_copies": copied + copied_again}
         if scale:
             small, large = float(scalars[1]), sum(map(squared_norm, sums))
-            measures["noise_scale"] = scale.add(small, large, count / comm.size, count)
+            measures["noise_scale"] = scale.add(small, large, count / shards, count)
         yield Step(
             number=number,
             loss=float(scalars[0]),
@@ -113,6 +127,32 @@ def train_tree(
             memory=partial(list, memories),
             replicas=True,
         )
+
+
+def own_terms(
+    comm: CountedComm, reducer: Reducer, shards: int, sums: Sequence[Bucket]
+) -> tuple[list[Sequence[Bucket]], Callable[[CountedComm, list[np.ndarray], Any], Any]]:
+    """Return the buckets of each of this rank's terms, and the reduction of a bucket.
+
+    Args:
+      comm: Ranks.
+      reducer: Computes the mean of gradients.
+      shards: Number of logical shards.
+      sums: Buckets of the first term, which receive the mean.
+    """
+    start, stop = bounds(shards, comm.rank, comm.size)
+    others = [
+        [bucket._replace(buffer=np.zeros_like(bucket.buffer)) for bucket in sums]
+        for _ in range(start + 1, stop)
+    ]
+    if reducer.reduce_terms and shards > comm.size:
+        return [sums, *others], reducer.reduce_terms
+    return [sums], lambda comm, terms, memory: reducer.reduce(comm, terms[0], memory)
+
+
+def share_of(parts: Sequence[Part | None], count: int) -> float:
+    """Return the share of the parts in the `count` examples of a minibatch."""
+    return sum(part.examples for part in parts if part) / count
 
 
 def allocate_buckets(

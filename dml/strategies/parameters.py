@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dml.data.feed import Part
-from dml.types import Params, Problem, Rows, Shard, identity
+from dml.types import BadInput, Comm, Params, Problem, Rows, Shard, identity
 from dml.wire.reducers.rows import sum_rows
 
 Update = Any  # an optax GradientTransformation, or a function rows -> Shard
@@ -45,6 +45,27 @@ def restore_memory(memory: Any, leaves: Any) -> Any:
     if leaves is None:
         return memory
     return jax.tree.unflatten(jax.tree.structure(memory), leaves)
+
+
+def check_shards(comm: Comm, shards: int, possible: bool) -> int:
+    """Return the number of logical shards: by default one per rank.
+
+    Args:
+      comm: Ranks.
+      shards: Number of logical shards; 0: one per rank.
+      possible: Whether the reducer sums several terms of a rank.
+    """
+    if shards and not possible:
+        raise BadInput(
+            f"expected a reducer that sums several terms of a rank with {shards} "
+            "logical shards; pass --reduce=order_free, or leave --shards out"
+        )
+    if shards and shards < comm.size:
+        raise BadInput(
+            f"expected at least one logical shard for each of {comm.size} ranks, got "
+            f"{shards}; pass --shards=<{comm.size} or more>"
+        )
+    return shards or comm.size
 
 
 def mean_loss(losses: Sequence[tuple[float, int]]) -> float:

@@ -19,9 +19,9 @@ import numpy as np
 from numba import njit
 
 from dml.data.feed import feed
-from dml.data.shards import microbatches
+from dml.data.shards import logical_microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Update, mean_loss
+from dml.strategies.parameters import Table, Update, check_shards, mean_loss
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
@@ -42,6 +42,7 @@ def train_table(
     dense: Callable[[np.ndarray, int], bool] = lambda buffer, nbytes: False,
     columns: Sequence[slice] = ALL,
     accumulate: int = 1,
+    shards: int = 0,
     every: int | None = None,
     prefetch: int = 0,
     state: Any = None,
@@ -58,36 +59,50 @@ def train_table(
       dense: (buffer, nbytes) -> whether to reduce the full table instead of gathering
         nbytes.
       columns: Columns of the gradient's rows that are sent.
-      accumulate: Number of microbatches of a rank's shard.
+      accumulate: Number of microbatches of a shard.
+      shards: Number of logical shards, each a term of the sums; 0: one per rank.
       every: Number of updates in a Step; None: 1, and Steps have no epoch.
       prefetch: Number of minibatches prepared in the background.
       state: State of the rule in an earlier Step; None starts anew.
     """
     parameters = Table(problem, update, state)
-    sums = RowSums(comm, reducer, dense, parameters.shard.values, columns)
-    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
+    possible = reducer.combine is sum_rows or reducer.reduce_terms is not None
+    count_shards = check_shards(comm, shards, possible)
+    sums = RowSums(comm, reducer, dense, parameters.shard.values, columns, shards)
+    split = partial(
+        logical_microbatches,
+        rank=comm.rank,
+        size=comm.size,
+        count=count_shards,
+        parts=accumulate,
+    )
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
-    losses: list[tuple[float, int]] = []
+    losses: list[list[tuple[float, int]]] = []  # of each term, by update
     sent = comm.bytes_sent
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         with timer("gradient"):
             comm.platform.work(1)
-            loss, grads = parameters.mean_gradient(parts, count)
+            shares = [
+                parts[n : n + accumulate] for n in range(0, len(parts), accumulate)
+            ]
+            terms = [parameters.mean_gradient(share, count) for share in shares]
         with timer("wire"):
-            total = sums.add_up(grads)
+            total = sums.add_up([grads for _, grads in terms])
         with timer("update"):
             parameters.apply(total)
-        losses.append((loss, count))
+        losses.append([(loss, count) for loss, _ in terms])
         if number % (every or 1):
             continue
         with timer("wire"):
-            step_loss = np.array([mean_loss(losses)])
-            tree_allreduce(comm, step_loss)
+            own = np.array(
+                [mean_loss(of_term) for of_term in zip(*losses, strict=True)]
+            )
+            step_loss = add_losses(comm, own, bool(shards))
         yield Step(
             number=number,
-            loss=float(step_loss[0]),
+            loss=step_loss,
             params=parameters.collect,
-            examples=sum(examples for _, examples in losses),
+            examples=sum(of_terms[0][1] for of_terms in losses),
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // sums.buffer.itemsize,
             state=parameters.state,
@@ -95,6 +110,21 @@ def train_table(
             replicas=True,
         )
         losses, sent = [], comm.bytes_sent
+
+
+def add_losses(comm: CountedComm, losses: np.ndarray, in_order: bool) -> float:
+    """Return the sum of the losses of all ranks' terms.
+
+    Args:
+      comm: Ranks.
+      losses: Losses of this rank's terms.
+      in_order: Whether to add them in the order of the terms, not of an all-reduce.
+    """
+    if in_order:
+        lengths = gather_lengths(comm, len(losses))
+        return sum(all_gather_parts(comm, losses, lengths).tolist())
+    tree_allreduce(comm, losses)
+    return float(losses[0])
 
 
 class RowSums:
@@ -106,6 +136,8 @@ class RowSums:
       dense: (buffer, bytes to gather) -> whether to reduce the buffer instead.
       table: TxR array, with the shape of a gradient of all rows.
       columns: Columns of gradients that are not always zero.
+      shards: Number of terms of all ranks; 0: one per rank. Exact sums add them in
+        their order, by the sparse exchange.
     """
 
     def __init__(
@@ -115,10 +147,13 @@ class RowSums:
         dense: Callable[[np.ndarray, int], bool],
         table: np.ndarray,
         columns: Sequence[slice] = ALL,
+        shards: int = 0,
     ):
         exact = reducer.combine is sum_rows
-        self.comm, self.reducer = comm, reducer
-        self.dense = dense if exact else lambda buffer, nbytes: True
+        self.comm, self.reducer, self.several = comm, reducer, shards > comm.size
+        self.dense = dense
+        if shards or not exact:
+            self.dense = lambda buffer, nbytes: not exact
         self.rows, self.columns = len(table), columns
         self.wide = columns[-1].stop or table.shape[1]
         self.width = sum(len(range(self.wide)[part]) for part in columns)
@@ -126,21 +161,22 @@ class RowSums:
         self.memory = reducer.init(layout(self.buffer))
         self.slot = np.full(self.rows, -1, np.int32)  # row -> index of its sum, or -1
 
-    def add_up(self, grads: Rows | None) -> Rows:
+    def add_up(self, terms: Sequence[Rows | None]) -> Rows:
         """Return the sums of all ranks' rows, equal on all ranks.
 
         Args:
-          grads: Gradient of this rank; None: it has no rows.
+          terms: Gradients of this rank; None: no rows.
         """
-        if grads is None:
-            touched, narrow = np.empty(0, np.int32), np.empty((0, self.width))
-        else:
-            touched = indices(grads.index).astype(np.int32, copy=False)
-            narrow = np.concatenate([grads.values[:, s] for s in self.columns], axis=1)
+        sent = [self.sent_columns(term) for term in terms]
         record = self.width + 1  # words of a record: row number, gradient
-        each = gather_lengths(self.comm, len(touched) * record)
+        count = sum(len(index) for index, _ in sent)
+        each = gather_lengths(self.comm, count * record)
         if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
-            return self.sum_dense(touched, narrow)
+            return self.sum_dense(sent)
+        touched, narrow = sent[0]
+        if len(sent) > 1:
+            touched = np.concatenate([index for index, _ in sent])
+            narrow = np.concatenate([values for _, values in sent])
         records = np.empty((len(touched), record), np.float32)
         records[:, 0] = touched.view(np.float32)
         records[:, 1:] = narrow
@@ -152,12 +188,27 @@ class RowSums:
         used = merge(index, values, self.slot, rows, sums)
         return self.with_all_columns(rows[:used], sums[:used])
 
-    def sum_dense(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
+    def sent_columns(self, grads: Rows | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row numbers of a gradient, and its columns that are sent."""
+        if grads is None:
+            return np.empty(0, np.int32), np.empty((0, self.width))
+        touched = indices(grads.index).astype(np.int32, copy=False)
+        return touched, np.concatenate(
+            [grads.values[:, part] for part in self.columns], axis=1
+        )
+
+    def sum_dense(self, terms: Sequence[tuple[np.ndarray, np.ndarray]]) -> Rows:
         """Return the sums by an all-reduce over all rows."""
+        buffers = [self.buffer, *(np.empty_like(self.buffer) for _ in terms[1:])]
+        for buffer, (index, narrow) in zip(buffers, terms, strict=True):
+            buffer[:] = 0
+            buffer.reshape(self.rows, -1)[index] = narrow
+        if self.several:  # on all ranks, also on those with one term
+            assert self.reducer.reduce_terms
+            self.memory = self.reducer.reduce_terms(self.comm, buffers, self.memory)
+        else:
+            self.memory = self.reducer.reduce(self.comm, self.buffer, self.memory)
         buffer_TxW = self.buffer.reshape(self.rows, -1)
-        buffer_TxW[:] = 0
-        buffer_TxW[index] = narrow
-        self.memory = self.reducer.reduce(self.comm, self.buffer, self.memory)
         index = np.flatnonzero(buffer_TxW.any(axis=1)).astype(np.int32)
         return self.with_all_columns(index, buffer_TxW[index])
 

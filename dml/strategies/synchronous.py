@@ -32,6 +32,7 @@ def synchronous(
     timer: Timer,
     reducer: Reducer,
     accumulate: int = 1,
+    shards: int = 0,
     prefetch: int = 0,
     state: Any = None,
     **own: Any,
@@ -46,8 +47,11 @@ def synchronous(
       comm: Ranks.
       timer: Measures the phases.
       reducer: Computes the mean of gradients, such as exact(ring_allreduce).
-      accumulate: Number of microbatches into which a rank divides its shard; their
-        gradients are accumulated.
+      accumulate: Number of microbatches into which a shard is divided; their gradients
+        are accumulated.
+      shards: Number of logical shards of a minibatch, whose gradients are reduced as
+        separate terms; 0: one per rank. With an order-free reducer the training is
+        bit-identical on any number of ranks.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer from the Step to resume from; None initializes it.
       **own: Options of `bucket_sums.train_tree` for a tree, or of
@@ -61,6 +65,7 @@ def synchronous(
         timer=timer,
         reducer=reducer,
         accumulate=accumulate,
+        shards=shards,
         prefetch=prefetch,
         state=state,
         **own,

@@ -28,8 +28,12 @@ class Reducer(NamedTuple):
       combine: the terms of an update -> the rows of their sum, or of an estimate of the
         sum. Stateless. A term has the distinct rows that its worker touched; its other
         rows are zero. None if the sum needs all ranks; `server` then raises BadInput.
+      reduce_terms: (comm, terms, state) -> the next state. As `reduce`, but each rank
+        has several terms, and the first receives the mean, which does not depend on
+        the rank of a term. None if it would.
     """
 
     init: Callable[[Any], Any]
     reduce: Callable[[Comm, np.ndarray, Any], Any]
     combine: Combine | None = None
+    reduce_terms: Callable[[Comm, Sequence[np.ndarray], Any], Any] | None = None

@@ -22,7 +22,8 @@ import numpy as np
 from absl import flags
 
 from dml import extend, processes
-from dml.types import BadInput, Comm, CountedComm
+from dml.types import BadInput, Comm, CountedComm, Reducer
+from dml.wire.reducers import names as reducer_names
 
 
 def print_exception(kind: type, error: BaseException, trace: Any) -> None:
@@ -308,3 +309,12 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
         outside = ALLREDUCE[values.outside]
         call = partial(call, group=values.group, outside=outside)
     return with_check(call) if values.check else call
+
+
+def reducer(text: str, allreduce: Callable[..., None]) -> Reducer:
+    """Return a reducer by its name in --reduce."""
+    if reducer_names.is_name(text):
+        return reducer_names.reducer(text, allreduce)
+    make = extend.find(text, reducer_names.REDUCERS, extend.REDUCERS)
+    made: Reducer = extend.make(text, make, Reducer, allreduce)
+    return made

@@ -8,6 +8,7 @@ from absl import flags
 
 from dml import extend
 from dml.types import BadInput
+from dml.wire.reducers import names
 
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
@@ -122,6 +123,19 @@ class Extensible(flags.ArgumentParser):
         return "name"
 
 
+class Reduction(Extensible):
+    """Parser of a reducer: NAME, NAME:ARGUMENT, or that of a user."""
+
+    def __init__(self) -> None:
+        super().__init__(names.REDUCERS, extend.REDUCERS)
+
+    def parse(self, argument: str) -> str:
+        if names.is_name(argument):
+            names.parse(argument)
+            return argument
+        return super().parse(argument)
+
+
 class FlagValues(flags.FlagValues):
     """The flags of an experiment: a method defines a flag, an attribute is its value.
 
@@ -171,6 +185,17 @@ class FlagValues(flags.FlagValues):
         """Define a flag for a name in a table, an entry point, or FILE.py:NAME."""
         parser = Extensible(table, group)
         flags.DEFINE(parser, name, default, help, self, flags.ArgumentSerializer())
+
+    def reducer(self) -> None:
+        """Define --reduce, a reducer of `reducers.names` or of a user."""
+        flags.DEFINE(
+            Reduction(),
+            "reduce",
+            "exact",
+            "Reducer, which computes the mean of the gradients; NAME or NAME:ARGUMENT.",
+            self,
+            flags.ArgumentSerializer(),
+        )
 
     def switch(self, name: str, default: bool, help: str) -> None:
         """Define a flag that is on or off: --name and --noname."""

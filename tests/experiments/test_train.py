@@ -132,7 +132,7 @@ def test_the_configuration_has_the_hash_of_own_files(run, tmp_path):
 
 
 def test_own_reducer_changes_the_gradient(run):
-    losses, _ = run("--problem=./mine.py:make", "--reducer=./mine.py:opposite")
+    losses, _ = run("--problem=./mine.py:make", "--reduce=./mine.py:opposite")
     assert losses[-1] > losses[0]
 
 
@@ -188,7 +188,7 @@ def test_own_corpus(run, tmp_path):
         (["--strategy=./mine.py:needs"], "value of distance .*--options=distance=VAL"),
         (["--options=acumulate=2"], "expected options .*accumulate=VALUE"),
         (["--options=accumulate=two"], "accumulate of type int"),
-        (["--reducer=./mine.py:make"], r"expected a function make\(allreduce\)"),
+        (["--reduce=./mine.py:make"], r"expected a function make\(allreduce\)"),
         (["--strategy=mesh", "--problem=./mine.py:make"], "a problem with model"),
     ],
 )

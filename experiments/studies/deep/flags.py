@@ -21,7 +21,17 @@ WARMUP_DIVISOR = 10  # steps of a run per step of its warm-up
 # Flags that a resumed run may change; they affect no examples, order or rates.
 FREE = {*flags.WRITTEN, *flags.VIRTUAL, *deep_hybrid.OWN, "straggle", "watchdog"}
 FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
-FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
+FREE |= {
+    "strategy",
+    "allreduce",
+    "reduce",
+    "shards",
+    "bucket_mb",
+    "call",
+    "zero",
+    "accumulate",
+    "noise",
+}
 FREE |= {"local_every", "local_after", "group", "outside", "check", "profile", "remat"}
 FREE |= {"blank", "prompt", "sample"}
 
@@ -37,6 +47,13 @@ def define(**defaults: Any) -> flags.FlagValues:
     )
     values.extensible(
         *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of messages."
+    )
+    values.reducer()
+    values.integer(
+        "shards",
+        0,
+        "Logical shards of a minibatch, each a term of --reduce; 0: one per rank.",
+        0,
     )
     values.number(
         "bucket_mb",

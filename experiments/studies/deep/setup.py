@@ -10,7 +10,6 @@ from dml.metrics.timer import Timer
 from dml.types import CountedComm, Problem, Tensor
 from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
-from dml.wire.reducers.exact import exact
 
 PREFETCH = 2  # minibatches prepared in the background
 Cutter = Callable[..., Tensor]  # tensor_transformer of one network
@@ -61,4 +60,5 @@ class Setup(NamedTuple):
         if name == "auto":  # measure a new machine before the first step
             machine_rates(self.comm)
         allreduce = flags.allreduce(name, self.values, self.comm.size)
-        return {"reducer": exact(allreduce), "memory": self.memory}
+        reducer = flags.reducer(self.values.reduce, allreduce)
+        return {"reducer": reducer, "memory": self.memory}

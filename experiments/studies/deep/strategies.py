@@ -19,7 +19,9 @@ def serial(setup: Setup) -> dict[str, Any]:
 
 
 def synchronous(setup: Setup) -> dict[str, Any]:
-    own = {"bucket_mb": setup.values.bucket_mb, "noise": setup.values.noise}
+    values = setup.values
+    own = {"bucket_mb": values.bucket_mb, "noise": values.noise}
+    own["shards"] = values.shards
     return setup.wire | setup.options | own
 
 
@@ -46,7 +48,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
 ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 # Flags that only one strategy reads.
 OWN = {
-    "synchronous": ["bucket_mb"],
+    "synchronous": ["bucket_mb", "shards"],
     "mesh": ["zero", "call"],
     "local": ["local_every", "local_after"],
     "hybrid": deep_hybrid.OWN,
@@ -95,12 +97,14 @@ def step_count(values: flags.FlagValues, updates: int) -> int:
 
 def check(values: flags.FlagValues, workers: int) -> None:
     """Raise BadInput for flags that the strategy does not read or support."""
-    parts = workers * values.accumulate
+    shares = values.shards or workers
+    parts = shares * values.accumulate
     if values.batch % parts:
         lower, upper = values.batch - values.batch % parts, values.batch // parts + 1
         nearest = [size for size in (lower, upper * parts) if size]
+        unit = "logical shards" if values.shards else "workers"
         raise BadInput(
-            f"expected --batch divisible by {workers} workers x {values.accumulate} "
+            f"expected --batch divisible by {shares} {unit} x {values.accumulate} "
             f"microbatches, got {values.batch}; pass "
             f"--batch={' or '.join(map(str, nearest))}"
         )

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from lab import flags, timelines
 
-from dml import extend
 from dml.strategies import strategy
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
@@ -21,7 +20,6 @@ from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
-from dml.wire.reducers.exact import exact
 from dml.wire.server.consistency import Choice, consistency
 from studies.matrix.problems import Entry, make_update
 from studies.training import options
@@ -32,7 +30,6 @@ STRATEGIES = [
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
 ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
-REDUCERS = {"exact": exact}
 AVERAGING = 4  # updates between two averages of `local`
 
 
@@ -98,9 +95,7 @@ def offered(
         return flags.allreduce(values.allreduce, values, comm.size)
 
     def reducer() -> Reducer:
-        make = extend.find(values.reducer, REDUCERS, extend.REDUCERS)
-        made: Reducer = extend.make(values.reducer, make, Reducer, allreduce())
-        return made
+        return flags.reducer(values.reduce, allreduce())
 
     def setup() -> Setup:
         servers = roles(comm.size, values.servers, False)

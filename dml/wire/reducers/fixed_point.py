@@ -1,0 +1,333 @@
+"""Sums of floating-point terms that do not depend on the order of addition.
+
+    terms of a block      3.2e-3   -1.5e-2   …  on every rank
+    exponent of the block     all-reduce of the maximum, a byte per 512 elements
+    integers                  round(term · 2^shift), |integer| ≤ 2^30 / most
+    sum                       all-reduce of integers: associative, so exact
+    result                    sum / 2^shift
+
+Every all-reduce, on any number of ranks, returns the same bytes (SwitchML, Sapio 2021,
+has the arithmetic). The scale depends on `most`, not on the number of ranks: V terms
+have the same sum whether one rank has them all or V ranks have one each.
+
+Rounding error of a term: 2^-25 of the largest value of its block with 32 bits and
+most = 64. A block whose values are all below 2^-98 is rounded to multiples of about
+2^-122. A block with a NaN or an infinity becomes NaN.
+
+Words: those of the all-reduce, for elements of `bits` bits; plus a byte per block.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
+from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
+from dml.wire.collectives.shared import shared_allreduce
+from dml.wire.comm.buffers import Layout, allocate, is_registered, registered_views
+from dml.wire.plans.topology import chunks
+from dml.wire.reducers.rows import indices
+
+Length = dict[int, None]
+BLOCK = 512  # elements that have a common exponent
+SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
+MOST = {32: 64, 64: 1 << 16}  # default of `most` by bits
+LOWEST = 29  # exponents below it count as it, so that scales are finite float32
+NOT_FINITE = 255  # exponent of NaN and infinity
+
+
+def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
+    """Return the reducer whose result is independent of ranks and all-reduce.
+
+    Args:
+      allreduce: A value of `dml.wire.collectives.ALLREDUCE`.
+      bits: Size of the integers. 32 sends as many bytes as float32, 64 sends twice as
+        many and rounds to 2^-47 of the largest value of a block.
+      most: Largest number of terms, a power of two; 0: 64 for 32 bits, else 65,536.
+    """
+    if bits not in MOST:
+        raise BadInput(f"expected integers of 32 or 64 bits, got {bits}; correct it")
+    most = most or MOST[bits]
+    if most & (most - 1) or not 1 <= most <= 1 << 16:
+        raise BadInput(
+            f"expected at most a power of two of terms up to 65536, got {most}; "
+            "correct it"
+        )
+    sums = FixedPoint(allreduce, bits, most)
+
+    # The state is constant: the length of the gradient, in a tree without leaves.
+    def init(layout: Layout) -> Length:
+        return {layout.length: None}
+
+    def reduce(comm: Comm, buffer: np.ndarray, state: Length) -> Length:
+        for part in parts(buffer, state):
+            sums.reduce(comm, buffer[part])
+        return state
+
+    def reduce_terms(comm: Comm, terms: Sequence[np.ndarray], state: Length) -> Length:
+        for part in parts(terms[0], state):
+            sums.reduce_terms(comm, [term[part] for term in terms])
+        return state
+
+    def parts(buffer: np.ndarray, state: Length) -> list[slice]:
+        (length,) = state
+        # scalars, such as the loss, have blocks of their own
+        both = slice(0, length), slice(length, len(buffer))
+        return [part for part in both if part.start < part.stop]
+
+    return Reducer(init, reduce, sums.combine, reduce_terms)
+
+
+class FixedPoint:
+    """Sums of float32 terms as integers; see the module.
+
+    Args:
+      allreduce: Sums the integers of all ranks.
+      bits: Size of the integers, 32 or 64.
+      most: Largest number of terms.
+    """
+
+    def __init__(self, allreduce: AllReduce, bits: int, most: int):
+        self.allreduce, self.most, self.wide = allreduce, most, bits == 64
+        self.shift = bits - 1 - most.bit_length()  # an integer is at most 2^shift
+        self.memory: dict[int, np.ndarray] = {}  # of 64-bit integers, by communicator
+
+    def reduce(self, comm: Comm, buffer: np.ndarray) -> None:
+        """Sum the buffers of all ranks in place."""
+        self.check(comm, [buffer])
+        if self.sums_in_place(comm, buffer):
+            self.reduce_in_place(comm, buffer)
+        else:
+            self.reduce_terms(comm, [buffer])
+
+    def check(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
+        """Raise BadInput for terms that are not float32 or too many."""
+        if terms[0].dtype != np.float32:
+            raise BadInput(
+                f"rank {comm.rank}: expected float32 for an order-free sum, got "
+                f"{terms[0].dtype}; pass --reduce=exact"
+            )
+        if comm.size * len(terms) >= 2 * self.most:  # twice as many would overflow
+            raise BadInput(
+                f"rank {comm.rank}: expected at most {self.most} terms, got "
+                f"{len(terms)} on each of {comm.size} ranks; pass "
+                "--reduce=order_free:64"
+            )
+
+    def reduce_terms(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
+        """Sum the terms of all ranks into the first of this rank's terms."""
+        self.check(comm, terms)
+        exponents = block_exponents(terms)
+        self.allreduce(comm, exponents, op=np.maximum)
+        for start in range(0, terms[0].size, SEGMENT):
+            segments = [term[start : start + SEGMENT] for term in terms]
+            blocks = exponents[start // BLOCK : (start + SEGMENT) // BLOCK]
+            memory = self.wide_memory(comm) if self.wide else None
+            integers = self.add_up(segments, blocks, memory)
+            self.allreduce(comm, integers, op=np.add)
+            self.to_floats(integers, blocks, segments[0])
+
+    def sums_in_place(self, comm: Comm, buffer: np.ndarray) -> bool:
+        """Return whether each rank sums a chunk of all ranks' registered buffers."""
+        if self.wide or comm.size == 1 or not is_registered(comm, buffer):
+            return False
+        if self.allreduce is auto_allreduce:
+            return chosen_allreduce(comm, buffer) == "shared"
+        return self.allreduce is shared_allreduce
+
+    def reduce_in_place(self, comm: Comm, buffer: np.ndarray) -> None:
+        """Sum as `shared_allreduce` does: blocks of all ranks are read only once."""
+        registered = registered_views(comm, buffer)
+        assert registered
+        window, buffers = registered
+        blocks = chunks(-(-buffer.size // BLOCK), comm.size)[comm.rank]
+        chunk = slice(blocks.start * BLOCK, blocks.stop * BLOCK)
+        window.barrier(comm.platform.pause)
+        sum_blocks(tuple(part[chunk].view(np.int32) for part in buffers), self.shift)
+        window.barrier(comm.platform.pause)
+
+    def add_up(
+        self,
+        terms: Sequence[np.ndarray],
+        exponents: np.ndarray,
+        memory: np.ndarray | None,
+    ) -> np.ndarray:
+        """Return the sum of one rank's terms as integers.
+
+        32-bit integers replace the terms in their memory; 64-bit integers need other
+        memory.
+        """
+        if memory is None:
+            total, *others = [term.view(np.int32) for term in terms]
+            for integers in (total, *others):
+                to_integers(integers, exponents, self.shift)
+            for integers in others:
+                total += integers
+            return total
+        total = memory[: terms[0].size]
+        total[:] = 0
+        for term in terms:
+            add_wide_integers(total, term, exponents, self.shift)
+        return total
+
+    def to_floats(
+        self, integers: np.ndarray, exponents: np.ndarray, values: np.ndarray
+    ) -> None:
+        """Convert a sum to float32; `values` is the memory of the first term."""
+        if self.wide:
+            from_wide_integers(integers, exponents, self.shift, values)
+        else:
+            from_integers(integers, exponents, self.shift)
+
+    def wide_memory(self, comm: Comm) -> np.ndarray:
+        """Return registered memory for a segment; collective when first called."""
+        if id(comm) not in self.memory:
+            self.memory[id(comm)] = allocate(comm, SEGMENT, np.int64)
+        return self.memory[id(comm)]
+
+    def combine(self, terms: Sequence[Rows]) -> Rows:
+        """Return the sum of an update's terms on a server, in any order of arrival."""
+        if len(terms) >= 2 * self.most:
+            raise BadInput(
+                f"expected at most {self.most} gradients in an update, got "
+                f"{len(terms)}; pass --reduce=order_free:64"
+            )
+        rows = np.unique(np.concatenate([indices(index) for index, _ in terms]))
+        width = terms[0].values.shape[1]
+        dense = np.zeros((len(terms), rows.size * width), np.float32)
+        for line, (index, values) in zip(dense, terms, strict=True):
+            line.reshape(-1, width)[np.searchsorted(rows, indices(index))] = values
+        exponents = block_exponents(list(dense))
+        memory = np.empty(dense.shape[1], np.int64) if self.wide else None
+        integers = self.add_up(list(dense), exponents, memory)
+        self.to_floats(integers, exponents, dense[0])
+        return Rows(rows.astype(np.int32), dense[0].reshape(-1, width))
+
+
+def block_exponents(terms: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the exponent of the largest absolute value of each block of the terms."""
+    exponents = np.zeros(-(-terms[0].size // BLOCK), np.uint8)
+    for term in terms:
+        raise_exponents(term.view(np.int32), exponents)
+    return exponents
+
+
+# The kernels change an array in place through an array of integers, since a loop over
+# two overlapping arrays is not vectorised.
+
+
+@njit(nogil=True, cache=True)
+def raise_exponents(bits_N, exponents):
+    """Raise the exponents of blocks to those of their largest values, given as bits."""
+    for b in range(len(exponents)):
+        largest = larger_bits(bits_N[b * BLOCK : (b + 1) * BLOCK], np.int32(0))
+        exponents[b] = max(np.int64(exponents[b]), np.int64(largest >> 23))
+
+
+@njit(nogil=True, cache=True)
+def scale_power(exponent, shift):
+    """Return the power of two that scales a block's values to at most 2^shift."""
+    return shift + 126 - (LOWEST if exponent < LOWEST else np.int64(exponent))
+
+
+@njit(nogil=True, cache=True)
+def sum_blocks(buffers, shift):
+    """Replace the bits of float32 values in each of several buffers by their sum."""
+    total = np.empty(BLOCK, np.int32)
+    for start in range(0, len(buffers[0]), BLOCK):
+        block = slice(start, start + BLOCK)
+        largest = np.int32(0)
+        for k in range(len(buffers)):
+            largest = larger_bits(buffers[k][block], largest)
+        exponent = largest >> 23
+        power = scale_power(exponent, shift)
+        scale = np.int32((127 + power) << 23).view(np.float32)
+        inverse = np.int32((127 - power) << 23).view(np.float32)
+        if exponent == NOT_FINITE:
+            inverse = np.float32(np.nan)
+        total[:] = 0
+        for k in range(len(buffers)):
+            add_integers(total, buffers[k][block], scale)
+        for k in range(len(buffers)):
+            write_floats(buffers[k][block], total, inverse)
+
+
+# Functions of two arrays, so that their loops are vectorised in `sum_blocks`.
+
+
+@njit(nogil=True, cache=True)
+def larger_bits(bits_N, largest):
+    """Return the bits of the largest absolute value, or `largest` if it is larger."""
+    for i in range(len(bits_N)):
+        absolute = np.int32(bits_N[i] & np.int32(0x7FFFFFFF))
+        largest = absolute if absolute > largest else largest
+    return largest
+
+
+@njit(nogil=True, cache=True)
+def add_integers(total_N, bits_N, scale):
+    """Add the bits of float32 values, as integers, to a sum."""
+    for i in range(len(bits_N)):
+        integer = np.int32(np.rint(np.int32(bits_N[i]).view(np.float32) * scale))
+        total_N[i] = np.int32(total_N[i] + integer)
+
+
+@njit(nogil=True, cache=True)
+def write_floats(bits_N, total_N, inverse):
+    """Write a sum of integers as the bits of float32 values."""
+    for i in range(len(bits_N)):
+        bits_N[i] = np.float32(np.float32(total_N[i]) * inverse).view(np.int32)
+
+
+@njit(nogil=True, cache=True)
+def to_integers(bits_N, exponents, shift):
+    """Replace the bits of float32 values by integers."""
+    for b in range(len(exponents)):
+        part = bits_N[b * BLOCK : (b + 1) * BLOCK]
+        if exponents[b] == NOT_FINITE:
+            part[:] = 0
+            continue
+        power = scale_power(exponents[b], shift)
+        scale = np.int32((127 + power) << 23).view(np.float32)
+        for i in range(len(part)):
+            value = np.int32(part[i]).view(np.float32)
+            part[i] = np.int32(np.rint(value * scale))
+
+
+@njit(nogil=True, cache=True)
+def from_integers(bits_N, exponents, shift):
+    """Replace integers by the bits of float32 values."""
+    for b in range(len(exponents)):
+        part = bits_N[b * BLOCK : (b + 1) * BLOCK]
+        power = scale_power(exponents[b], shift)
+        scale = np.int32((127 - power) << 23).view(np.float32)
+        if exponents[b] == NOT_FINITE:
+            scale = np.float32(np.nan)
+        for i in range(len(part)):
+            part[i] = np.float32(np.float32(part[i]) * scale).view(np.int32)
+
+
+@njit(nogil=True, cache=True)
+def add_wide_integers(total_N, values_N, exponents, shift):
+    """Add float32 values, as 64-bit integers, to a sum."""
+    for b in range(len(exponents)):
+        part = slice(b * BLOCK, (b + 1) * BLOCK)
+        total, values = total_N[part], values_N[part]
+        scale = 2.0 ** scale_power(exponents[b], shift)
+        if exponents[b] != NOT_FINITE:
+            for i in range(len(values)):
+                total[i] += np.int64(np.rint(values[i] * scale))
+
+
+@njit(nogil=True, cache=True)
+def from_wide_integers(total_N, exponents, shift, values_N):
+    """Convert sums of 64-bit integers to float32 values."""
+    for b in range(len(exponents)):
+        part = slice(b * BLOCK, (b + 1) * BLOCK)
+        total, values = total_N[part], values_N[part]
+        scale = 0.5 ** scale_power(exponents[b], shift)
+        if exponents[b] == NOT_FINITE:
+            scale = np.nan
+        for i in range(len(values)):
+            values[i] = np.float32(total[i] * scale)
