@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 
+import cooccurrence
 import glove
 import pytest
 from studies.glove import report as glove_report
@@ -14,8 +15,14 @@ SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1
 
 
 @contextmanager
-def undrawn(path, *axes):
+def no_chart(path, *axes):
     yield Writer(ignore, ignore)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Save no figure: that takes most of the time of a small run."""
+    monkeypatch.setattr(figures, "save", lambda *_: None)
 
 
 @pytest.fixture
@@ -28,6 +35,15 @@ def corpus(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def counts(corpus, tmp_path):
+    """Count by the command, into a folder of its own, which a test may spoil."""
+    out = tmp_path / "counts"
+    argv = [f"--corpus={corpus}", f"--out={out}", "--min_count=1", "--window=5"]
+    cooccurrence.main(["cooccurrence.py", *argv])
+    return out
+
+
+@pytest.fixture
 def train(corpus, tmp_path, monkeypatch):
     """Return train(*flags) -> summaries; figures, which are slow, only if wanted."""
 
@@ -36,7 +52,7 @@ def train(corpus, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             if not drawn:
                 given.append("--timeline=0")
-                patch.setattr(figures, "chart", undrawn)
+                patch.setattr(figures, "chart", no_chart)
                 patch.setattr(glove_report, "pca_plot", lambda *_: None)
             return glove.main(["glove.py", *given, *argv])
 

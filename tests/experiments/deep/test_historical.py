@@ -1,6 +1,5 @@
 """The two networks that were cut before there were frameworks for it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import pytest
 import translate
 
 from dml.types import BadInput
-from tests.experiments.run_folder import read_summary
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
 ROOT = Path(__file__).parents[3]
@@ -41,12 +40,9 @@ def ran(tmp_path_factory):
 
 
 def read(path):
-    lines = (path / "metrics.jsonl").read_text().splitlines()
-    assert (path / "config.json").stat().st_size > 0
-    for kind in ("svg", "png"):
-        assert (path / f"{path.name}.{kind}").stat().st_size > 0
     summary = read_summary(path)
-    return summary, [json.loads(line) for line in lines]
+    check_folder(path, summary, f"{path.name}.svg", f"{path.name}.png")
+    return summary, read_rows(path)
 
 
 def test_two_towers_learn_as_one_device_and_send_what_the_formula_says(ran):

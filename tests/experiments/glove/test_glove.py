@@ -9,19 +9,15 @@ from gensim.models import KeyedVectors
 from studies.glove import strategies
 
 from dml.runs import checkpoints
+from tests.experiments.run_folder import read_rows
 
 KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
 KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}
 KEYS |= {"analogy_syntactic", "wordsim353", "simlex999", "vectors_sha256", "words_sent"}
 
 
-def digest(summaries):
-    return summaries[0]["vectors_sha256"]
-
-
 def losses(folder):
-    rows = (folder / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(row)["loss"] for row in rows]
+    return [row["loss"] for row in read_rows(folder)]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +55,6 @@ def test_words_sent_are_those_of_all_ranks(train):
     assert train(*argv)[0]["words_sent"] == 2 * (table + losses + lengths)
 
 
-def test_a_batch_changes_no_way_that_has_none(train):
-    found = {digest(train(*argv)) for argv in ([], ["--batch=64"], ["--lr=0.05"])}
-    assert len(found) == 1
-
-
-# gensim forgets to close a text without a header
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_run_leaves_files_that_agree(train, tmp_path):
     out = tmp_path / "run"
     (summary,) = train("--neighbours=w1,w2,nothing", "--seed=3", drawn=True)
@@ -99,35 +88,10 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
     assert [int(count) for _, count in lines] == sorted(
         (int(count) for _, count in lines), reverse=True
     )
-    for name, own in (
-        ("vectors.txt", {"no_header": True}),
-        ("vectors.bin", {"binary": True}),
-    ):
-        found = KeyedVectors.load_word2vec_format(out / name, **own)
-        assert found.index_to_key == [word for word, _ in lines]
-        assert (found.vectors == table).all()
+    found = KeyedVectors.load_word2vec_format(out / "vectors.bin", binary=True)
+    assert found.index_to_key == [word for word, _ in lines]
+    assert (found.vectors == table).all()
     rules = json.loads((out / "checkpoint/checkpoint.json").read_text())["rules"]
     epoch, state = checkpoints.load(out / "checkpoint", rules)
     assert (epoch, state.vectors_TxD.shape) == (2, (120, 8))
     assert (state.vectors_TxD[:60] + state.vectors_TxD[60:] == table).all()
-
-
-def test_rows_of_virtual_ranks_are_those_of_one(train, tmp_path):
-    train("--epochs=3")
-    train("--epochs=3", "--simulate=4", out="four")
-    assert losses(tmp_path / "run") == losses(tmp_path / "four")
-
-
-def test_an_asynchronous_run_is_recorded_and_repeats_elsewhere(train, tmp_path):
-    ways = ["--strategy=server", "--consistency=async", "--batch=64"]
-    record = str(tmp_path / "run.record")
-
-    def vectors(out, *flags):
-        train(*ways, "--simulate=4", *flags, out=out)
-        return (tmp_path / out / "vectors.npy").read_bytes()
-
-    slow = "--straggle=pareto:1,1.5"
-    recorded = vectors("recorded", slow, f"--record={record}")
-    even = vectors("even")
-    replayed = vectors("replayed", "--network=1e-3,1e-7,0", f"--replay={record}")
-    assert recorded == replayed != even

@@ -1,5 +1,3 @@
-import json
-
 import linear
 import pytest
 import stragglers
@@ -67,8 +65,7 @@ def test_without_mpirun_nothing_is_measured_and_a_line_says_so(
 def trained(out, *argv):
     few = ["--simulate=4", "--steps=6", "--batch=32", "--network=0,0,0"]
     summaries = linear.main(["linear.py", f"--out={out}", *few, *argv])
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return summaries, [json.loads(line)["loss"] for line in lines]
+    return summaries, [row["loss"] for row in read_rows(out)]
 
 
 def test_training_waits_for_the_slowest_and_learns_the_same_bits(tmp_path):

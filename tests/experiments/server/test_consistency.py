@@ -14,11 +14,6 @@ FEW = "--consistency=bsp,ssp:0,ssp:4,essp:4,async,softsync:2,backup:1"
 EVEN, LATE = "constant:1", "shifted_exponential:1,1"
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(consistency, "draw", lambda *_: None)
-
-
 def run(out, *argv):
     given = [f"--out={out}", *SMALL, "--simulate=6", *argv]
     summary = consistency.main(["consistency.py", *given])[0]

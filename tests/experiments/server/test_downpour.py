@@ -1,10 +1,8 @@
-import json
-
 import downpour
 import pytest
 from studies.server import downpour_report
 
-from tests.experiments.run_folder import read_summary
+from tests.experiments.run_folder import read_rows, read_summary
 from tests.experiments.server import small_images
 
 SMALL = ["--clocks=12", "--batch=120", "--lr=0.5", "--adagrad_lr=0.1", "--target=0.7"]
@@ -15,16 +13,10 @@ def small(monkeypatch):
     small_images.put(monkeypatch)
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(downpour, "draw", lambda *_: None)
-
-
 def run(out, *argv):
     given = [f"--out={out}", *SMALL, "--simulate=6", "--servers=2", *argv]
     summary = downpour.main(["downpour.py", *given])[0]
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return summary, {(row["way"], row["rate"]): row for row in map(json.loads, lines)}
+    return summary, {(row["way"], row["rate"]): row for row in read_rows(out)}
 
 
 def test_downpour_waits_for_nobody_and_is_stale(tmp_path, undrawn, capsys):

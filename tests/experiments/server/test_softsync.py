@@ -15,11 +15,6 @@ def small(monkeypatch):
     small_images.put(monkeypatch)
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(softsync, "draw", lambda *_: None)
-
-
 def run(out, *argv):
     given = [f"--out={out}", *SMALL, "--simulate=7", *argv]
     summary = softsync.main(["softsync.py", *given])[0]

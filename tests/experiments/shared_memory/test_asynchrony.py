@@ -3,7 +3,6 @@ import math
 import asynchrony
 import numpy as np
 import pytest
-from studies.shared_memory import asynchrony_report
 
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
@@ -31,11 +30,6 @@ def test_a_run_leaves_a_table_a_verdict_and_a_figure(tmp_path, capsys):
     assert (worst["problem"], worst["rate"], worst["tau"]) == ("20", 0.8, 200)
     assert summary["tolerated_2_0.05"] == 200 and summary["tolerated_20_0.8"] == 0
     assert summary["error_20_0.8_200"] == worst["error"]
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(asynchrony_report, "draw", lambda *_: None)
 
 
 def test_a_delay_is_the_laws_times_tau(tmp_path, undrawn):

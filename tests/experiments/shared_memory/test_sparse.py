@@ -1,7 +1,5 @@
 """Commands that train edge by edge: what they leave, say and refuse."""
 
-import json
-
 import completion
 import dropout
 import numpy as np
@@ -9,21 +7,8 @@ import pytest
 import svm
 
 from dml.data.sparse.svmlight import generate, write
-from dml.figures import style as figures
-from dml.runs.writers import Writer, ignore
 from dml.types import BadInput
-from tests.experiments.run_folder import check_folder
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    from contextlib import contextmanager
-
-    @contextmanager
-    def nothing(*args, **more):
-        yield Writer(ignore, ignore)
-
-    monkeypatch.setattr(figures, "chart", nothing)
+from tests.experiments.run_folder import check_folder, read_rows
 
 
 def run(experiment, out, *argv):
@@ -43,8 +28,7 @@ def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
     assert summary["omega"] == 10 and summary["edges"] == 4000
     assert summary["workers"] == 2 and 0 <= summary["lost_share"] < 0.5
     check_folder(tmp_path, summary)
-    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    rows = [json.loads(row) for row in rows]
+    rows = read_rows(tmp_path)
     assert [row["epoch"] for row in rows] == list(range(1, 21))
     assert [row["step"] for row in rows] == list(range(4000, 80_001, 4000))
     assert (summary["steps"], summary["epochs"]) == (80_000, 20)
@@ -54,28 +38,6 @@ def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
     assert 0 < summary["component_16"] < summary["component_1024"] <= 1
     assert "largest component of a batch" in out
     assert "Ω = 10 rows" in out and "M updates/s by 2 workers" in out
-
-
-@pytest.mark.parametrize("loss", ("hinge", "logistic"))
-def test_cyclades_and_minibatches_are_the_same_on_any_workers(tmp_path, undrawn, loss):
-    tables = []
-    ways = ("cyclades", 1), ("cyclades", 3), ("minibatch", 2), ("minibatch", 1)
-    for updates, threads in ways:
-        given = [f"--updates={updates}", f"--threads={threads}", f"--loss={loss}"]
-        given += ["--hubs=0.02", "--lr=0.01"]
-        run(svm, tmp_path, *SMALL, *given, "--noreference")
-        tables.append(np.load(tmp_path / "table.npy"))
-    assert np.array_equal(tables[0], tables[1])
-    assert np.array_equal(tables[2], tables[3])
-    assert not np.array_equal(tables[0], tables[2])
-
-
-def test_cyclades_without_hubs_has_the_bits_of_serial(tmp_path, undrawn):
-    tables = []
-    for given in (["--updates=serial"], ["--updates=cyclades", "--threads=2"]):
-        run(completion, tmp_path, *SMALL, *given, "--k=4", "--noreference")
-        tables.append(np.load(tmp_path / "table.npy"))
-    assert np.array_equal(*tables)
 
 
 def test_a_matrix_is_completed(tmp_path):
@@ -97,13 +59,8 @@ def test_columns_of_factors_complete_a_matrix_and_take_no_momentum(tmp_path, und
 
 
 def test_float64_and_momentum_are_taken(tmp_path, undrawn):
-    given = [
-        "--dtype=float64",
-        "--momentum=0.5",
-        "--lr=0.1",
-        "--noreference",
-        "--nolost",
-    ]
+    given = ["--dtype=float64", "--momentum=0.5", "--lr=0.1", "--noreference"]
+    given.append("--nolost")
     summary = run(svm, tmp_path, *SMALL, *given)
     assert np.load(tmp_path / "table.npy").dtype == np.float64
     assert "rows_lost" not in summary and "optimum" not in summary
