@@ -107,23 +107,15 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
     check_folder(tmp_path, summary, *names)
     assert not any(isinstance(value, dict | list) for value in summary.values())
     assert summary["accuracy"] == 1 - rows[-1]["error"] == summary["x2_accuracy"]
-    out = capsys.readouterr().out
     kept = read_summary(tmp_path)
-    assert f"ours: {kept['found_as_one']} (k times the batch and the rate): " in out
     assert kept["verdict_gradual"] == "not testable here"  # 2 seeds prove nothing
-    assert "23.74 ± 0.09" in out and "59.19" in out
+    assert "23.74 ± 0.09" in capsys.readouterr().out
 
 
 def told(plan, factor, warmup, at, seconds=1.0):
     """Return the row of seeds that reach 0.9 after so many snapshots; None: never."""
-    runs = [
-        Result(
-            seconds,
-            np.ones(4),
-            np.array([0.9 if n == one else 0.1 for n in range(1, 5)]),
-        )
-        for one in at
-    ]
+    reached = [np.where(np.arange(1, 5) == one, 0.9, 0.1) for one in at]
+    runs = [Result(seconds, np.ones(4), accuracies) for accuracies in reached]
     return row(plan, factor, warmup, 0.1, 0.9, runs)
 
 

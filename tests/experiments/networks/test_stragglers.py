@@ -29,15 +29,12 @@ def test_long_runs_come_near_their_formula(tmp_path):
         assert row["maxplus"] == pytest.approx(row["formula"], rel=0.02)
 
 
-def test_a_run_leaves_a_table_a_flat_summary_and_a_figure(tmp_path, capsys):
+def test_a_run_leaves_a_table_a_flat_summary_and_a_figure(tmp_path):
     summary, rows = run(tmp_path)
     check_folder(tmp_path, summary, "stragglers.svg", "stragglers.png")
     assert all(isinstance(value, float) for value in summary.values())
     assert summary["pareto_k_of_p_4"] == rows[5]["maxplus"]
-    header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split()[:4] == ["delay", "workers", "barrier", "grads"]
     assert len(rows) == 8
-    assert [line.startswith("published: ") for line in lines].index(True) == 8
 
 
 @pytest.mark.mpi

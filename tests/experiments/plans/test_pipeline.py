@@ -9,7 +9,6 @@ from studies.pipeline import virtual as pipeline_virtual
 from studies.pipeline.tables import TABLES, TRANSFORMER
 from studies.pipeline.virtual import CUTS, Layers, completion_time, speed_up
 
-from dml.figures import schedules as schedule_figure
 from dml.models import layer_costs
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, make
@@ -78,21 +77,15 @@ ARGV = [f"--layer_seconds={','.join(['0.003'] * 16)}", f"--network={FREE}"]
 ARGV += ["--measured="]  # the README's command races, small
 
 
-def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch):
-    argv = ["pipeline.py", *ARGV, f"--out={tmp_path}"]
-    summary = pipeline.main(argv)
-    check_folder(tmp_path, summary)
+def test_a_run_shows_tables_and_pictures(tmp_path, capsys):
+    summary = pipeline.main(["pipeline.py", *ARGV, f"--out={tmp_path}"])
+    check_folder(tmp_path, summary, "schedules.svg", "schedules.png")
     shown = capsys.readouterr().out
     for stages, row in TRANSFORMER.items():
         for count in row:
             formula = stages * count / (count + stages - 1)
             assert summary[f"speed_up_{stages}_{count}"] == pytest.approx(formula)
-    kept = read_summary(tmp_path)
-    for claim in ("no_gain", "almost_linear", "ordered"):
-        assert kept[f"verdict_{claim}"] == "holds"
-    assert kept["verdict_as_published"] == "fails"
-    assert kept["found_as_published"] == "6 of 9"
-    assert "published: its nine cells, Transformer (K = 2, 4, 8: " in shown
+    assert read_summary(tmp_path)["found_as_published"] == "6 of 9"
     assert summary["bubble_1f1b"] == summary["bubble_gpipe"] == pytest.approx(3 / 11)
     assert summary["bubble_interleaved"] == pytest.approx(3 / 19)
     rows = read_rows(tmp_path)
@@ -104,12 +97,6 @@ def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch)
     assert not any(found["interleaved"]["staleness"])
     for name in SCHEDULES:
         assert f"\n{name}: {found[name]['bubble']:.1%} bubble\nstage 0" in shown
-    assert max(map(len, shown.splitlines()[:-12])) <= 100
-    for name in ("schedules.svg", "schedules.png", "config.json"):
-        assert (tmp_path / name).stat().st_size > 0
-    monkeypatch.setattr(schedule_figure, "draw", lambda *_: None)
-    assert pipeline.main(argv) == summary
-    assert capsys.readouterr().out == shown
 
 
 def test_one_block_is_measured_for_all(monkeypatch):

@@ -59,13 +59,9 @@ def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
     assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
     rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}
     assert rhos[SPARSE] == 0.05 and rhos[DENSE] == 1
-    out = capsys.readouterr().out
-    assert "2 workers on " in out and "\nround robin has 90% of hogwild's speed " in out
-    assert "published: the speed-up falls with rho (rho 0.44: 3x" in out
-    kept = read_summary(tmp_path)
-    assert kept["verdict_threefold"] == "not testable here"  # 2 workers
-    assert f"ours: {kept['found_threefold']} (2 cores of 10): not testable here" in out
-    assert out.count("\nproblem ") == 1 and "gradient us" in out
+    assert "\nround robin has 90% of hogwild's speed " in capsys.readouterr().out
+    verdict = read_summary(tmp_path)["verdict_threefold"]
+    assert verdict == "not testable here"  # 2 workers
 
 
 def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
