@@ -1,11 +1,9 @@
 """`python -m dml.conformance` says in words what is wrong with a user's all-reduce."""
 
-import subprocess
-import sys
-
 import pytest
 
 from dml import conformance
+from tests.commands import PYTHON, output
 
 MINE = """
 import numpy as np
@@ -142,8 +140,6 @@ def test_bad_use_is_one_line(mine, capsys, monkeypatch, tmp_path):
 
 @pytest.mark.mpi
 def test_real_ranks_are_checked_after_virtual_ones(mine):
-    command = [sys.executable, "-m", "dml.conformance", f"{mine}:star", "--ranks=2"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stderr
-    assert f"{mine}:star on 2 real ranks" in ended.stdout
-    assert ended.stdout.count(" ok\n") == 7 + 5
+    said = output(PYTHON, "-m", "dml.conformance", f"{mine}:star", "--ranks=2")
+    assert f"{mine}:star on 2 real ranks" in said
+    assert said.count(" ok\n") == 7 + 5

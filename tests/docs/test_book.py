@@ -5,8 +5,6 @@ import importlib
 import importlib.util
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +15,9 @@ from dml.strategies.hybrid.parts import TRANSPOSED
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans.pipelines import SCHEDULES
 from dml.wire.server.consistency import CONSISTENCIES
+from tests.commands import PYTHON, ROOT
+from tests.commands import command as run
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LOADS = r"<(?:link|img|script|iframe)[^>]*(?:href|src)=|url\(|@import "
 NETWORK = re.compile(rf"""(?:{LOADS})["']?(?:https?:)?//""")
@@ -160,20 +159,10 @@ def flags_of(path, arguments):
     return known.union(re.findall(r"\w+", "".join(map(Path.read_text, sources))))
 
 
-def build(root, site):
-    """Build the book; without -q, which hides warnings from --strict."""
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(site)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @mkdocstrings
 def test_the_book_builds_strictly_and_needs_no_network(tmp_path):
-    process = build(ROOT, tmp_path)
+    # without -q, which hides warnings from --strict
+    process = run(PYTHON, "-m", "mkdocs", "build", "--strict", "-d", tmp_path)
     assert process.returncode == 0, process.stderr
     for path in [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.css")]:
         assert not NETWORK.search(path.read_text("utf-8")), path

@@ -1,10 +1,7 @@
 """Every cell of the matrix: it trains, or is refused; and those that agree, agree."""
 
 import math
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 from studies.matrix.cells import cell
@@ -13,11 +10,11 @@ from studies.matrix.problems import PROBLEMS
 
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput
+from tests.commands import PYTHON, command
 from tests.strategies.small import alone
 
 UPDATES = 4
 ON_RANKS = [name for name, method in METHODS.items() if method.fabric != DEVICES]
-ROOT = Path(__file__).parents[2]
 # Equal bits of trained parameters, in every problem that both methods train.
 EQUAL = [
     ("serial", "synchronous star"),
@@ -84,14 +81,9 @@ def test_every_strategy_has_a_method_and_trains_a_problem():
 
 def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):
     methods = [name for name in METHODS if name not in ON_RANKS]
-    command = [sys.executable, str(ROOT / "experiments/matrix.py")]
-    command += [
-        "--problems=mlp,documents",
-        f"--methods={','.join(['serial', *methods])}",
-    ]
-    done = subprocess.run(
-        [*command, f"--out={tmp_path}"], capture_output=True, text=True, timeout=250
-    )
+    flags = f"--methods={','.join(['serial', *methods])}", f"--out={tmp_path}"
+    script = "experiments/matrix.py", "--problems=mlp,documents"
+    done = command(PYTHON, *script, *flags)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "matrix.md").read_text()
     for name in ("mlp", "documents"):

@@ -6,44 +6,12 @@ import json
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
-from studies.glove import strategies
 
 from dml.runs import checkpoints
-from tests.experiments.run_folder import read_rows
 
 KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
 KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}
 KEYS |= {"analogy_syntactic", "wordsim353", "simlex999", "vectors_sha256", "words_sent"}
-
-
-def losses(folder):
-    return [row["loss"] for row in read_rows(folder)]
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        *([f"--strategy={way}"] for way in strategies.STRATEGIES if way != "server"),
-        ["--strategy=serial", "--batch=64"],
-        ["--strategy=operation", "--simulate=4", "--batch=64"],
-        ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=sparse"],
-        ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=dense"],
-        ["--strategy=synchronous", "--simulate=2", "--batch=64", "--rows=auto"],
-        ["--strategy=server", "--simulate=4", "--batch=64"],
-        ["--strategy=server", "--simulate=5", "--batch=64", "--servers=2"],
-        ["--strategy=server", "--simulate=2", "--batch=64", "--colocated"],
-    ],
-    ids=" ".join,
-)
-def test_every_way_learns_the_same_records(train, tmp_path, argv):
-    summaries = train(*argv, "--epochs=4")
-    each = losses(tmp_path / "run")
-    assert len(each) == 4
-    assert each[3] < each[2] < each[1] < each[0]
-    assert summaries[0]["loss"] == each[3]
-    assert summaries[0]["records"] == 3183
-    assert summaries[0]["examples"] == 4 * 3183
-    assert len({summary["words_sent"] for summary in summaries}) == 1
 
 
 def test_words_sent_are_those_of_all_ranks(train):

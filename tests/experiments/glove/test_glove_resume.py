@@ -20,8 +20,10 @@ WAYS = {  # flags of the first two epochs, of the other two
     "hogwild": (["--strategy=hogwild"], ["--strategy=hogwild"]),
     "operation": (["--strategy=operation", *SAME],) * 2,
     "synchronous": (["--strategy=synchronous", *SAME],) * 2,
+    "dense": (["--strategy=synchronous", *SAME, "--rows=dense"],) * 2,
     "mesh": (["--strategy=mesh"],) * 2,
     "server": (["--strategy=server", "--simulate=4", "--servers=2", "--batch=64"],) * 2,
+    "colocated": (["--strategy=server", *SAME, "--colocated"],) * 2,
 }
 
 
@@ -34,6 +36,9 @@ def test_two_epochs_and_two_more_are_four(train, tmp_path, before, after):
     assert (rest["loss"], rest["epochs"]) == (whole["loss"], 4)
     assert rest["steps"] == whole["steps"] >= 4
     assert rest["examples"] == 2 * rest["records"]  # what this run did itself
+    losses = [row["loss"] for row in read_rows(tmp_path / "whole")]
+    assert losses[3] < losses[2] < losses[1] < losses[0] and len(losses) == 4
+    assert (whole["records"], whole["examples"]) == (3183, 4 * 3183)
     ends = [tmp_path / out / "checkpoint" for out in ("whole", "rest")]
     for name in ("parameters-4.bin", "squares-4.bin"):
         assert len({(end / name).read_bytes() for end in ends}) == 1

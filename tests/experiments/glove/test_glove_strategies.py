@@ -103,11 +103,7 @@ def test_a_cell_that_fails_says_why(corpus):
     "name, source, message",
     [
         ("glove", "exit 1", "expected .*tools/glove to exit with code 0, got 1"),
-        (
-            "shuffle",
-            "echo broken >&2; exit 3",
-            "shuffle to exit with code 0, got 3: broken",
-        ),
+        ("shuffle", "echo broken >&2; exit 3", "to exit with code 0, got 3: broken"),
         ("glove", "echo cost: nan >&2", "expected `cost: <number>` .*'cost: nan"),
     ],
 )

@@ -1,6 +1,5 @@
 import re
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +7,8 @@ import pytest
 from lab import flags
 
 from dml.types import BadInput
+from tests import commands
+from tests.commands import PYTHON
 
 VALUES = flags.define("seed", "network")
 VALUES.choice("color", "red", ["red", "blue"], "A color.")
@@ -179,12 +180,7 @@ flags.run(main)
 
 def command(tmp_path, *argv):
     (tmp_path / "x.py").write_text(COMMAND.format(path=sys.path).strip())
-    return subprocess.run(
-        [sys.executable, str(tmp_path / "x.py"), *argv],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    return commands.command(PYTHON, tmp_path / "x.py", *argv, timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +212,8 @@ def test_who_stops_a_command_while_it_loads_reads_nothing(tmp_path):
     early = "from lab import flags\nraise KeyboardInterrupt\n"
     loads = COMMAND.replace("from lab import flags\n", early)
     (tmp_path / "x.py").write_text(loads.format(path=sys.path).strip())
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "x.py")], capture_output=True, timeout=30
-    )
-    assert (done.stdout, done.stderr) == (b"", b"")
+    done = commands.command(PYTHON, tmp_path / "x.py", timeout=60)
+    assert (done.stdout, done.stderr) == ("", "")
     assert done.returncode == -signal.SIGINT
 
 

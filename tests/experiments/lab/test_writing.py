@@ -113,13 +113,3 @@ def test_values_of_rows_are_named_by_a_template():
         "s_tree_4": None,
         "p_tree_4": 4,
     }
-
-
-def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
-    meters = []
-    made = writing.energy.meter
-    monkeypatch.setattr(
-        writing.energy, "meter", lambda *args: meters.append(1) or made(*args)
-    )
-    sim.run(lambda comm: wrote(tmp_path, comm=comm), 5)
-    assert len(meters) == 1

@@ -1,6 +1,4 @@
 import random
-import subprocess
-import sys
 
 import pipeline
 import pytest
@@ -13,6 +11,7 @@ from dml.models import layer_costs
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, make
 from dml.wire.plans.stages import imbalance
+from tests.commands import PYTHON, command
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 FREE = "0,0,0"
@@ -116,8 +115,7 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     sizes += ["--heads=2", "--stages=2", "--rounds=1", "--microbatches=2"]
     seconds = ",".join(["1"] * 10)
     options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
-    command = [sys.executable, pipeline.__file__, *sizes, *options]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    command(PYTHON, pipeline.__file__, *sizes, *options).check_returncode()
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
     assert {row["way"] for row in rows} >= {"gpipe", "1f1b"}
     assert all(row["milliseconds"] > 0 for row in rows)

@@ -1,14 +1,9 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import consistency
 import pytest
 
+from tests.commands import PYTHON, command
 from tests.experiments.run_folder import check_folder, read_rows
 
-ROOT = Path(__file__).parents[3]
 SMALL = ["--problem=generated", "--clocks=12", "--batch=512", "--snapshots=3"]
 FEW = "--consistency=bsp,ssp:0,ssp:4,essp:4,async,softsync:2,backup:1"
 EVEN, LATE = "constant:1", "shifted_exponential:1,1"
@@ -57,16 +52,8 @@ def test_the_target_is_near_the_first_ones_end_if_none_is_given(tmp_path, undraw
 @pytest.mark.mpi
 def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
     argv = ["--consistency=bsp,essp:2", f"--laws={EVEN}"]
-    command = ["mpirun", "-n", "4", sys.executable]
-    command += [str(ROOT / "experiments" / "consistency.py"), *SMALL, *argv]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    done = subprocess.run(
-        [*command, f"--out={tmp_path / 'real'}", "--scale=0.004"],
-        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    start = ["mpirun", "-n", "4", PYTHON, "experiments/consistency.py", *SMALL, *argv]
+    done = command(*start, f"--out={tmp_path / 'real'}", "--scale=0.004", timeout=60)
     assert done.returncode == 0, done.stderr
     real = read_rows(tmp_path / "real")
     _, virtual = run(tmp_path / "virtual", *argv, "--simulate=4")
