@@ -93,24 +93,14 @@ def test_an_entry_point_of_an_installed_package_is_found(folder, monkeypatch):
         ("./syntax.py:f", "expected Python in .*syntax.py, got in line 1: "),
         ("./exits.py:f", "got a script that exits when it is imported"),
         ("./relative.py:f", "expected absolute imports in .*relative.py"),
+        ("./mine.py:few", "few\\(comm, buffer, op=np.add\\), got .*: too many posit"),
+        ("./mine.py:named", "which does not take these arguments: .*'op'"),
+        ("./mine.py:yields", "got one with yield or await"),
     ],
 )
-def test_what_is_not_there_is_bad_input(folder, name, message):
+def test_what_is_no_allreduce_is_bad_input(folder, name, message):
     with pytest.raises(BadInput, match=message):
-        extend.find(name, {"a": 1}, "dml.nothing")
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("few", "few\\(comm, buffer, op=np.add\\), got .*: too many positional arg"),
-        ("named", "which does not take these arguments: .*'op'"),
-        ("yields", "got one with yield or await"),
-    ],
-)
-def test_a_function_that_is_no_allreduce_is_bad_input(folder, name, message):
-    with pytest.raises(BadInput, match=message):
-        extend.find(f"./mine.py:{name}", {}, extend.ALLREDUCES)
+        extend.find(name, {"a": 1}, extend.ALLREDUCES)
 
 
 @pytest.mark.parametrize("value", ["math:no_such", "no_such:f", "math:pi"])

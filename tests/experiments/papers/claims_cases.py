@@ -98,8 +98,8 @@ def bounded(ssp, essp, stale=(40.0, 9.0)):
     return {"bounded": run([one | {"objective_at_start": 0.56} for one in found])}
 
 
-def clocks(name, way, off):
-    return {name: run(rows("way off", (way, off), ("other", 0.0)))}
+def clocks(name, off):
+    return {name: run(rows("way off", ("bounded", off), ("other", 0.0)))}
 
 
 def downpour(adagrad, sgd, sync):

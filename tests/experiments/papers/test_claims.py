@@ -10,7 +10,7 @@ from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.carbon import claims as carbon
 from studies.glove import claims as glove
-from studies.large_batch import claims as large_batch
+from studies.large_batch import claims as batches
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
 from studies.pipeline import claims as pipeline
@@ -65,17 +65,11 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     server.ssp_diverges: (of.bounded(None, 0.4), of.bounded(0.5, 0.4)),
     server.essp_converges: (of.bounded(9.0, 0.4), of.bounded(9.0, 0.9)),
     server.essp_tighter: (of.bounded(9, 1), of.bounded(9, 1, (10.0, 9.0))),
-    stragglers.ssp_clock: (
-        of.clocks("clocks", "bounded", 1e-14),
-        of.clocks("clocks", "bounded", 1e-3),
-    ),
+    stragglers.ssp_clock: (of.clocks("clocks", 1e-14), of.clocks("clocks", 1e-3)),
     server.adagrad_first: (of.downpour(9, 10, 99), of.downpour(9.99, 10, 99)),
     server.sync_beaten: (of.downpour(11, 10, 99), of.downpour(12, 10, 11)),
     stragglers.logarithm: (of.stragglers(), of.stragglers(thousand=20.0)),
-    stragglers.running: (
-        of.clocks("stragglers", "bounded", 1e-14),
-        of.clocks("stragglers", "bounded", 1e-3),
-    ),
+    stragglers.running: (of.clocks("stragglers", 1e-14), of.clocks("stragglers", 1e-3)),
     stragglers.asleep: (of.stragglers(), of.stragglers(measured=2.0)),
     topology.flat: (of.rings(), of.rings(many=2.0)),
     topology.crossed: (of.rings(), of.rings(few=0.9)),
@@ -87,26 +81,17 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     topology.few_bytes: (of.fabrics(), of.fabrics(flown=(2, 500, 1300.0, 3.0))),
     topology.formula: (of.byteps(drained=1.02), of.byteps(first=7.4)),
     topology.interpolates: (of.byteps(drained=1.02), of.byteps(last=5.0)),
-    large_batch.as_one: (
-        of.warmups(),
-        of.warmups(gradual=(0.04, 0.03, 0.04, 0.03, 0.04)),
-    ),
-    large_batch.unscaled: (
-        of.warmups(),
-        of.warmups(none=(0.05, 0.06, 0.05, 0.05, 0.06)),
-    ),
-    large_batch.gradual: (
+    batches.as_one: (of.warmups(), of.warmups(gradual=(0.04, 0.03, 0.04, 0.03, 0.04))),
+    batches.unscaled: (of.warmups(), of.warmups(none=(0.05, 0.06, 0.05, 0.05, 0.06))),
+    batches.gradual: (
         of.warmups(),
         of.warmups(constant=(0.02, 0.023, 0.021, 0.03, 0.03)),
     ),
-    large_batch.holds_then_falls: (
+    batches.holds_then_falls: (
         of.accuracies(0.02, 0.02, 0.025, 0.1),
         of.accuracies(0.02, 0.02, 0.025, 0.021),
     ),
-    batch_size.bounded: (
-        of.sizes(*BATCHES),
-        of.sizes(*BATCHES, (900, 4)),
-    ),
+    batch_size.bounded: (of.sizes(*BATCHES), of.sizes(*BATCHES, (900, 4))),
     batch_size.beyond: (
         of.sizes(*BATCHES),
         of.sizes((640, 640, 1920, 1920), (640, 640, 1920, 7680)),
@@ -127,10 +112,7 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     scaling.fortnight: (of.bert(), of.bert(minutes=60.0)),
     carbon.recomputed: (of.carbon(), of.carbon(worst=0.05)),
     carbon.rounded: (of.carbon(), of.carbon(exact=8)),
-    large_batch.steps: (
-        of.epochs(800, 420, 250, 220),
-        of.epochs(800, 700, 650, 640),
-    ),
+    batches.steps: (of.epochs(800, 420, 250, 220), of.epochs(800, 700, 650, 640)),
     pipeline.no_gain: (of.grid(1, 1, first=1.2), of.grid(1, 1, first=1.4)),
     pipeline.ordered: (of.grid(1.6, 1.9), of.grid(1.9, 1.6)),
     asynchrony.sparsity: (of.delayed(2, 1, 1, 0), of.delayed(0, 0, 2, 2)),
@@ -150,14 +132,14 @@ MORE = [  # other reasons of a verdict
     (server.filtered, of.keys(objective=0.6), FAILS),
     (scaling.scales, of.scaling(resnet=(0.6, 1.0)), FAILS),
     (topology.crossed, of.rings(most=1.1), FAILS),
-    (large_batch.gradual, of.warmups(seeds=4), UNTESTED),  # 1 in 16 by chance
-    (large_batch.as_one, of.warmups(gradual=of.SLIGHTLY_MORE), FAILS),
-    (large_batch.steps, of.epochs(800, 420, 210, None), HOLDS),
-    (large_batch.steps, of.epochs(800, 500, 320, 210), FAILS),
-    (large_batch.steps, of.epochs(800, 400, 200, 100), FAILS),
-    (large_batch.steps, of.epochs(800, None, None, None), UNTESTED),
-    (large_batch.holds_then_falls, of.accuracies(0.02, 0.02, 0.02), FAILS),
-    (large_batch.holds_then_falls, of.accuracies(0.02, 0.1, 0.1), FAILS),
+    (batches.gradual, of.warmups(seeds=4), UNTESTED),  # 1 in 16 by chance
+    (batches.as_one, of.warmups(gradual=of.SLIGHTLY_MORE), FAILS),
+    (batches.steps, of.epochs(800, 420, 210, None), HOLDS),
+    (batches.steps, of.epochs(800, 500, 320, 210), FAILS),
+    (batches.steps, of.epochs(800, 400, 200, 100), FAILS),
+    (batches.steps, of.epochs(800, None, None, None), UNTESTED),
+    (batches.holds_then_falls, of.accuracies(0.02, 0.02, 0.02), FAILS),
+    (batches.holds_then_falls, of.accuracies(0.02, 0.1, 0.1), FAILS),
     (tensor.two_and_two, of.tensor(sent=101), FAILS),
     (pipeline.imbalanced, of.grid(1, 1, uneven=0.9), FAILS),
     (hogwild.ordered, of.races((1.5, 1.54, 0.2)), HOLDS),  # noise
@@ -295,12 +277,12 @@ def test_nothing_is_true_of_a_run_that_has_no_numbers(name):
 )
 def test_a_row_is_worse_if_chance_would_hardly_make_it_so(apart, result):
     than = np.array([0.3, 0.1, 0.2, 0.5, 0.4, 0.1, 0.2, 0.3, 0.1])[: len(apart)]
-    assert large_batch.worse(than + np.array(apart) / 100, than) == result
+    assert batches.worse(than + np.array(apart) / 100, than) == result
 
 
 def test_a_point_is_lost_even_if_one_seed_is_spared():
     one, spared = np.full(5, 0.02), np.array([0.02, 0.05, 0.06, 0.06, 0.09])
-    lost, worse = large_batch.accuracy_lost, large_batch.worse
+    lost, worse = batches.accuracy_lost, batches.worse
     assert not worse(spared, one) and lost(spared, one)
     assert not lost(one + 0.01 * np.array([1, 1, 1, 1, -1]), one)
 

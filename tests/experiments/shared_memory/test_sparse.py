@@ -99,7 +99,6 @@ def lines(path, *lines):
     "text, message",
     [
         (("1 1:2", "-1 2:x"), "line 2: expected .* got '-1 2:x'"),
-        (("1 1:2", "1 -3:1"), "line 2: expected .* got '1 -3:1'"),
         (("1 1:2", "2 2:1", "1 1:1"), "line 2"),
         (
             ("1 1:2", "1 2:1", "1 1:1"),
@@ -112,12 +111,6 @@ def test_a_bad_line_of_documents_is_named(tmp_path, undrawn, text, message):
     with pytest.raises(BadInput, match=message) as error:
         run(svm, tmp_path, lines(tmp_path / "bad.svm", *text))
     assert "\n" not in str(error.value)
-
-
-def test_a_bad_line_of_ratings_is_named(tmp_path, undrawn):
-    given = lines(tmp_path / "bad.csv", "1,2,3.5", "1,x,3", "2,2,1")
-    with pytest.raises(BadInput, match="line 2.*1,x,3"):
-        run(completion, tmp_path, given)
 
 
 @pytest.mark.parametrize(
