@@ -126,12 +126,13 @@ def test_a_figure_has_medians_and_quartiles_by_name(ended, monkeypatch, tmp_path
 
 def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):
     argv = ["sweep.py", SCRIPT, f"--out={tmp_path}", "--lr=1,2", "--repeat=2"]
+    argv.append("--text=a,b")
     assert sweep.main(argv) == 0
     before = [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*/*"))]
-    assert sweep.main([*argv, "--x=lr", "--y=loss"]) == 0
+    assert sweep.main([*argv, "--x=lr", "--y=loss", "--by=text"]) == 0
     assert [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*/*"))] == before
     svg = (tmp_path / "figure.svg").read_text()
-    assert "<!-- loss -->" in svg and "FillBetweenPolyCollection" in svg
+    assert "<!-- text b -->" in svg and "FillBetweenPolyCollection" in svg
 
 
 def test_a_pipe_gets_a_line_a_run(ended):

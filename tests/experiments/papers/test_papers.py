@@ -131,6 +131,14 @@ def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
     assert (kept.read_text(), page(tmp_path)) == before
 
 
+def test_energy_of_a_paper_is_that_of_all_its_runs_or_unknown():
+    known = [{"energy_kwh": kwh, "energy_source": "RAPL"} for kwh in (0.25, 0.5)]
+    runs = {k: results.Run(ROOT, {}, {}, one, []) for k, one in enumerate([*known, {}])}
+    assert papers_runs.energy(runs) == {"energy_kwh": None, "energy_source": "RAPL"}
+    del runs[2]
+    assert papers_runs.energy(runs)["energy_kwh"] == 0.75
+
+
 def test_a_size_replaces_flags_of_the_same_name():
     command = Command("x.py", "--a=1 --b=2 --laws=c:1;d:2", "--b=3 --nod", "--a=")
     assert command.words("full") == ["--a=1", "--b=2", "--laws=c:1;d:2"]

@@ -40,6 +40,19 @@ def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
     assert "Ω = 10 rows" in out and "M updates/s by 2 workers" in out
 
 
+@pytest.mark.parametrize("loss", ("hinge", "logistic"))
+def test_cyclades_and_minibatches_are_the_same_on_any_workers(tmp_path, undrawn, loss):
+    def table(updates, threads):
+        given = f"--updates={updates}", f"--threads={threads}", f"--loss={loss}"
+        run(svm, tmp_path, *SMALL, *given, "--hubs=0.02", "--lr=0.01", "--noreference")
+        return np.load(tmp_path / "table.npy")
+
+    cyclades, minibatch = table("cyclades", 1), table("minibatch", 1)
+    assert np.array_equal(cyclades, table("cyclades", 3))
+    assert np.array_equal(minibatch, table("minibatch", 2))
+    assert not np.array_equal(cyclades, minibatch)
+
+
 def test_a_matrix_is_completed(tmp_path):
     summary = run(completion, tmp_path, "--data=generated", "--updates=locked")
     assert summary["gap"] < 0.1
