@@ -1,6 +1,7 @@
 """The tables and the figure of a sweep, from endings and from run folders."""
 
 import io
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import sweep_results
 import sweep_table
 from rich.console import Console
 from sweep_grid import Cell
-from sweep_runs import Ended, Job, State
+from sweep_runs import Ended, Job, Running, State
 
 from dml.runs import folder as run_folders
 from dml.types import BadInput
@@ -142,3 +143,17 @@ def test_a_pipe_gets_a_line_a_run(ended):
         show(state)
         show(state)
     assert screen.getvalue() == "1/4  lr=1  7200.0 s  done  3.0 h left\n"
+
+
+def test_a_terminal_gets_the_runs_by_state_and_the_time_left(ended):
+    job, screen = ended(None, {"lr": "1"}).job._replace(cores=2), io.StringIO()
+    (job.folder / "output.txt").write_text("first\nlast\n")
+    over = [Ended(job, 0, 100.0, ""), Ended(job, 1, 5.0, "no luck")]
+    begun = Running(job, None, [0, 1], time.perf_counter() - 40)
+    state = State([job], [begun], over)
+    Console(file=screen, width=160).print(sweep_table.picture(state, 3, 2))
+    head, _, row = screen.getvalue().splitlines()
+    # a waiting job takes 100 s as the last did, and one that runs 60 s more
+    assert head == "4 done  1 failed  1 running  1 waiting  3 min left"
+    label, cores, _, line = row.split()
+    assert (label, cores, line) == ("lr=1", "0,1", "last")
