@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 
-import cooccurrence
 import glove
 import pytest
 from studies.glove import report as glove_report
@@ -32,15 +31,6 @@ def corpus(tmp_path, monkeypatch):
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join(generate(60, 40, seed=1)))
     return path
-
-
-@pytest.fixture
-def counts(corpus, tmp_path):
-    """Count by the command, into a folder of its own, which a test may spoil."""
-    out = tmp_path / "counts"
-    argv = [f"--corpus={corpus}", f"--out={out}", "--min_count=1", "--window=5"]
-    cooccurrence.main(["cooccurrence.py", *argv])
-    return out
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Counts are found again where text and flags are the same, and only there."""
 
+import cooccurrence
 import numpy as np
 import pytest
 from studies.glove import counting
@@ -58,6 +59,15 @@ def test_what_was_not_counted_to_the_end_is_counted_anew(train, counted):
     train()
     assert len(counted) == 2 and (kept / "counts.json").exists()
     assert list(kept.parent.iterdir()) == [kept]
+
+
+@pytest.fixture
+def counts(corpus, tmp_path):
+    """Count by the command, into a folder of its own."""
+    out = tmp_path / "counts"
+    argv = [f"--corpus={corpus}", f"--out={out}", "--min_count=1", "--window=5"]
+    cooccurrence.main(["cooccurrence.py", *argv])
+    return out
 
 
 def test_counts_of_a_folder_are_the_corpus(train, counts, counted, tmp_path):

@@ -3,10 +3,8 @@
 import errno
 import os
 
-import numpy as np
 import pytest
 
-from dml.data.text.cooccurrence import RECORD
 from dml.types import BadInput
 from tests.commands import PYTHON, command
 
@@ -94,28 +92,6 @@ def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monke
     train()
     after = [path for path in (tmp_path / "cache").rglob("*.*") if path.is_file()]
     assert sorted(after) == [path for path in before if path.is_file()]
-
-
-def spoil(folder, field, value):
-    records = np.fromfile(folder / "cooccurrence.bin", RECORD)
-    records[field][len(records) // 3] = value
-    records.tofile(folder / "cooccurrence.bin")
-
-
-@pytest.mark.parametrize("size", (0, 2))
-@pytest.mark.parametrize(
-    "field, value, message",
-    [
-        ("word", 61, "expected records of words 1 to 60, got 1 to 61"),
-        ("context", 0, "words 1 to 60, got 0"),
-        ("value", -1, "finite counts above 0, got -1.0"),
-        ("value", np.inf, "finite counts above 0, got .* to inf"),
-    ],
-)
-def test_a_bad_record_is_named(train, counts, field, value, message, size):
-    spoil(counts, field, value)
-    with pytest.raises(BadInput, match=message):
-        train(f"--counts={counts}", f"--simulate={size}")
 
 
 @pytest.mark.parametrize("start", ([], pytest.param(["mpirun", "-n", "2"], id="two")))
