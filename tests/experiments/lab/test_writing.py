@@ -1,4 +1,5 @@
 from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 from lab import flags, writing
@@ -113,3 +114,10 @@ def test_values_of_rows_are_named_by_a_template():
         "s_tree_4": None,
         "p_tree_4": 4,
     }
+
+
+def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
+    meter = Mock(wraps=writing.energy.meter)
+    monkeypatch.setattr(writing.energy, "meter", meter)
+    sim.run(lambda comm: wrote(tmp_path, comm=comm), 5)
+    assert meter.call_count == 1

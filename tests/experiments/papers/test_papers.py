@@ -76,6 +76,7 @@ def test_a_row_of_the_page_is_one_line_and_verdicts_are_counted(shelf, tmp_path)
     assert row in page(tmp_path) and "0.25 kWh (RAPL)" in page(tmp_path)
     assert (summary["holds"], summary["fails"], summary["untested"]) == (2, 0, 2)
     assert summary["one_1"] == "holds"
+    assert (tmp_path / "docs/results/one.svg").exists()
 
 
 def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):
