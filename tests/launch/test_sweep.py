@@ -244,6 +244,13 @@ def test_no_output_moves_the_terminal(tmp_path):
     assert sweep_runs.tail(tmp_path) == ["one", "two", "\ufffd \u2026\tthree]0;x"]
 
 
+def test_where_every_run_fails_the_tables_say_so(swept, tmp_path, capsys):
+    assert swept("--text=fail", "--lr=1,2", "--x=lr", "--y=loss") == 1
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert shown[:3] == [["lr", "count", "loss"], ["1", "0", "-"], ["2", "0", "-"]]
+    assert not (tmp_path / "out/figure.svg").exists()
+
+
 def test_one_cell_can_be_run_alone(swept, tmp_path, monkeypatch):
     assert swept("--lr=1,2,3", "--only=1") == 0
     (run,) = stamps(tmp_path)

@@ -63,6 +63,10 @@ def test_groups_have_numpys_median_and_quartiles(ended):
     for row, of in zip(groups.iter_rows(named=True), losses.values(), strict=True):
         statistics = [row[f"loss_{name}"] for name in ("q1", "median", "q3")]
         assert statistics == pytest.approx(np.quantile(of, [0.25, 0.5, 0.75]))
+    (first, _) = sweep_results.printed_columns(groups, ["lr", "text"], "loss")
+    low, median, high = np.quantile(losses["0.5"], [0.25, 0.5, 0.75])
+    spread = f"{median:.4g} ({low:.3g} … {high:.3g})"
+    assert first == {"lr": "0.5", "count": "7", "loss": spread}
 
 
 def test_runs_of_one_cell_are_one_group_and_a_failure_has_found_nothing(ended):

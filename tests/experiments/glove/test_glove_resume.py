@@ -38,7 +38,8 @@ def test_two_epochs_and_two_more_are_four(train, tmp_path, before, after):
     assert rest["examples"] == 2 * rest["records"]  # what this run did itself
     losses = [row["loss"] for row in read_rows(tmp_path / "whole")]
     assert losses[3] < losses[2] < losses[1] < losses[0] and len(losses) == 4
-    assert (whole["records"], whole["examples"]) == (3183, 4 * 3183)
+    records = 3134 if "--tables=1" in after else 3183  # without the diagonal
+    assert (whole["records"], whole["examples"]) == (records, 4 * records)
     ends = [tmp_path / out / "checkpoint" for out in ("whole", "rest")]
     for name in ("parameters-4.bin", "squares-4.bin"):
         assert len({(end / name).read_bytes() for end in ends}) == 1

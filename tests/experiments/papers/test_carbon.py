@@ -131,7 +131,9 @@ def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "least energy: serial, ranks: 1, 0.0400 Wh by CPU time x 10 W" in said
     svg = (tmp_path / "carbon.svg").read_text()
-    assert "<!-- serial, 1 -->" in svg and "operation" not in svg
+    for word in ("serial, 1", "server, 2", "Wh to loss 1.00000; CPU time x 10 W"):
+        assert f"<!-- {word} -->" in svg
+    assert "operation" not in svg
 
 
 def test_a_command_that_fails_ends_it_with_its_last_words(tmp_path):
