@@ -15,13 +15,16 @@ def run(out, *argv):
     return summary, read_rows(out)
 
 
-def test_every_consistency_is_compared_under_every_delay(tmp_path, undrawn):
+def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undrawn):
     summary, rows = run(tmp_path, FEW, f"--laws={EVEN};{LATE}")
     names = FEW.partition("=")[2].split(",")
     assert [(row["delay"], row["consistency"]) for row in rows] == [
         (law, name) for law in (EVEN, LATE) for name in names
     ]
     check_folder(tmp_path, summary)
+    ends = [f"{law}: essp:4 " for law in (EVEN, LATE)]
+    out = capsys.readouterr().out.splitlines()
+    assert any(all(end in line for end in ends) for line in out)
     of = {(row["delay"], row["consistency"]): row for row in rows}
     for law in (EVEN, LATE):
         in_step, bounded = of[law, "bsp"], of[law, "ssp:0"]
