@@ -3,29 +3,19 @@
 JAX counts its devices once and for all, so they can't be those of pytest's process.
 """
 
-import os
-import subprocess
 import sys
 import traceback
 from functools import cache
-from pathlib import Path
 
 import jax
+
+from tests.commands import PYTHON, output
 
 
 @cache  # several files may ask for it
 def said(module):
     """Return what a module of checks prints, as a command."""
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-m", module],
-        cwd=Path(__file__).parents[1],
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout
+    return output(PYTHON, "-W", "error", "-m", module, JAX_PLATFORMS="cpu")
 
 
 def run(checks, devices):

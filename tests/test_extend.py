@@ -1,5 +1,6 @@
 """Own objects are found in files, modules and entry points."""
 
+import math
 import re
 import sys
 from functools import partial
@@ -55,20 +56,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_name_of_the_table_comes_first(folder):
-    assert extend.find("a", {"a": 1}, "dml.nothing") == 1
-
-
 def test_a_function_of_a_file_is_loaded_once(folder):
     double = extend.find("./mine.py:double", {}, "dml.nothing")
     assert extend.find(f"{folder}/mine.py:double", {}, "dml.nothing") is double
     buffer = np.arange(3.0)
     dml.allreduce(None, buffer, algorithm="mine.py:double")
     assert buffer.tolist() == [0, 2, 4]
-
-
-def test_a_function_of_a_module_is_loaded():
-    assert extend.find("math:sqrt", {}, "dml.nothing")(9) == 3
 
 
 def test_an_entry_point_of_an_installed_package_is_found(folder, monkeypatch):
@@ -78,8 +71,10 @@ def test_an_entry_point_of_an_installed_package_is_found(folder, monkeypatch):
     (info / "entry_points.txt").write_text("[dml.testing]\nroot = math:sqrt\n")
     monkeypatch.syspath_prepend(folder)
     extend.installed.cache_clear()
-    assert extend.find("root", {}, "dml.testing")(9) == 3
+    assert extend.find("root", {}, "dml.testing") is math.sqrt
+    assert extend.find("math:sqrt", {}, "dml.nothing") is math.sqrt
     assert extend.names({"a": 1}, "dml.testing") == ["a", "root"]
+    assert extend.find("root", {"root": 1}, "dml.testing") == 1
     assert extend.is_known("root", {}, "dml.testing")
     assert not extend.is_known("stem", {}, "dml.testing")
 
@@ -99,24 +94,14 @@ def test_an_entry_point_of_an_installed_package_is_found(folder, monkeypatch):
         ("./syntax.py:f", "expected Python in .*syntax.py, got in line 1: "),
         ("./exits.py:f", "got a script that exits when it is imported"),
         ("./relative.py:f", "expected absolute imports in .*relative.py"),
+        ("./mine.py:few", "few\\(comm, buffer, op=np.add\\), got .*: too many posit"),
+        ("./mine.py:named", "which does not take these arguments: .*'op'"),
+        ("./mine.py:yields", "got one with yield or await"),
     ],
 )
-def test_what_is_not_there_is_bad_input(folder, name, message):
+def test_what_is_no_allreduce_is_bad_input(folder, name, message):
     with pytest.raises(BadInput, match=message):
-        extend.find(name, {"a": 1}, "dml.nothing")
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("few", "few\\(comm, buffer, op=np.add\\), got .*: too many positional arg"),
-        ("named", "which does not take these arguments: .*'op'"),
-        ("yields", "got one with yield or await"),
-    ],
-)
-def test_a_function_that_is_no_allreduce_is_bad_input(folder, name, message):
-    with pytest.raises(BadInput, match=message):
-        extend.find(f"./mine.py:{name}", {}, extend.ALLREDUCES)
+        extend.find(name, {"a": 1}, extend.ALLREDUCES)
 
 
 @pytest.mark.parametrize("value", ["math:no_such", "no_such:f", "math:pi"])
@@ -144,13 +129,11 @@ def test_each_file_has_its_own_neighbours(folder, monkeypatch):
     assert sys.modules["neighbour"] is other
 
 
-def test_neighbours_are_forgotten_after_the_import(folder):
-    extend.find("./mine.py:double", {}, "dml.nothing")
-    assert "neighbour" not in sys.modules
-
-
-def test_a_function_stays_known_in_another_directory(folder, monkeypatch):
+def test_neighbours_are_forgotten_and_a_function_is_known_elsewhere(
+    folder, monkeypatch
+):
     double = extend.find("./mine.py:double", {}, "dml.nothing")
+    assert "neighbour" not in sys.modules
     monkeypatch.chdir("/")
     assert extend.find("./mine.py:double", {}, "dml.nothing") is double
 

@@ -92,27 +92,14 @@ def test_every_module_of_dml_has_a_place_in_the_rule():
     "path, source, name",
     [
         ("dml/data/shards.py", "import dml.wire.memory", "dml.wire.memory"),
-        ("dml/data/shards.py", "from dml import wire", "dml.wire"),
         ("dml/data/shards.py", "from ..wire import memory", "dml.wire.memory"),
         ("dml/data/shards.py", "from .. import sim", "dml.sim"),
         ("dml/data/shards.py", "def f():\n    import dml.sim", "dml.sim"),
-        ("dml/data/shards.py", "from dml.datasets import x", "dml.datasets.x"),
-        ("dml/models/linear.py", "from dml.wire import memory", "dml.wire.memory"),
-        ("dml/sim/world.py", "from dml.wire import memory", "dml.wire.memory"),
         ("dml/sim/world.py", "from dml.train import train", "dml.train.train"),
-        ("dml/strategies/serial.py", "import dml.train", "dml.train"),
         ("dml/train.py", "from dml.strategies import serial", "dml.strategies.serial"),
-        ("dml/types/comm.py", "import dml.wire", "dml.wire"),
         ("dml/stray.py", "import dml.types", "dml.types"),
         ("dml/__init__.py", "import numpy", "numpy"),
         ("dml/train.py", "from absl import flags", "absl.flags"),
-        ("dml/train.py", "import experiments.flags", "experiments.flags"),
-        ("dml/wire/collectives/ring.py", "from mpi4py import MPI", "mpi4py.MPI"),
-        (
-            "dml/wire/costs/allreduce.py",
-            "def f():\n    import mpi4py.MPI",
-            "mpi4py.MPI",
-        ),
         ("experiments/linear.py", "from mpi4py import MPI", "mpi4py.MPI"),
         ("dml/train.py", "def f():\n    print(1)", "print"),
     ],
@@ -125,16 +112,12 @@ def test_the_rule_catches(path, source, name):
     "path, source",
     [
         ("dml/data/shards.py", "from dml.types import Batch\nimport numpy"),
-        ("dml/data/shards.py", "from dml.data.images.digits import digits"),
         ("dml/data/shards.py", "from .digits import digits\nfrom . import digits"),
         ("dml/models/networks/transformer.py", "from dml.wire import mesh"),
-        ("dml/models/networks/transformer.py", "from dml.wire.mesh.axes import axes"),
         ("dml/strategies/serial.py", "from dml import sim, update, wire"),
-        ("dml/train.py", "from dml import metrics\nfrom dml.types import Step"),
         ("dml/wire/comm/mpi.py", "from mpi4py import MPI"),
         ("dml/train.py", "console.print(1)"),
         ("experiments/linear.py", "from absl import app\nfrom dml.train import train"),
-        ("experiments/linear.py", "from experiments import flags\nprint(1)"),
     ],
 )
 def test_the_rule_allows(path, source):
@@ -150,12 +133,11 @@ def test_modules_that_docstrings_name_exist():
     for file in files:
         for name in named.findall(file.read_text()):
             module, _, last = name.rpartition(".")
-            inside = [*ROOT.glob(f"dml/{module.replace('.', '/')}.py")]
-            inside += ROOT.glob(f"dml/{module.replace('.', '/')}/__init__.py")
-            if (ROOT / "dml" / name.replace(".", "/")).is_dir():
+            place, inside = (f"dml/{n.replace('.', '/')}" for n in (name, module))
+            if any((ROOT / f"{place}{end}").exists() for end in ("", ".py")):
                 continue
-            if (ROOT / "dml" / f"{name.replace('.', '/')}.py").exists():
-                continue
-            if not any(re.search(rf"\b{last}\b", one.read_text()) for one in inside):
+            files = [ROOT / f"{inside}{end}" for end in (".py", "/__init__.py")]
+            texts = [one.read_text() for one in files if one.exists()]
+            if not any(re.search(rf"\b{last}\b", text) for text in texts):
                 missing.append(f"{file.relative_to(ROOT)}: {name}")
     assert not missing

@@ -1,16 +1,12 @@
 """Run the README's commands, with small sizes, and the Python of README and book."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from dml.data.text.generated import generate
+from tests.commands import PYTHON, ROOT, command
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 HERE = ["--corpus=corpus.txt", "--min_count=1"]
 EVEN = ["--problem=generated", "--clocks=5", "--laws=constant:1", "--scale=0.001"]
@@ -66,27 +62,18 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("command", shown())
-def test_a_command_of_the_readme_runs(command, tmp_path, here, cache):
-    command = re.sub(r"(-n |--simulate=)8\b", r"\g<1>4", command)  # 2 cores
-    before, path, script, rest = re.match(rf"(.*?)({SCRIPT})(.*)", command).groups()
+@pytest.mark.parametrize("line", shown())
+def test_a_command_of_the_readme_runs(line, tmp_path, here, cache):
+    line = re.sub(r"(-n |--simulate=)8\b", r"\g<1>4", line)  # 2 cores
+    before, path, script, rest = re.match(rf"(.*?)({SCRIPT})(.*)", line).groups()
     if before.startswith("launch/"):  # .venv may not be what runs this
         before = f"mpirun {before.partition(' ')[2]} python"
-    words = [sys.executable if word == "python" else word for word in before.split()]
+    words = [PYTHON if word == "python" else word for word in before.split()]
     small = SMALL[script] if script in LEAVE else [*SMALL[script], f"--out={tmp_path}"]
     names = {flag.partition("=")[0] for flag in small}
     flags = [word for word in rest.split() if word.partition("=")[0] not in names]
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [*words, path, *flags, *small],
-        cwd=here,
-        env=os.environ
-        | {"PATH": places, "OMP_NUM_THREADS": "1", "NPROC": "1"}
-        | {"DML_DATA": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    argv = *words, path, *flags, *small
+    done = command(*argv, cwd=here, timeout=120, NPROC="1", DML_DATA=str(cache))
     assert done.returncode == 0, done.stderr
     assert (here / LEAVE.get(script, tmp_path / "summary.json")).exists()
 
@@ -102,5 +89,4 @@ def test_the_python_of_a_page_runs(page):
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 1
     source = blocks[0].replace("1_000_000", "1000").replace("1024", "16")
-    ended = subprocess.run([sys.executable, "-c", source], cwd=ROOT, timeout=60)
-    assert ended.returncode == 0
+    assert command(PYTHON, "-c", source, timeout=60).returncode == 0

@@ -1,11 +1,8 @@
 import gc
-import subprocess
-import sys
 import threading
 import time
 import traceback
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +11,7 @@ from dml.data.feed import feed
 from dml.data.minibatches import draws, take
 from dml.data.shards import shard
 from dml.types import BadInput, Batch
+from tests.commands import PYTHON, output
 
 DATA = Batch(np.arange(20).reshape(10, 2), np.arange(10))
 examples = partial(take, DATA)
@@ -111,10 +109,6 @@ def test_a_process_ends_though_its_feed_was_never_closed():
         "sys.kept = feed(take, [np.arange(1)] * 10**6, lambda index: [index])\n"
         "next(sys.kept)"
     )
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=root
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert output(PYTHON, "-c", program) == ""
     with pytest.raises(BadInput, match="0 minibatches or more, got prefetch=-1"):
         feed(examples, [], whole, prefetch=-1)

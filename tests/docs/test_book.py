@@ -1,24 +1,25 @@
 """The book: links lead to files, the index is complete, commands are valid."""
 
-import ast
 import importlib
 import importlib.util
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from studies.deep.strategies import STRATEGIES as DEEP
+from studies.glove.strategies import STRATEGIES as GLOVE
+from studies.shared_memory.sparse_strategies import UPDATES
 
 from dml.sim.networks.named import NETWORKS
 from dml.strategies.hybrid.parts import TRANSPOSED
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans.pipelines import SCHEDULES
 from dml.wire.server.consistency import CONSISTENCIES
+from tests.commands import PYTHON, ROOT
+from tests.commands import command as run
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LOADS = r"<(?:link|img|script|iframe)[^>]*(?:href|src)=|url\(|@import "
 NETWORK = re.compile(rf"""(?:{LOADS})["']?(?:https?:)?//""")
@@ -64,14 +65,6 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles}
 
 
-def keys(path, table):
-    """Return the keys of a dict in a source file, without importing it."""
-    for node in ast.parse((ROOT / path).read_text()).body:
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == table:
-            return list(ast.literal_eval(ast.List(node.value.keys, ast.Load())))
-    raise AssertionError(f"{table} is not in {path}")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_to_files_and_headings(page):
     prose = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
@@ -89,21 +82,9 @@ def test_links_of_a_page_lead_to_files_and_headings(page):
         ("consistency", ["server"], list(CONSISTENCIES)),
         ("pipeline", ["model_parallel"], [*SCHEDULES, TRANSPOSED]),
         ("network", ["virtual"], list(NETWORKS)),
-        (
-            "strategy",
-            ["glove"],
-            keys("experiments/studies/glove/strategies.py", "STRATEGIES"),
-        ),
-        (
-            "strategy",
-            ["data_parallel", "model_parallel"],
-            keys("experiments/studies/deep/strategies.py", "STRATEGIES"),
-        ),
-        (
-            "updates",
-            ["shared_memory"],
-            keys("experiments/studies/shared_memory/sparse_strategies.py", "UPDATES"),
-        ),
+        ("strategy", ["glove"], list(GLOVE)),
+        ("strategy", ["data_parallel", "model_parallel"], list(DEEP)),
+        ("updates", ["shared_memory"], list(UPDATES)),
     ],
 )
 def test_the_index_has_every_name_of_a_table(flag, chapters, names):
@@ -160,20 +141,10 @@ def flags_of(path, arguments):
     return known.union(re.findall(r"\w+", "".join(map(Path.read_text, sources))))
 
 
-def build(root, site):
-    """Build the book; without -q, which hides warnings from --strict."""
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(site)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @mkdocstrings
 def test_the_book_builds_strictly_and_needs_no_network(tmp_path):
-    process = build(ROOT, tmp_path)
+    # without -q, which hides warnings from --strict
+    process = run(PYTHON, "-m", "mkdocs", "build", "--strict", "-d", tmp_path)
     assert process.returncode == 0, process.stderr
     for path in [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.css")]:
         assert not NETWORK.search(path.read_text("utf-8")), path

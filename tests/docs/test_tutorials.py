@@ -1,14 +1,11 @@
 """The tutorials run as written: commands succeed and print what is shown."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.commands import ROOT, command
+
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
 FILE = re.compile(r"`(\w+\.py)`")
@@ -24,9 +21,6 @@ def lines(text):
 def test_a_tutorial_runs(page, tmp_path):
     for name in ("experiments", "launch"):
         (tmp_path / name).symlink_to(ROOT / name)
-    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": tools, "PYTHONPATH": str(ROOT)}
-    environment |= {"OMP_NUM_THREADS": "1", "DML_DATA": str(tmp_path / "cache")}
     text, output, kinds = page.read_text(), "", set()
     for block in BLOCK.finditer(text):
         kind, body = block.groups()
@@ -34,14 +28,8 @@ def test_a_tutorial_runs(page, tmp_path):
         if kind == "python":  # the last file that the text before it names
             (tmp_path / FILE.findall(text[: block.start()])[-1]).write_text(body)
         elif kind == "sh":
-            ended = subprocess.run(
-                ["bash", "-e", "-c", body],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
+            cache = {"DML_DATA": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+            ended = command("bash", "-e", "-c", body, cwd=tmp_path, **cache)
             assert ended.returncode == 0, ended.stderr
             output = ended.stdout
         else:

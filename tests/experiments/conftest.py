@@ -14,8 +14,14 @@ SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1
 
 
 @contextmanager
-def undrawn(path, *axes):
+def no_chart(path, *axes):
     yield Writer(ignore, ignore)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Save no figure: that takes most of the time of a small run."""
+    monkeypatch.setattr(figures, "save", lambda *_: None)
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def train(corpus, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             if not drawn:
                 given.append("--timeline=0")
-                patch.setattr(figures, "chart", undrawn)
+                patch.setattr(figures, "chart", no_chart)
                 patch.setattr(glove_report, "pca_plot", lambda *_: None)
             return glove.main(["glove.py", *given, *argv])
 

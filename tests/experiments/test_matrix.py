@@ -1,10 +1,7 @@
 """Every cell of the matrix: it trains, or is refused; and those that agree, agree."""
 
 import math
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 from lab import started
@@ -14,11 +11,11 @@ from studies.matrix.problems import PROBLEMS
 
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput
+from tests.commands import PYTHON, command
 from tests.strategies.small import alone
 
 UPDATES = 4
 ON_RANKS = [name for name, method in METHODS.items() if method.fabric != DEVICES]
-ROOT = Path(__file__).parents[2]
 # Equal bits of trained parameters, in every problem that both methods train.
 EQUAL = [
     ("serial", "synchronous star"),
@@ -99,14 +96,9 @@ def test_real_ranks_train_the_methods_of_their_number_or_are_refused(size, tmp_p
 
 def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):
     methods = [name for name in METHODS if name not in ON_RANKS]
-    command = [sys.executable, str(ROOT / "experiments/matrix.py")]
-    command += [
-        "--problems=mlp,documents",
-        f"--methods={','.join(['serial', *methods])}",
-    ]
-    done = subprocess.run(
-        [*command, f"--out={tmp_path}"], capture_output=True, text=True, timeout=250
-    )
+    flags = f"--methods={','.join(['serial', *methods])}", f"--out={tmp_path}"
+    script = "experiments/matrix.py", "--problems=mlp,documents"
+    done = command(PYTHON, *script, *flags)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "matrix.md").read_text()
     for name in ("mlp", "documents"):

@@ -88,9 +88,7 @@ def test_every_known_word_or_else_the_most_frequent_is_written(
 
 
 def test_boxes_overlap_by_the_area_that_they_share():
-    assert (
-        overlap((0, 0, 4, 3), (1, 2, 9, 9)) == overlap((1, 2, 9, 9), (0, 0, 4, 3)) == 3
-    )
-    assert (
-        overlap((0, 0, 1, 1), (2, 0, 3, 1)) == overlap((0, 0, 1, 1), (0, 2, 1, 3)) == 0
-    )
+    one, other = (0, 0, 4, 3), (1, 2, 9, 9)
+    assert overlap(one, other) == overlap(other, one) == 3
+    unit = (0, 0, 1, 1)
+    assert overlap(unit, (2, 0, 3, 1)) == overlap(unit, (0, 2, 1, 3)) == 0

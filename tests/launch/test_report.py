@@ -4,10 +4,7 @@ import base64
 import json
 import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +13,8 @@ import report_curves
 import report_page
 
 from dml.runs import folder as run_folders
+from tests.commands import PYTHON, ROOT, command
 
-LAUNCH = Path(__file__).parents[2] / "launch"
 EVIL = """\"'></script><img src=x onerror=alert(1)>"""
 VOID = {"meta", "img", "input"}
 
@@ -275,11 +272,7 @@ def test_the_page_lands_beside_the_reader_and_bad_use_is_one_line(
     folder(tmp_path / "good", {"lr": 1})
     folder(tmp_path / "bad", {"lr": 1})
     (tmp_path / "bad/config.json").write_text("{")
-    run = subprocess.run(
-        [sys.executable, LAUNCH / "report.py", *arguments],
-        **{"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60},
-        env={**os.environ, "PYTHONPATH": str(LAUNCH.parent)},
-    )
+    run = command(PYTHON, ROOT / "launch/report.py", *arguments, cwd=tmp_path)
     if not says:  # the page lands beside the reader and its size is told
         assert (run.returncode, run.stderr) == (0, "")
         assert re.fullmatch(r"report\.html: 1 run, 0\.\d MB\n", run.stdout)

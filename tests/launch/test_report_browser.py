@@ -120,19 +120,6 @@ def test_a_click_sorts_by_numbers_and_back_with_what_is_missing_last(opened, add
     assert head(page, "loss").get_attribute("aria-sort") == "none"
 
 
-def test_the_keyboard_alone_sorts_and_opens_a_run(opened, address):
-    page = opened(address)
-    head(page, "--lr").get_by_role("button").focus()
-    page.keyboard.press("Enter")
-    assert [*map(float, column(page, "--lr"))] == [10.0**-k for k in range(10, -1, -1)]
-    link = page.locator("tbody a").nth(3)
-    link.focus()
-    assert page.locator("tr.active").count() == 1
-    page.keyboard.press("Enter")
-    opened_run = page.locator("#each > details[open] > summary").text_content()
-    assert opened_run.startswith(link.text_content())
-
-
 def test_rows_are_filtered_by_words_and_whole_values_and_columns_are_chosen(
     opened, address
 ):

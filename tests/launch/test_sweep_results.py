@@ -1,7 +1,7 @@
 """The tables and the figure of a sweep, from endings and from run folders."""
 
 import io
-import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import sweep_results
 import sweep_table
 from rich.console import Console
 from sweep_grid import Cell
-from sweep_runs import Ended, Job, State
+from sweep_runs import Ended, Job, Running, State
 
 from dml.runs import folder as run_folders
 from dml.types import BadInput
@@ -63,6 +63,10 @@ def test_groups_have_numpys_median_and_quartiles(ended):
     for row, of in zip(groups.iter_rows(named=True), losses.values(), strict=True):
         statistics = [row[f"loss_{name}"] for name in ("q1", "median", "q3")]
         assert statistics == pytest.approx(np.quantile(of, [0.25, 0.5, 0.75]))
+    (first, _) = sweep_results.printed_columns(groups, ["lr", "text"], "loss")
+    low, median, high = np.quantile(losses["0.5"], [0.25, 0.5, 0.75])
+    spread = f"{median:.4g} ({low:.3g} … {high:.3g})"
+    assert first == {"lr": "0.5", "count": "7", "loss": spread}
 
 
 def test_runs_of_one_cell_are_one_group_and_a_failure_has_found_nothing(ended):
@@ -127,26 +131,33 @@ def test_a_figure_has_medians_and_quartiles_by_name(ended, monkeypatch, tmp_path
 
 def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):
     argv = ["sweep.py", SCRIPT, f"--out={tmp_path}", "--lr=1,2", "--repeat=2"]
+    argv.append("--text=a,b")
     assert sweep.main(argv) == 0
     before = [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*/*"))]
-    assert sweep.main([*argv, "--x=lr", "--y=loss"]) == 0
+    assert sweep.main([*argv, "--x=lr", "--y=loss", "--by=text"]) == 0
     assert [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*/*"))] == before
     svg = (tmp_path / "figure.svg").read_text()
-    assert "<!-- loss -->" in svg and "FillBetweenPolyCollection" in svg
-    assert (tmp_path / "figure.png").read_bytes()[1:4] == b"PNG"
-
-
-def progress(states, done, cores, terminal):
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=terminal, width=160)
-    with sweep_table.table(done, cores, console) as show:
-        for state in states:
-            show(state)
-    return re.sub(r"\x1b\[[0-9;?]*\w", "", screen.getvalue())
+    assert "<!-- text b -->" in svg and "FillBetweenPolyCollection" in svg
 
 
 def test_a_pipe_gets_a_line_a_run(ended):
-    job = ended(None, {"lr": "1"}).job
+    job, screen = ended(None, {"lr": "1"}).job, io.StringIO()
     state = State([job] * 3, [], [Ended(job, 0, 7200.0, "")])
-    said = progress([state, state], 0, 2, False)
-    assert said == "1/4  lr=1  7200.0 s  done  3.0 h left\n"
+    with sweep_table.table(0, 2, Console(file=screen, width=160)) as show:
+        show(state)
+        show(state)
+    assert screen.getvalue() == "1/4  lr=1  7200.0 s  done  3.0 h left\n"
+
+
+def test_a_terminal_gets_the_runs_by_state_and_the_time_left(ended):
+    job, screen = ended(None, {"lr": "1"}).job._replace(cores=2), io.StringIO()
+    (job.folder / "output.txt").write_text("first\nlast\n")
+    over = [Ended(job, 0, 100.0, ""), Ended(job, 1, 5.0, "no luck")]
+    begun = Running(job, None, [0, 1], time.perf_counter() - 40)
+    state = State([job], [begun], over)
+    Console(file=screen, width=160).print(sweep_table.picture(state, 3, 2))
+    head, _, row = screen.getvalue().splitlines()
+    # a waiting job takes 100 s as the last did, and one that runs 60 s more
+    assert head == "4 done  1 failed  1 running  1 waiting  3 min left"
+    label, cores, _, line = row.split()
+    assert (label, cores, line) == ("lr=1", "0,1", "last")

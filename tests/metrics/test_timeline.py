@@ -94,11 +94,8 @@ def test_a_rank_waits_for_a_message_till_it_is_sent_and_else_for_the_whole_call(
         Message(0, 2, 0, 8, sent=3.0, received=5.0),
         Message(0, 2, 0, 8, sent=10.0, received=11.0),
     ]
-    assert waiting_seconds(Timeline(intervals, messages)) == {
-        0: 4.0,
-        1: 3.5 + 1.5,
-        2: 9.0,
-    }
+    waited = {0: 4.0, 1: 3.5 + 1.5, 2: 9.0}
+    assert waiting_seconds(Timeline(intervals, messages)) == waited
 
 
 def test_all_wait_for_a_straggler_and_it_for_nobody():

@@ -101,7 +101,11 @@ def test_the_first_flag_that_differs_is_named(tmp_path, change, message):
         load(tmp_path, rules(**change))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"epoch": 1}', "null"])
+BROKEN = ["", "[]", "3", "{}", '{"epoch": 1}', "null"]
+BROKEN += ['{"epoch": "two", "rules": {}, "words": 5}', '{"epoch": 1, "rules": 3}']
+
+
+@pytest.mark.parametrize("text", BROKEN)
 def test_a_broken_index_is_bad_input(tmp_path, text):
     save(tmp_path, 1, rules(), state())
     index = tmp_path / checkpoints.INDEX

@@ -165,5 +165,6 @@ def test_a_tile_has_the_rows_that_fit_and_16_bits_can_name():
     ],
 )
 def test_records_that_cannot_be_tiled_are_refused(tables, blocks, records, message):
-    with pytest.raises(BadInput, match=message):
-        made(np.array(records, RECORD), tables, blocks, 16)
+    for ranks in (1, 2):
+        with pytest.raises(BadInput, match=message):
+            made(np.array(records, RECORD), tables, blocks, 16, ranks)

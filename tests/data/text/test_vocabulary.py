@@ -20,9 +20,9 @@ def test_words_fall_by_count_then_rise_by_bytes_and_rare_ones_go_first():
 
 @pytest.mark.parametrize(
     "counts, limits, message",
-    [({}, (1, 0), "got 0 of 0"), ({"a": 9}, (5, 0), "got 1 of 1")]
-    + [({"a": 9, "b": 4}, (5, 0), "at least 5 times, got 1 of 2")]
-    + [
+    [
+        ({}, (1, 0), "got 0 of 0"),
+        ({"a": 9, "b": 4}, (5, 0), "at least 5 times, got 1 of 2"),
         ({"a": 9, "b": 4}, (1, 1), "max_vocab=1"),
         ({"a": 9}, (5, 0, 77), "got 1 of 77"),
     ],

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
@@ -120,16 +122,16 @@ def test_special_tokens_are_not_predicted_while_there_are_others():
 
 def test_windows_that_the_corpus_does_not_hold_are_bad_input():
     made = corpus(39)
+    masked, causal = (
+        partial(masked_windows, made, seed=0),
+        partial(causal_windows, made.ids),
+    )
     for cut, length, message in [
-        (
-            lambda length: masked_windows(made, length, 0),
-            12,
-            "39 tokens into 4 .* 3 to 11$",
-        ),
-        (lambda length: masked_windows(made, length, 0), 2, "length=2; pass"),
-        (lambda length: causal_windows(made.ids, length), 9, r"length=9; .* 1 to 8$"),
-        (lambda length: causal_windows(made.ids, length), 0, "length=0; pass"),
+        (masked, 12, "39 tokens into 4 .* 3 to 11$"),
+        (masked, 2, "length=2; pass"),
+        (causal, 9, r"length=9; .* 1 to 8$"),
+        (causal, 0, "length=0; pass"),
     ]:
         with pytest.raises(BadInput, match=message):
             cut(length)
-    masked_windows(made, 11, seed=0), causal_windows(made.ids, 8)
+    masked(11), causal(8)

@@ -1,6 +1,5 @@
 """Vision and BERT as commands: what they leave, what they refuse, how they go on."""
 
-import json
 import shutil
 from types import SimpleNamespace
 
@@ -16,25 +15,28 @@ from studies.deep import training as deep
 
 from dml import sim
 from dml.data.text.generated import generate
-from dml.evaluation import masked_tokens as blanks
-from dml.figures import pictures
 from dml.strategies import bucket_sums
 from dml.types import BadInput, Step
 from dml.update import dense
 from dml.update.dense import make
-from tests.experiments.conftest import undrawn
+from tests.experiments.run_folder import check_folder, read_rows
 
 SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=0"]
 
 
 @pytest.fixture
-def plain(tmp_path, monkeypatch):
+def plain(undrawn, tmp_path, monkeypatch):
     """Keep data apart; draw nothing, keep no program: both are tested elsewhere."""
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr(compiling, "enable_cache", lambda: None)
-    monkeypatch.setattr(deep, "learning", undrawn)
-    monkeypatch.setattr(pictures, "draw", lambda *_: None)
-    monkeypatch.setattr(blanks, "draw", lambda *_: None)
+
+
+@pytest.fixture
+def corpus_flags(tmp_path):
+    """Return the flags of a small corpus."""
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(generate(60, 400, seed=1)))
+    return [f"--corpus={path}", "--vocabulary=300", f"--out={tmp_path / 'run'}"]
 
 
 @pytest.fixture
@@ -52,35 +54,32 @@ def test_a_run_leaves_what_sweeps_read(see, tmp_path):
     summary = see()
     keys = {"loss", "accuracy", "steps", "images_per_second", "seconds", "words_sent"}
     assert keys | {"params_sha256", "first_step_seconds"} <= summary.keys()
-    assert (
-        json.loads((tmp_path / "run/summary.json").read_text()).items()
-        >= summary.items()
-    )
-    rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
-
-
-def test_one_rank_is_serial_and_ranks_in_a_star_are_its_microbatches(see):
-    serial = see("--strategy=serial", out="serial")
-    assert see(out="one")["params_sha256"] == serial["params_sha256"]
-    star = see("--simulate=3", "--allreduce=star", out="star")
-    parts = see("--strategy=serial", "--accumulate=3", out="parts")
-    assert star["params_sha256"] == parts["params_sha256"] != serial["params_sha256"]
+    check_folder(tmp_path / "run", summary)
+    assert [row["step"] for row in read_rows(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.fixture
-def stopped(see, monkeypatch, tmp_path):
+def interrupt(see, monkeypatch):
+    """Return interrupt(*flags) -> the summary of a run that is asked to stop."""
+
+    def run(*argv):
+        asked = iter([False] * 4 + [True] * 9)  # twice before the steps, once each
+        learn = deep.train_rank
+
+        def impatient(values, comm, path, _, task):
+            return learn(values, comm, path, lambda: next(asked), task)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(deep, "train_rank", impatient)
+            return see("--save_every=1e-9", *argv, out="stopped")
+
+    return run
+
+
+@pytest.fixture
+def stopped(interrupt, tmp_path):
     """Train two steps of six, in three checkpoints' place, and stop."""
-    asked = iter([False] * 4 + [True] * 9)  # twice before the steps, once each
-    learn = deep.train_rank
-
-    def impatient(values, comm, path, _, task):
-        return learn(values, comm, path, lambda: next(asked), task)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(deep, "train_rank", impatient)
-        summary = see("--save_every=1e-9", out="stopped")
-    assert summary["steps"] < 6
+    assert interrupt()["steps"] < 6
     return tmp_path / "stopped"
 
 
@@ -90,8 +89,7 @@ def test_a_stopped_run_goes_on_bit_for_bit_on_other_ranks_too(see, stopped):
     shutil.copytree(stopped, copy)
     again = vision.main(["vision.py", *SMALL, f"--resume={stopped}"])[0]
     assert again["params_sha256"] == whole["params_sha256"]
-    rows = (stopped / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in read_rows(stopped)] == [1, 2, 3, 4, 5, 6]
     three = vision.main(["vision.py", *SMALL, f"--resume={copy}", "--simulate=3"])[0]
     assert three["loss"] == pytest.approx(whole["loss"], rel=1e-4)
 
@@ -125,25 +123,16 @@ def test_what_goes_on_is_bound_to_no_device_so_that_meshes_can_take_it(
     assert leaves and not any(leaf.committed for leaf in leaves)
 
 
-def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(see, capsys):
+def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(
+    see, interrupt, capsys
+):
     ways = ["--strategy=local", "--local_every=4", "--local_after=3", "--steps=12"]
     ways.append("--simulate=2")
     whole = see(*ways)
     says = capsys.readouterr().out  # three alone, two of four, and one that is left
     assert "step 6/6" in says and "step 7/" not in says
-    asked = iter([False] * 4 + [True] * 9)  # by two ranks, after the first step
-    learn = deep.train_rank
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            deep,
-            "train_rank",
-            lambda values, comm, path, _, task: learn(
-                values, comm, path, lambda: next(asked), task
-            ),
-        )
-        half = see(*ways, "--save_every=1e-9", out="half")
-    assert half["steps"] == 2  # of three alone
-    argv = ["vision.py", *SMALL, *ways, f"--resume={see.path / 'half'}"]
+    assert interrupt(*ways)["steps"] == 2  # by two ranks, of three steps alone
+    argv = ["vision.py", *SMALL, *ways, f"--resume={see.path / 'stopped'}"]
     assert vision.main(argv)[0]["params_sha256"] == whole["params_sha256"]
 
 
@@ -246,12 +235,10 @@ def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
         see("--simulate=2", "--check_every=2")
 
 
-def test_bert_fills_in_blanks_of_its_corpus(plain, tmp_path, capsys):
-    path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(generate(60, 400, seed=1)))
-    argv = [f"--corpus={path}", "--vocabulary=300", "--length=16", "--batch=8"]
-    argv += ["--steps=3", "--timeline=0", "--blank=a b ___ c", "--simulate=2"]
-    summary = bert.main(["bert.py", *argv, f"--out={tmp_path / 'run'}"])[0]
+def test_bert_fills_in_blanks_of_its_corpus(plain, corpus_flags, capsys):
+    argv = ["--length=16", "--batch=8", "--steps=3", "--timeline=0"]
+    argv += ["--blank=a b ___ c", "--simulate=2"]
+    summary = bert.main(["bert.py", *corpus_flags, *argv])[0]
     keys = {"loss", "accuracy", "cross_entropy", "perplexity", "tokens_per_second"}
     assert keys <= summary.keys()
     assert summary["perplexity"] == pytest.approx(np.exp(summary["cross_entropy"]))
@@ -270,9 +257,6 @@ def test_steps_move_nothing_unasked(see, monkeypatch):
     assert guards[0] != "disallow" and guards[1:] == ["disallow"] * 5
 
 
-def test_experts_of_gpt_are_refused_before_training(plain, tmp_path):
-    path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(generate(60, 400, seed=1)))
-    argv = [f"--corpus={path}", "--vocabulary=300", f"--out={tmp_path / 'run'}"]
+def test_experts_of_gpt_are_refused_before_training(plain, corpus_flags):
     with pytest.raises(BadInput, match="choices of 1 to 3 experts, got 4"):
-        gpt.main(["gpt.py", *argv, "--experts=3", "--choices=4"])
+        gpt.main(["gpt.py", *corpus_flags, "--experts=3", "--choices=4"])

@@ -1,52 +1,27 @@
 """The two networks that were cut before there were frameworks for it."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import translate
 
 from dml.types import BadInput
-from tests.experiments.run_folder import read_summary
+from tests.commands import PYTHON, output
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """Return the folder of both runs, and what they said."""
     out = tmp_path_factory.mktemp("historical")
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "experiments")])
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-m",
-            "tests.experiments.deep.historical_main",
-            out,
-        ],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, **QUICK},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return out, ended.stdout
+    argv = [PYTHON, "-W", "error", "-m", "tests.experiments.deep.historical_main", out]
+    return out, output(*argv, JAX_PLATFORMS="cpu", **QUICK)
 
 
 def read(path):
-    lines = (path / "metrics.jsonl").read_text().splitlines()
-    assert (path / "config.json").stat().st_size > 0
-    for kind in ("svg", "png"):
-        assert (path / f"{path.name}.{kind}").stat().st_size > 0
     summary = read_summary(path)
-    return summary, [json.loads(line) for line in lines]
+    check_folder(path, summary, f"{path.name}.svg", f"{path.name}.png")
+    return summary, read_rows(path)
 
 
 def test_two_towers_learn_as_one_device_and_send_what_the_formula_says(ran):

@@ -1,11 +1,10 @@
 """Every mesh learns the same, and one that cannot be is refused before any is tried."""
 
-import json
-
 import hybrid
 import pytest
 
 from dml.types import BadInput
+from tests.experiments.run_folder import read_summary
 
 SMALL = "--steps=1 --batch=2 --microbatches=2 --blocks=1 --width=8 --heads=2"
 
@@ -24,8 +23,7 @@ def main(folder, *more):
 def test_a_mesh_learns_what_one_device_does(tmp_path):
     (summary,) = main(tmp_path)
     assert summary["verdict"] == "the same curve"
-    kept = json.loads((tmp_path / "out/summary.json").read_text())
-    assert kept["loss"] == summary["loss"]
+    assert read_summary(tmp_path / "out")["loss"] == summary["loss"]
 
 
 def test_what_cannot_be_divided_is_refused_before_any_training(tmp_path):

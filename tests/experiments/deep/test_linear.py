@@ -5,7 +5,7 @@ import linear
 
 from dml.metrics.profile import MARK
 from dml.update import dense
-from tests.experiments.run_folder import read_summary
+from tests.experiments.run_folder import read_rows, read_summary
 
 
 def run(out, *argv, timeline=0):
@@ -14,21 +14,7 @@ def run(out, *argv, timeline=0):
 
 
 def losses(out):
-    rows = (out / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(row)["loss"] for row in rows]
-
-
-def test_one_rank_is_serial_real_or_virtual(tmp_path):
-    ways = {
-        "serial": ["--strategy=serial"],
-        "real": ["--strategy=synchronous"],
-        "virtual": ["--simulate=1"],
-    }
-    found = {way: run(tmp_path / way, *argv)[0] for way, argv in ways.items()}
-    assert len({summary["sha256"] for summary in found.values()}) == 1
-    assert losses(tmp_path / "serial") == losses(tmp_path / "real")
-    assert losses(tmp_path / "serial") == losses(tmp_path / "virtual")
-    assert found["serial"]["accuracy"] > 0.8
+    return [row["loss"] for row in read_rows(out)]
 
 
 def test_a_run_leaves_its_folder_with_every_flag(tmp_path):

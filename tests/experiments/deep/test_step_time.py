@@ -1,4 +1,3 @@
-import json
 from types import SimpleNamespace
 
 import jax
@@ -11,7 +10,7 @@ from studies.step_time import strategies, torch_training
 from studies.step_time.strategies import PRODUCT, PSUM, TASKS, Laps
 
 from dml.types import BadInput
-from tests.experiments.run_folder import check_folder
+from tests.experiments.run_folder import check_folder, read_rows
 
 TINY = ["--size=tiny", "--vocabulary=50", "--length=8", "--batch=4", "--rounds=2"]
 TINY += ["--image=4"]
@@ -34,8 +33,7 @@ def run(tmp_path, monkeypatch):
     def go(*argv):
         given = ["step_time.py", f"--out={tmp_path}", *TINY, *argv]
         (summary,) = step_time.main(given)
-        lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-        return summary, {row["contestant"]: row for row in map(json.loads, lines)}
+        return summary, {row["contestant"]: row for row in read_rows(tmp_path)}
 
     return go
 

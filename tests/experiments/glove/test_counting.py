@@ -1,8 +1,5 @@
 """Counts are found again where text and flags are the same, and only there."""
 
-import gzip
-import shutil
-
 import cooccurrence
 import numpy as np
 import pytest
@@ -64,14 +61,6 @@ def test_what_was_not_counted_to_the_end_is_counted_anew(train, counted):
     assert list(kept.parent.iterdir()) == [kept]
 
 
-def test_compressed_text_gives_the_same_counts(train, corpus):
-    plain = train()[0]
-    packed = corpus.with_suffix(".txt.gz")
-    packed.write_bytes(gzip.compress(corpus.read_bytes()))
-    again = train(f"--corpus={packed}")[0]
-    assert again["vectors_sha256"] == plain["vectors_sha256"]
-
-
 @pytest.fixture
 def counts(corpus, tmp_path):
     """Count by the command, into a folder of its own."""
@@ -104,4 +93,3 @@ def test_a_cache_that_cannot_be_is_an_error_of_files(train, corpus, monkeypatch)
     monkeypatch.setenv("DML_DATA", str(corpus))
     with pytest.raises(OSError, match="corpus.txt"):  # flags.run makes it one line
         train()
-    shutil.rmtree(corpus.parent / "run", ignore_errors=True)

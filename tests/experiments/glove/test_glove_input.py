@@ -2,34 +2,23 @@
 
 import errno
 import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-import cooccurrence
-import numpy as np
 import pytest
 
-from dml.data.text.cooccurrence import RECORD
 from dml.types import BadInput
-
-SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
+from tests.commands import PYTHON, command
 
 
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--window=0"], "--window=0: 0 is not an integer in the range"),
         (["--seed=9223372036854775808"], "seed=9223372036854775808"),
-        (["--x_max=0"], "x_max=0"),
         (
             ["--corpus=enwikki"],
             "a file, a folder, FILE.py:NAME or one of enwiki, newsgroups",
         ),
         (["--corpus="], "expected a corpus, got ''"),
         (["--min_count=100000"], "expected 2 words or more .* got 0 of 60"),
-        (["--max_vocab=1"], "expected 2 words or more"),
         (["--pattern=["], "expected a regular expression"),
         (["--memory=1KB"], "expected memory >= 30720 bytes for 60 words on 1 ranks"),
         (["--memory=much"], "expected a size such as 4KB"),
@@ -67,14 +56,9 @@ def test_bad_flags_are_named(train, tmp_path, argv, message):
 @pytest.mark.parametrize(
     "text, message",
     [
-        (b"", "expected text, got none in .*corpus.txt"),
         (b" \n\n", "expected text, got none in .*corpus.txt"),
         (b"one one\none", "expected 2 words or more .* got 1 of 1"),
         (b"a b c\x00d", "zero byte at byte 5; pass a text file"),
-        (
-            bytes(range(128, 256)) * 9,
-            "expected UTF-8, got 0x80 at byte 0; pass a text file",
-        ),
     ],
 )
 def test_a_corpus_that_is_no_text_is_named(train, corpus, text, message):
@@ -110,67 +94,6 @@ def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monke
     assert sorted(after) == [path for path in before if path.is_file()]
 
 
-@pytest.fixture
-def counts(corpus, tmp_path):
-    """Count the corpus into a folder of its own, which a test may spoil."""
-    out = tmp_path / "counts"
-    argv = [f"--corpus={corpus}", f"--out={out}", "--min_count=1", "--window=5"]
-    cooccurrence.main(["cooccurrence.py", *argv])
-    return out
-
-
-def spoil(folder, field, value):
-    records = np.fromfile(folder / "cooccurrence.bin", RECORD)
-    records[field][len(records) // 3] = value
-    records.tofile(folder / "cooccurrence.bin")
-
-
-@pytest.mark.parametrize("size", (0, 2))
-@pytest.mark.parametrize(
-    "field, value, message",
-    [
-        ("word", 61, "expected records of words 1 to 60, got 1 to 61"),
-        ("context", 2**31 - 1, "words 1 to 60, got 1 to 2147483647"),
-        ("context", 0, "words 1 to 60, got 0"),
-        ("word", -3, "words 1 to 60, got -3"),
-        ("value", 0, "finite counts above 0, got 0.0"),
-        ("value", -1, "finite counts above 0, got -1.0"),
-        ("value", np.nan, "finite counts above 0, got nan"),
-        ("value", np.inf, "finite counts above 0, got .* to inf"),
-    ],
-)
-def test_a_bad_record_is_named(train, counts, field, value, message, size):
-    spoil(counts, field, value)
-    with pytest.raises(BadInput, match=message):
-        train(f"--counts={counts}", f"--simulate={size}")
-
-
-@pytest.mark.parametrize(
-    "name, content, message",
-    [
-        (
-            "vocab.txt",
-            b"the 3\na b c\n",
-            "vocab.txt: line 2: expected `word count` with a",
-        ),
-        (
-            "vocab.txt",
-            b"the 3\nthe 3\n",
-            "vocab.txt: line 2: expected `word count` with a",
-        ),
-        ("vocab.txt", b"the 3\n", "vocab.txt: expected 2 words or more, got 1"),
-        ("vocab.txt", b"the 3\na 2\n", "expected records of words 1 to 2, got 1 to 60"),
-        ("vocab.txt", b"\xff\xfe 3\n", "vocab.txt: expected lines of `word count`"),
-        ("cooccurrence.bin", b"", "cooccurrence.bin: expected records of 16 bytes"),
-        ("cooccurrence.bin", b"a" * 17, "cooccurrence.bin: expected records of 16"),
-    ],
-)
-def test_a_broken_file_of_counts_is_named(train, counts, name, content, message):
-    (counts / name).write_bytes(content)
-    with pytest.raises(BadInput, match=message):
-        train(f"--counts={counts}")
-
-
 @pytest.mark.parametrize("start", ([], pytest.param(["mpirun", "-n", "2"], id="two")))
 @pytest.mark.parametrize(
     "argv, message",
@@ -181,17 +104,8 @@ def test_a_broken_file_of_counts_is_named(train, counts, name, content, message)
 )
 @pytest.mark.mpi
 def test_a_command_says_it_once_and_ends_with_2(corpus, tmp_path, start, argv, message):
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     given = [f"--corpus={corpus}", "--min_count=1", f"--out={tmp_path / 'run'}"]
-    if start:
-        start = [shutil.which("mpirun", path=path), *start[1:]]
-    done = subprocess.run(
-        [*start, sys.executable, str(SCRIPT), *given, *argv],
-        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = command(*start, PYTHON, "experiments/glove.py", *given, *argv, timeout=60)
     assert done.returncode == 2
     said = [line for line in done.stderr.splitlines() if line]
     assert [line for line in said if message in line] == said

@@ -11,6 +11,7 @@ from studies.glove import reference as glove_reference
 from studies.glove import strategies
 
 from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 SHUFFLE = f"""#!{sys.executable}
 import sys
@@ -72,27 +73,22 @@ def test_each_cell_is_a_run_and_equal_bits_show(
     out = tmp_path / "out"
     assert len({row["vectors_sha256"] for row in rows[:3]}) == 1
     for row in rows[:3]:
-        cell = out / f"{row['strategy']}-{row['ranks']}" / "summary.json"
-        assert json.loads(cell.read_text()).items() <= row.items()
+        cell = out / f"{row['strategy']}-{row['ranks']}"
+        assert read_summary(cell).items() <= row.items()
     assert rows[3]["loss"] == 0.25
     assert rows[3]["records_per_second"] == 2 * 3183 / rows[3]["seconds"]
     given = json.loads((out / "reference-2" / "given.json").read_text())
-    assert given["-threads"] == "2" and given["-seed"] == "4"
-    assert (given["-vector-size"], given["-eta"], given["-x-max"]) == (
-        "8",
-        "0.05",
-        "10.0",
-    )
+    wanted = {"threads": "2", "seed": "4", "vector-size": "8", "eta": "0.05"}
+    wanted |= {"x-max": "10.0"}
+    assert {name: given[f"-{name}"] for name in wanted} == wanted
     assert not (out / "reference-2" / "shuffled.bin").exists()
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1 + len(rows)  # the verdicts of claims follow the table
     assert lines[0].split()[:3] == ["strategy", "ranks", "loss"]
-    metrics = (out / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in metrics] == rows
-    assert json.loads((out / "summary.json").read_text())["best_ranks"] in (1, 2)
-    for name in ("strategies.svg", "strategies.png", "config.json"):
-        assert (out / name).stat().st_size > 0
+    assert read_rows(out) == rows
+    assert read_summary(out)["best_ranks"] in (1, 2)
+    check_folder(out, {}, "strategies.svg", "strategies.png")
 
 
 @pytest.mark.mpi
@@ -107,11 +103,7 @@ def test_a_cell_that_fails_says_why(corpus):
     "name, source, message",
     [
         ("glove", "exit 1", "expected .*tools/glove to exit with code 0, got 1"),
-        (
-            "shuffle",
-            "echo broken >&2; exit 3",
-            "shuffle to exit with code 0, got 3: broken",
-        ),
+        ("shuffle", "echo broken >&2; exit 3", "to exit with code 0, got 3: broken"),
         ("glove", "echo cost: nan >&2", "expected `cost: <number>` .*'cost: nan"),
     ],
 )

@@ -3,14 +3,12 @@
 import importlib
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from lab.stand_ins import PACKAGES
 
-ROOT = Path(__file__).parents[3]
+from tests.commands import PYTHON, ROOT, command, output
+
 COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py"))
 
 
@@ -23,18 +21,13 @@ def broken(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_lists_all_flags_without_slow_packages(command, broken):
-    done = subprocess.run(
-        [sys.executable, ROOT / f"experiments/{command}.py", "--help"],
-        env=os.environ | {"PYTHONPATH": f"{broken}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    module = importlib.import_module(command)
-    assert done.stdout.startswith(module.__doc__.rstrip())
-    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", done.stdout, re.MULTILINE))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_all_flags_without_slow_packages(name, broken):
+    script, paths = ROOT / f"experiments/{name}.py", f"{broken}{os.pathsep}{ROOT}"
+    text = output(PYTHON, script, "--help", PYTHONPATH=paths)
+    module = importlib.import_module(name)
+    assert text.startswith(module.__doc__.rstrip())
+    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", text, re.MULTILINE))
     assert listed == set(module.FLAGS) | {"flagfile", "undefok"}
 
 
@@ -46,12 +39,7 @@ def test_help_lists_all_flags_without_slow_packages(command, broken):
     ],
 )
 def test_a_bad_flag_beside_help_is_one_line(flags, message):
-    done = subprocess.run(
-        [sys.executable, ROOT / "experiments/linear.py", *flags],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    done = command(PYTHON, "experiments/linear.py", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"linear.py: {message}")
     assert done.stderr.count("\n") == 1

@@ -70,11 +70,15 @@ def test_output_replaces_the_status_line_of_a_terminal(begin):
     one.end(True)
 
 
-def test_a_command_that_ends_at_once_prints_nothing(begin, monkeypatch):
+def test_a_command_that_ends_at_once_and_other_ranks_print_nothing(begin, monkeypatch):
     monkeypatch.setattr(progress, "FIRST_SECONDS", 60.0)
     one, screen = begin()
     one.end(False)
     assert screen.getvalue() == ""
+    monkeypatch.setenv("PMI_RANK", "1")
+    one, screen = begin()
+    assert sys.stdout is screen and one.output is None
+    one.end(True)
 
 
 def test_the_duration_of_a_complete_run_with_the_same_flags_is_known(begin):
@@ -98,9 +102,6 @@ def test_the_time_left_is_that_of_the_last_run_or_of_the_parts_that_are_done():
     for _ in range(3):
         one.step("part", 8)
     assert one.status(10.0) == "x.py: 10 s, about 30 s left: part (3 of 8)"
-
-
-def test_parts_and_rows_are_counted():
     one = progress.Progress()
     one.name, one.rows = "x.py", 3
     assert one.status(10.0) == "x.py: 10 s: 3 rows written"
@@ -127,10 +128,3 @@ def test_the_durations_of_the_last_runs_are_kept(begin, monkeypatch):
         if epochs == 1:
             again = one.key
     assert list(progress.durations()) == [again, one.key]
-
-
-def test_other_ranks_print_nothing(begin, monkeypatch):
-    monkeypatch.setenv("PMI_RANK", "1")
-    one, screen = begin()
-    assert sys.stdout is screen and one.output is None
-    one.end(True)

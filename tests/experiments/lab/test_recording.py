@@ -90,9 +90,3 @@ def test_a_command_is_the_experiment_that_it_is_when_imported(monkeypatch):
     assert recording.experiment(program) == "linear"
     program.__module__ = "linear"
     assert recording.experiment(program) == "linear"
-
-
-def test_only_known_flags_are_free():
-    known = set(flags.SHARED)
-    assert known >= set(recording.FREE)
-    assert "seed" not in recording.FREE

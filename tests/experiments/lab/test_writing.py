@@ -1,3 +1,6 @@
+from contextlib import nullcontext
+from unittest.mock import Mock
+
 import pytest
 from lab import flags, writing
 
@@ -27,11 +30,8 @@ def test_every_summary_says_what_the_run_has_spent(tmp_path):
     assert set(summary) == {"loss"} | SPENT
     assert summary["energy_kwh"] > 0
     assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.58 * 0.4327)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
-        "config.json",
-        "metrics.jsonl",
-        "summary.json",
-    ]
+    kept = {one.name for one in tmp_path.iterdir()}
+    assert kept == {"config.json", "metrics.jsonl", "summary.json"}
 
 
 def test_co2_and_dollars_are_by_the_flags(tmp_path):
@@ -59,11 +59,9 @@ def test_flags_ask_for_a_table_and_for_tensorboard(tmp_path):
 def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
     seen = []
 
-    def noted():
-        return writers.tee(fake(seen))
-
     def program(comm):
-        with writing.run_writer(tmp_path, values(), comm, noted()) as writer:
+        keep = writers.tee(nullcontext(Writer(seen.append, seen.append)))
+        with writing.run_writer(tmp_path, values(), comm, keep) as writer:
             writer.row({"rank": comm.rank})
             writer.summary({"rank": comm.rank})
             assert comm.rank or len(seen) == 1  # the summary waits for the end
@@ -74,32 +72,15 @@ def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
     assert set(summary) == {"rank"} | SPENT
 
 
-class fake:
-    """A writer that notes all in a list."""
-
-    def __init__(self, seen):
-        self.seen = seen
-
-    def __enter__(self):
-        return Writer(self.seen.append, self.seen.append)
-
-    def __exit__(self, *_):
+def test_a_run_that_raises_or_has_no_summary_writes_none(tmp_path):
+    with writing.run_writer(tmp_path, values(), None):
         pass
-
-
-def test_a_run_that_raises_writes_no_summary(tmp_path):
     with (
         pytest.raises(FloatingPointError),
         writing.run_writer(tmp_path, values(), None) as writer,
     ):
         writer.summary({"loss": 1.0})
         raise FloatingPointError
-    assert not (tmp_path / "summary.json").exists()
-
-
-def test_a_run_without_a_summary_writes_none(tmp_path):
-    with writing.run_writer(tmp_path, values(), None):
-        pass
     assert not (tmp_path / "summary.json").exists()
 
 
@@ -121,10 +102,7 @@ def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path
         kept = writing.write_tables(writer, made, [2, 3])
     assert kept == {"first": [{"n": 2}, {"n": 3}], "squares": [{"n": 4}, {"n": 9}]}
     assert read_rows(tmp_path) == [
-        {"table": "first", "n": 2},
-        {"table": "first", "n": 3},
-        {"table": "squares", "n": 4},
-        {"table": "squares", "n": 9},
+        {"table": name} | row for name, rows in kept.items() for row in rows
     ]
 
 
@@ -139,10 +117,7 @@ def test_values_of_rows_are_named_by_a_template():
 
 
 def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
-    meters = []
-    made = writing.energy.meter
-    monkeypatch.setattr(
-        writing.energy, "meter", lambda *args: meters.append(1) or made(*args)
-    )
+    meter = Mock(wraps=writing.energy.meter)
+    monkeypatch.setattr(writing.energy, "meter", meter)
     sim.run(lambda comm: wrote(tmp_path, comm=comm), 5)
-    assert len(meters) == 1
+    assert meter.call_count == 1

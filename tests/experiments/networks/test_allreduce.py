@@ -29,26 +29,18 @@ def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, ca
     assert summary["speedup_1024"] > 0
     assert summary["plain_speedup_1024"] > 0
     assert "memcpy_share_1024" in summary
-    header, *lines, claim, verdict, conclusion = capsys.readouterr().out.splitlines()
-    assert header.split()[:3] == ["buffer", "bytes", "algorithm"]
-    assert claim.startswith("published: a ring sends the least there is")
-    assert verdict.endswith("(--check sends words, too): not testable here")
-    assert conclusion == (
-        "0 of 1 published results hold (1 not testable here). "
-        f"The results are in {tmp_path}."
-    )
-    assert len(lines) == len(read_rows(tmp_path))
+    conclusion = "0 of 1 published results hold (1 not testable here). "
+    conclusion += f"The results are in {tmp_path}."
+    assert capsys.readouterr().out.splitlines()[-1] == conclusion
 
 
 def test_computation_hides_most_of_an_allreduce_of_messages(tmp_path):
     shares = {}
     for overlap in ("0.5", "3"):
-        run(
-            tmp_path, "--simulate=6", "--sizes=4MB", "--group=2", f"--overlap={overlap}"
-        )
-        shares[overlap] = {
-            r["algorithm"]: r["hidden_share"] for r in read_rows(tmp_path)
-        }
+        flags = "--simulate=6", "--sizes=4MB", "--group=2"
+        run(tmp_path, *flags, f"--overlap={overlap}")
+        rows = read_rows(tmp_path)
+        shares[overlap] = {row["algorithm"]: row["hidden_share"] for row in rows}
     for name in ("tree", "butterfly", "halving_doubling", "ring", "hierarchical"):
         assert 0.5 < shares["0.5"][name] <= 1 and 0.85 < shares["3"][name] <= 1
     assert shares["3"]["native"] == pytest.approx(0)  # it is over at the first poll

@@ -19,14 +19,10 @@ def table(name, keys, *values):
 
 
 def glove(losses=(0.041, 0.0412), shares=(0.049, 0.05), corpus="newsgroups"):
-    ways = zip(losses, shares, strict=True)
+    ways = enumerate(zip(losses, shares, strict=True))
     keys = "strategy ranks loss analogy_accuracy"
-    return {
-        "glove": run(
-            rows(keys, *(("serial", i, *way) for i, way in enumerate(ways))),
-            corpus=corpus,
-        )
-    }
+    found = rows(keys, *(("serial", i, *way) for i, way in ways))
+    return {"glove": run(found, corpus=corpus)}
 
 
 WAYS = ("hogwild", "locked", "roundrobin")
@@ -46,25 +42,22 @@ def races(*speeds, cores=2, names=("svm",), workers=2, ways=WAYS):
 def delays(*ratios, takes=(0.2, 20.0, 2000.0)):
     keys = "kind way gradient_us speedup"
     found = [("delay", "hogwild", us, 2.0) for us in takes]
-    found += [
-        ("delay", "roundrobin", us, 2 * one)
-        for us, one in zip(takes, ratios, strict=True)
-    ]
+    both = zip(takes, ratios, strict=True)
+    found += [("delay", "roundrobin", us, 2 * one) for us, one in both]
     return {"hogwild": run(rows(keys, *found))}
 
 
-def cyclades(*equal, ratios=(0.7, 0.8), steps=(0.2, 0.1), cores=2):
-    keys = "kind problem way workers"
-    found = [
-        {"kind": "bits", "workers": "1,2", "equal": one} for one in equal or (True,)
-    ]
-    raced = rows(keys, *(("race", name, "cyclades", 2) for name in ("svm", "cut")))
-    found += [
-        one | {"to_hogwild": ratio} for one, ratio in zip(raced, ratios, strict=True)
-    ]
-    stepped = rows(keys, *(("step", "svm", way, 1) for way in ("cyclades", "late 256")))
-    found += [one | {"rate": rate} for one, rate in zip(stepped, steps, strict=True)]
-    return {"cyclades": run(found, {"cores": cores})}
+def cyclades(*equal, ratios=(0.7, 0.8), steps=(0.2, 0.1), workers=2):
+    found = rows("kind workers equal", *(("bits", "1,2", one) for one in equal))
+    raced = zip(("svm", "cut"), ratios, strict=True)
+    found += rows(
+        "kind way workers problem to_hogwild",
+        *(("race", "cyclades", workers, *one) for one in raced),
+    )
+    stepped = zip(("cyclades", "late 256"), steps, strict=True)
+    keys = "kind problem workers way rate"
+    found += rows(keys, *(("step", "svm", 1, *one) for one in stepped))
+    return {"cyclades": run(found, {"cores": workers})}
 
 
 def taus(times, idle=(0.49, 0.2, 0.01)):
@@ -105,18 +98,15 @@ def bounded(ssp, essp, stale=(40.0, 9.0)):
     return {"bounded": run([one | {"objective_at_start": 0.56} for one in found])}
 
 
-def clocks(name, way, off):
-    return {name: run(rows("way off", (way, off), ("other", 0.0)))}
+def clocks(name, off):
+    return {name: run(rows("way off", ("bounded", off), ("other", 0.0)))}
 
 
 def downpour(adagrad, sgd, sync):
     times = {"downpour_adagrad": adagrad, "downpour_sgd": sgd, "sync_sgd": sync}
     times["sync_adagrad"] = None
-    return {
-        "downpour": run(
-            summary={f"{way}_seconds_to_target": s for way, s in times.items()}
-        )
-    }
+    summary = {f"{way}_seconds_to_target": s for way, s in times.items()}
+    return {"downpour": run(summary=summary)}
 
 
 def stragglers(ten=6.9, thousand=16.0, measured=1.1):
@@ -144,12 +134,9 @@ def words(sent, check=False):
 
 
 def scaling(resnet=(0.86, 1.0), vgg=(0.65, 1.0)):
-    keys = ("efficiency_512", "efficiency_overlapped_512")
+    keys = "efficiency_512 efficiency_overlapped_512"
     both = {"resnet": resnet, "vgg": vgg}
-    return {
-        name: run(summary=dict(zip(keys, shares, strict=True)))
-        for name, shares in both.items()
-    }
+    return {name: run(summary=rows(keys, one)[0]) for name, one in both.items()}
 
 
 def fabrics(flown=(2, 500, 1300.0, 1.0), tree=(4, 1100, 2150.0, 2.0)):
@@ -158,15 +145,10 @@ def fabrics(flown=(2, 500, 1300.0, 1.0), tree=(4, 1100, 2150.0, 2.0)):
     built = [(name, 4096, 5000, *one[:3]) for name, one in both.items()]
     built += [("hosts", 4096, 5000, 2, 1, 9.0)]  # whose switch has all ports
     both |= {"hosts": (2, 1, 9.0, 0.1)}
-    raced = [
-        (name, 4096, size, one[3]) for name, one in both.items() for size in (64, 1024)
-    ]
-    return {
-        "fabrics": run(
-            table("networks", keys, *built)
-            + table("race", "network p bytes seconds", *raced)
-        )
-    }
+    sizes = (64, 1024)
+    raced = [(name, 4096, n, one[3]) for name, one in both.items() for n in sizes]
+    found = table("race", "network p bytes seconds", *raced)
+    return {"fabrics": run(table("networks", keys, *built) + found)}
 
 
 def byteps(first=7.34, last=4.2, drained=1.0):
@@ -187,14 +169,10 @@ def warmups(seeds=5, **errors):
     known |= {"constant": (0.031, 0.03, 0.033, 0.031, 0.032)}
     known |= {"unscaled": (0.05, 0.052, 0.055, 0.051, 0.053)}
     found = [
-        {
-            "warmup": way,
-            "workers": 1 if way == "baseline" else 16,
-            "errors": some[:seeds],
-        }
+        (way, 1 if way == "baseline" else 16, some[:seeds])
         for way, some in (known | errors).items()
     ]
-    return {"batches": run(found, large=16)}
+    return {"batches": run(rows("warmup workers errors", *found), large=16)}
 
 
 def epochs(*steps):
@@ -207,14 +185,10 @@ def epochs(*steps):
 
 def accuracies(*errors):
     found = [
-        {
-            "warmup": "gradual" if i else "baseline",
-            "workers": 2**i,
-            "errors": [error, error],
-        }
+        ("gradual" if i else "baseline", 2**i, [error, error])
         for i, error in enumerate(errors)
     ]
-    return {"batches": run(found, large=2)}
+    return {"batches": run(rows("warmup workers errors", *found), large=2)}
 
 
 def sizes(diverse, repeated, bounds=(16, 4)):
@@ -232,12 +206,8 @@ def sizes(diverse, repeated, bounds=(16, 4)):
 def grid(*virtual, formula=(1.6, 1.9), uneven=1.1, first=None):
     keys = "stages microbatches published virtual formula"
     found = [] if first is None else [(2, 1, 1.0, first, 1.0)]
-    found += [
-        (2, count, one, two, three)
-        for count, one, two, three in zip(
-            (4, 32), (1.7, 1.8), virtual, formula, strict=True
-        )
-    ]
+    cells = zip((4, 32), (1.7, 1.8), virtual, formula, strict=True)
+    found += [(2, *cell) for cell in cells]
     cuts = table("imbalance", "published bound virtual", (1.21, 1.25, uneven))
     return {"pipeline": run(table("grid", keys, *found) + cuts)}
 
@@ -250,9 +220,8 @@ def tensor(count=4, sent=100):
 
 def shapes(billions=1.56, gigabytes=24.9):
     keys = "model billions published_billions gigabytes published_gigabytes"
-    return {
-        "memory": run(table("lecture", keys, ("gpt2", billions, 1.5, gigabytes, 24)))
-    }
+    found = table("lecture", keys, ("gpt2", billions, 1.5, gigabytes, 24))
+    return {"memory": run(found)}
 
 
 def bert(minutes=236.0, shares=(0.88, 0.87), error=0.05):

@@ -9,7 +9,7 @@ from studies.carbon.tables import PATTERSON, STRUBELL
 
 from dml.runs.results import Run
 from dml.types import BadInput
-from tests.experiments.run_folder import read_summary
+from tests.experiments.run_folder import check_folder
 
 NEEDS = {"serial": 4, "rotation": 4, "hogwild": 5, "server": 3, "operation": 99}
 WATTS = {"serial": 10, "rotation": 20, "hogwild": 15, "server": 40, "operation": 1}
@@ -71,13 +71,6 @@ def test_a_run_that_came_out_worse_has_an_epoch_more():
     assert kept == [9, 3, 4]
 
 
-def test_a_run_without_its_energy_is_named():
-    bare = Runner()("serial", 1)
-    del bare.summary["co2_kg"]
-    with pytest.raises(BadInput, match=r"serial/summary.json, got no co2_kg; run"):
-        carbon_glove.cost(bare)
-
-
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Return run(*flags) -> summary, on runs that are made up."""
@@ -103,11 +96,8 @@ def test_the_published_tables_follow_from_their_inputs(run, tmp_path, capsys):
     # days have two or three digits
     assert 0 < summary["patterson_worst_error"] < 0.02
     assert summary["patterson_follows"] == len(PATTERSON)
-    kept = read_summary(tmp_path)
-    assert summary.items() <= kept.items()
-    assert "energy_kwh" in kept
+    check_folder(tmp_path, summary)
     said = capsys.readouterr().out
-    assert "1,503     1,438    1,434" in said
     assert "not kwh, pounds, dollars low, dollars high" in said
     assert said.count("  equal\n") == len(STRUBELL)
     assert not list(tmp_path.glob("*.svg")) and "GloVe" not in said
@@ -139,7 +129,6 @@ def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
     assert summary["glove_operation_kwh"] is None
     assert (summary["glove_best"], summary["glove_target"]) == ("serial", 1.0)
     said = capsys.readouterr().out
-    assert "to loss 1.00000" in said and "not reached" in said
     assert "least energy: serial, ranks: 1, 0.0400 Wh by CPU time x 10 W" in said
     svg = (tmp_path / "carbon.svg").read_text()
     for word in ("serial, 1", "server, 2", "Wh to loss 1.00000; CPU time x 10 W"):

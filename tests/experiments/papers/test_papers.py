@@ -1,4 +1,3 @@
-import json
 import os
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +12,7 @@ from studies.papers.runs import PAPERS, SIZES, Command, Judged, Paper
 
 from dml.runs import results
 from dml.types import BadInput
+from tests.experiments.run_folder import read_summary
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -38,13 +38,10 @@ def even(run):
 
 
 def paper(name, *words):
-    claims = [
-        Judged(even, ("a",)),
-        Judged(untestable_claim("it flies", "high", "no"), ()),
-    ]
-    return Paper(
-        name, f"{name} 2001", "1 of 3", claims, {"a": Command("fake.py", *words)}
-    )
+    flies = untestable_claim("it flies", "high", "no")
+    claims = [Judged(even, ("a",)), Judged(flies, ())]
+    commands = {"a": Command("fake.py", *words)}
+    return Paper(name, f"{name} 2001", "1 of 3", claims, commands)
 
 
 @pytest.fixture
@@ -57,7 +54,6 @@ def shelf(tmp_path, monkeypatch):
         "one": paper("one", "--n=2", "--n=3")._replace(figure="a/curve.svg"),
         "two": paper("two", "--n=4"),
         "bad": paper("bad", "--n=4 --fail=1"),
-        "also": paper("also", "--n=6"),
     }
     monkeypatch.setattr(papers, "PAPERS", shelf)
     docs = tmp_path / "docs"
@@ -74,23 +70,13 @@ def page(tmp_path):
     return (tmp_path / "docs" / "RESULTS.md").read_text()
 
 
-def test_a_page_has_a_row_a_claim_and_a_section_a_paper(shelf, tmp_path):
+def test_a_row_of_the_page_is_one_line_and_verdicts_are_counted(shelf, tmp_path):
     summary = shelf("--run=one,two")
-    text = page(tmp_path)
-    assert "Of 4 claims of 2 papers 2 hold, 0 fail and 2 are not testable here." in text
-    assert (
-        "| [one](#one) | it is even | 2 | 2 \\| of all | 1 of 3 | **holds** |" in text
-    )
-    assert "|  | it flies | high | - |  | **not testable here** |" in text
-    assert "## two\n\ntwo 2001." in text
-    assert "python experiments/fake.py --n=4" in text
-    assert "Rule: The number is even." in text
-    assert "0.25 kWh (RAPL)" in text
-    assert "never by hand" in text
-    assert text.count("All on") == 1  # machine
+    row = "| [one](#one) | it is even | 2 | 2 \\| of all | 1 of 3 | **holds** |"
+    assert row in page(tmp_path) and "0.25 kWh (RAPL)" in page(tmp_path)
     assert (summary["holds"], summary["fails"], summary["untested"]) == (2, 0, 2)
     assert summary["one_1"] == "holds"
-    assert "no such thing" in (tmp_path / "run/one/a/output.txt").read_text()
+    assert (tmp_path / "docs/results/one.svg").exists()
 
 
 def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):
@@ -110,12 +96,9 @@ def test_a_command_that_fails_leaves_its_paper_untested(shelf, tmp_path, capfd):
         shelf("--run=bad,two")
     assert ended.value.code == 1
     assert "failed commands of bad" in capfd.readouterr().err
-    text = page(tmp_path)
-    assert "fake.py ended with code 3: no such thing" in text
-    assert (
-        "| [two](#two) | it is even | 2 | 4 \\| of all | 1 of 3 | **holds** |" in text
-    )
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert "fake.py ended with code 3: no such thing" in page(tmp_path)
+    summary = read_summary(tmp_path / "run")
+    assert summary["two_1"] == "holds"
     assert (summary["papers_failed"], summary["bad_1"]) == (1, "not testable here")
 
 
@@ -147,6 +130,14 @@ def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="no space left"):
         papers_page.write_record(tmp_path / "docs", {"name": "one"})
     assert (kept.read_text(), page(tmp_path)) == before
+
+
+def test_energy_of_a_paper_is_that_of_all_its_runs_or_unknown():
+    known = [{"energy_kwh": kwh, "energy_source": "RAPL"} for kwh in (0.25, 0.5)]
+    runs = {k: results.Run(ROOT, {}, {}, one, []) for k, one in enumerate([*known, {}])}
+    assert papers_runs.energy(runs) == {"energy_kwh": None, "energy_source": "RAPL"}
+    del runs[2]
+    assert papers_runs.energy(runs)["energy_kwh"] == 0.75
 
 
 def test_a_size_replaces_flags_of_the_same_name():

@@ -1,6 +1,4 @@
 import random
-import subprocess
-import sys
 
 import pipeline
 import pytest
@@ -9,11 +7,11 @@ from studies.pipeline import virtual as pipeline_virtual
 from studies.pipeline.tables import TABLES, TRANSFORMER
 from studies.pipeline.virtual import CUTS, Layers, completion_time, speed_up
 
-from dml.figures import schedules as schedule_figure
 from dml.models import layer_costs
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, make
 from dml.wire.plans.stages import imbalance
+from tests.commands import PYTHON, command
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 FREE = "0,0,0"
@@ -78,21 +76,15 @@ ARGV = [f"--layer_seconds={','.join(['0.003'] * 16)}", f"--network={FREE}"]
 ARGV += ["--measured="]  # the README's command races, small
 
 
-def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch):
-    argv = ["pipeline.py", *ARGV, f"--out={tmp_path}"]
-    summary = pipeline.main(argv)
-    check_folder(tmp_path, summary)
+def test_a_run_shows_tables_and_pictures(tmp_path, capsys):
+    summary = pipeline.main(["pipeline.py", *ARGV, f"--out={tmp_path}"])
+    check_folder(tmp_path, summary, "schedules.svg", "schedules.png")
     shown = capsys.readouterr().out
     for stages, row in TRANSFORMER.items():
         for count in row:
             formula = stages * count / (count + stages - 1)
             assert summary[f"speed_up_{stages}_{count}"] == pytest.approx(formula)
-    kept = read_summary(tmp_path)
-    for claim in ("no_gain", "almost_linear", "ordered"):
-        assert kept[f"verdict_{claim}"] == "holds"
-    assert kept["verdict_as_published"] == "fails"
-    assert kept["found_as_published"] == "6 of 9"
-    assert "published: its nine cells, Transformer (K = 2, 4, 8: " in shown
+    assert read_summary(tmp_path)["found_as_published"] == "6 of 9"
     assert summary["bubble_1f1b"] == summary["bubble_gpipe"] == pytest.approx(3 / 11)
     assert summary["bubble_interleaved"] == pytest.approx(3 / 19)
     rows = read_rows(tmp_path)
@@ -104,12 +96,6 @@ def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch)
     assert not any(found["interleaved"]["staleness"])
     for name in SCHEDULES:
         assert f"\n{name}: {found[name]['bubble']:.1%} bubble\nstage 0" in shown
-    assert max(map(len, shown.splitlines()[:-12])) <= 100
-    for name in ("schedules.svg", "schedules.png", "config.json"):
-        assert (tmp_path / name).stat().st_size > 0
-    monkeypatch.setattr(schedule_figure, "draw", lambda *_: None)
-    assert pipeline.main(argv) == summary
-    assert capsys.readouterr().out == shown
 
 
 def test_one_block_is_measured_for_all(monkeypatch):
@@ -129,8 +115,7 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     sizes += ["--heads=2", "--stages=2", "--rounds=1", "--microbatches=2"]
     seconds = ",".join(["1"] * 10)
     options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
-    command = [sys.executable, pipeline.__file__, *sizes, *options]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    command(PYTHON, pipeline.__file__, *sizes, *options).check_returncode()
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
     assert {row["way"] for row in rows} >= {"gpipe", "1f1b"}
     assert all(row["milliseconds"] > 0 for row in rows)

@@ -50,9 +50,7 @@ def test_the_folder_has_summary_figure_and_all_tables(tmp_path, capsys):
         *(2**k for k in range(7)),
         *(2**k for k in range(7)),
     ]
-    out = capsys.readouterr().out
-    assert "predicted speed-up: 1,000,000 parameters" in out
-    assert "47.0 min" in out
+    assert "47.0 min" in capsys.readouterr().out
 
 
 def test_a_gradient_is_measured_where_no_seconds_are_given(tmp_path):

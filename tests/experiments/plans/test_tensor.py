@@ -1,8 +1,3 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import tensor
 from studies.tensor import cases, report
@@ -10,26 +5,18 @@ from studies.tensor import cases, report
 from dml.models.networks.transformer import Shape
 from dml.types import BadInput
 from dml.wire.mesh.traffic import Collective
+from tests.commands import PYTHON, output
 from tests.experiments.run_folder import read_rows, read_summary
 
-ROOT = Path(__file__).parents[3]
 SMALL = ["--width=16", "--heads=2", "--vocabulary=12", "--length=8", "--batch=2"]
 
 
 def run(out, *flags):
     """Run the command on small layers; return its output, summary and layers."""
-    ended = subprocess.run(
-        [sys.executable, "experiments/tensor.py", *SMALL, *flags, f"--out={out}"],
-        cwd=ROOT,
-        env=os.environ
-        | {"JAX_PLATFORMS": "cpu", "DML_DATA": str(out / "cache")}
-        | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout, read_summary(out), read_rows(out)
+    env = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    argv = PYTHON, "experiments/tensor.py", *SMALL, *flags, f"--out={out}"
+    text = output(*argv, DML_DATA=str(out / "cache"), **env)
+    return text, read_summary(out), read_rows(out)
 
 
 def test_two_devices_have_the_dense_numbers_and_send_what_the_formula_says(tmp_path):

@@ -3,7 +3,7 @@ import pytest
 import softsync
 from studies.server import softsync_report
 
-from tests.experiments.run_folder import read_rows, read_summary
+from tests.experiments.run_folder import read_rows
 from tests.experiments.server import small_images
 
 SMALL = ["--clocks=20", "--batch=120", "--snapshots=10", "--n=1,3,6"]
@@ -13,11 +13,6 @@ LATE = "--law=shifted_exponential:1,10"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     small_images.put(monkeypatch)
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(softsync, "draw", lambda *_: None)
 
 
 def run(out, *argv):
@@ -40,16 +35,12 @@ def test_staleness_is_about_n_and_hardly_ever_above_2n(tmp_path, undrawn):
     assert summary["6_softsync_fixed_tau"] == rows[-1]["staleness_mean"]
 
 
-def test_a_fixed_rate_is_lost_where_a_divided_one_is_not(tmp_path, undrawn, capsys):
+def test_a_fixed_rate_is_lost_where_a_divided_one_is_not(tmp_path, undrawn):
     summary, rows = run(tmp_path, "--lr=4", "--n=6", LATE)
     fixed, damped = rows[1:]
     assert damped["objective"] < 0.5 * fixed["objective"]
     assert summary["6_softsync_fixed_error"] == fixed["error"]
     assert summary["6_softsync_damped_error"] == damped["error"]
-    out = capsys.readouterr().out
-    assert "published: a fixed rate diverges (90 % error at n = 15 and 30)" in out
-    kept = read_summary(tmp_path)
-    assert f"ours: {kept['found_fixed']} (asked over 50%): " in out
 
 
 def test_hard_sync_finds_the_lowest_rate_that_is_as_good_as_the_best(tmp_path, undrawn):

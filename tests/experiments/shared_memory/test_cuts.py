@@ -1,7 +1,5 @@
 """Graphs cut by command: what is left, said and refused."""
 
-import json
-
 import cuts
 import numpy as np
 import pytest
@@ -9,23 +7,8 @@ from studies.shared_memory import sparse_cuts
 
 from dml.data.sparse.dimacs import write
 from dml.data.sparse.graphs import generate
-from dml.figures import segments
-from dml.figures import style as figures
 from dml.models.sparse.cuts_optimum import flow
-from dml.runs.writers import Writer, ignore
-from tests.experiments.run_folder import check_folder
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    from contextlib import contextmanager
-
-    @contextmanager
-    def nothing(*args, **more):
-        yield Writer(ignore, ignore)
-
-    monkeypatch.setattr(figures, "chart", nothing)
-    monkeypatch.setattr(segments, "draw", nothing)
+from tests.experiments.run_folder import check_folder, read_rows
 
 
 def run(out, *argv):
@@ -46,21 +29,9 @@ def test_a_picture_is_cut_beside_its_bound_and_drawn(tmp_path, capsys):
     # what two workers changed at once still sums to 1
     np.testing.assert_allclose(table.sum(axis=1), 1, atol=1e-4)
     assert (tmp_path / "segments.svg").stat().st_size > 0
-    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(rows[-1])["cut"] == summary["cut"]
+    assert read_rows(tmp_path)[-1]["cut"] == summary["cut"]
     out = capsys.readouterr().out
     assert "Ω = 2 rows" in out and "cut bound" in out and "cut ratio 1.0" in out
-
-
-def test_cyclades_has_the_bits_of_serial_on_any_workers(tmp_path, undrawn):
-    tables = []
-    for way in (["serial"], ["cyclades"], ["cyclades", "--threads=2"]):
-        given = "--data=generated", "--epochs=3", "--noreference"
-        summary = run(tmp_path, *given, f"--updates={way[0]}", *way[1:])
-        tables.append(np.load(tmp_path / "table.npy"))
-        assert "cut_ratio" not in summary and "optimum" not in summary
-    assert np.array_equal(tables[0], tables[1])
-    assert np.array_equal(tables[0], tables[2])
 
 
 def test_a_file_is_cut_beside_its_flow(tmp_path, undrawn):

@@ -19,7 +19,7 @@ from studies.shared_memory.sparse_strategies import Settings
 from dml import sim
 from dml.strategies.shared.workers import Descent
 from dml.wire.comm import Metered
-from tests.experiments.run_folder import check_folder, read_rows, read_summary
+from tests.experiments.run_folder import check_folder, read_rows
 from tests.strategies.shared.small import documents, ratings
 
 SMALL = ["--bits=1,2,3", "--checked=8,32", "--batches=1,8,64", "--hubs=1,0.05"]
@@ -67,11 +67,8 @@ def test_a_run_leaves_four_tables_a_flat_summary_and_figures(tmp_path, capsys):
     )
     assert all(isinstance(one, float | int | str) for one in summary.values())
     out = capsys.readouterr().out
-    assert "published: the bits of serial on any workers (exact)" in out
     assert "ours: 8 of 8 equal, by 1,2,3 workers (bit for bit): holds" in out
     assert "largest step of cyclades divided by that of late 3: svm " in out
-    kept = read_summary(tmp_path)
-    assert kept["verdict_same_bits"] == "holds"
     races = of("race")
     assert {r["to_hogwild"] for r in races if r["way"] == "hogwild"} == {1.0}
     ours = {r["objective"] for r in races if r["way"] == "cyclades"}

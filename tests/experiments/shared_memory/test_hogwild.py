@@ -44,11 +44,6 @@ def small(monkeypatch):
     monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(hogwild_report, "draw", lambda *_: None)
-
-
 def run(out, *argv):
     given = [f"--out={out}", "--problems=svm", *SMALL, *argv]
     (summary,) = hogwild.main(["hogwild.py", *given])
@@ -64,13 +59,9 @@ def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
     assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
     rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}
     assert rhos[SPARSE] == 0.05 and rhos[DENSE] == 1
-    out = capsys.readouterr().out
-    assert "2 workers on " in out and "\nround robin has 90% of hogwild's speed " in out
-    assert "published: the speed-up falls with rho (rho 0.44: 3x" in out
-    kept = read_summary(tmp_path)
-    assert kept["verdict_threefold"] == "not testable here"  # 2 workers
-    assert f"ours: {kept['found_threefold']} (2 cores of 10): not testable here" in out
-    assert out.count("\nproblem ") == 1 and "gradient us" in out
+    assert "\nround robin has 90% of hogwild's speed " in capsys.readouterr().out
+    verdict = read_summary(tmp_path)["verdict_threefold"]
+    assert verdict == "not testable here"  # 2 workers
 
 
 def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
@@ -85,14 +76,8 @@ def test_the_first_examples_are_a_problem_of_their_own():
     few = hogwild_measurements.limit_examples(whole, 20)
     assert len(few.kernel.data.edges.starts) == 21
     assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
-    assert (
-        hogwild_measurements.limit_examples(whole, 10**6).kernel.data.edges[0]
-        is not None
-    )
-    assert (
-        len(hogwild_measurements.limit_examples(whole, 10**6).kernel.data.edges.starts)
-        == 201
-    )
+    everything = hogwild_measurements.limit_examples(whole, 10**6)
+    assert len(everything.kernel.data.edges.starts) == 201
 
 
 def test_each_turn_has_the_same_rates():
