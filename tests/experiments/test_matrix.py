@@ -1,6 +1,7 @@
 """Every cell of the matrix: it trains, or is refused; and those that agree, agree."""
 
 import math
+import subprocess
 from functools import cache
 
 import pytest
@@ -11,7 +12,7 @@ from studies.matrix.problems import PROBLEMS
 
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput
-from tests.commands import PYTHON, command
+from tests.commands import PYTHON, ROOT, command
 from tests.strategies.small import alone
 
 UPDATES = 4
