@@ -28,6 +28,7 @@ from dml.wire.server.header import (
     PUSH,
     REPLY_FLOATS,
     REPLY_INTS,
+    is_separate,
 )
 from dml.wire.server.messages import Acknowledged, Gradient, Outbox
 
@@ -171,11 +172,10 @@ class Client:
                 continue
             rank = self.ranks[part.server]
             receive = self.comm.Irecv
-            if isinstance(part.local, slice):  # head and rows in two messages
+            is_range = isinstance(part.local, slice)
+            if is_range or is_separate(count, self.width):  # rows follow the head
                 head = np.zeros(REPLY_INTS, np.int64)
-                assert values is not None
-                in_place = isinstance(part.selection, slice)
-                rows = values[part.selection] if in_place else self.memory(count)
+                rows = self.reply_memory(part, values)
                 pull.requests.append(receive(head, rank, Tag.VALUES))
                 pull.requests.append(receive(rows, rank, Tag.VALUES))
             else:
@@ -209,6 +209,12 @@ class Client:
         if values is None:
             values = self.memory(pull.rows)
         return PulledRows(values, heads, [reply.server for reply in pull.replies])
+
+    def reply_memory(self, part: Part, out: np.ndarray | None) -> np.ndarray:
+        """Return memory for the rows of a server: a part of `out` if possible."""
+        if out is not None and isinstance(part.selection, slice):
+            return out[part.selection]
+        return self.memory(length(part.local))
 
     def memory(self, count: int) -> np.ndarray:
         """Allocate a number of rows."""

@@ -10,14 +10,13 @@ from dml.wire.comm.tags import Tag
 from dml.wire.plans.partition import Part, Partition
 from dml.wire.reducers.rows import Keys, length
 from dml.wire.server.header import (
+    FORMAT,
     KEYS,
     NBYTES,
-    Head,
     bits_end,
     is_separate,
     keys_end,
     max_nbytes,
-    write,
 )
 
 TURNS = 2  # message buffers per server: one is filled while the other is sent
@@ -127,30 +126,33 @@ class Outbox:
                 self.keys_sent += rows
                 message[NBYTES : NBYTES + 4 * rows].view(np.int32)[:] = local
         stop = keys_end(rows, kind)
-        body = None  # values in a separate message
+        separate = None  # values in a second message
         weight, loss = 0.0, 0.0
         if gradient:
-            body, has = gradient.select(part.selection)
+            values, has = gradient.select(part.selection)
             weight, loss = gradient.weight, gradient.loss
             if has is not None:
                 bits = np.packbits(has)
                 message[stop : stop + len(bits)] = bits
                 stop = bits_end(rows, kind)
-            if not is_separate(len(body), self.width):
-                values = message[stop : stop + body.nbytes].view(np.float32)
-                values[:] = body.reshape(-1)
-                stop, body = stop + body.nbytes, None
-        write(Head(kind, rows, start, clock, *acknowledged, weight, loss), message)
+            if is_separate(len(values), self.width):
+                separate = values
+            else:
+                start_of_values, stop = stop, stop + values.nbytes
+                message[start_of_values:stop] = values.view(np.uint8).reshape(-1)
+        FORMAT.pack_into(
+            message.data, 0, kind, rows, start, clock, *acknowledged, weight, loss
+        )
         self.dispatch(message[:stop], server, Tag.SERVER)
-        if body is not None:
-            self.dispatch(body.reshape(-1), server, Tag.GRADIENTS)
+        if separate is not None:
+            self.dispatch(separate, server, Tag.GRADIENTS)
 
     def notify(
         self, server: int, kind: int, clock: int, acknowledged: Acknowledged
     ) -> None:
         """Send a server a head without keys, as at the end of a clock."""
         message = self.buffer(server, NBYTES)[:NBYTES]
-        write(Head(kind, 0, 0, clock, *acknowledged, 0.0, 0.0), message)
+        FORMAT.pack_into(message.data, 0, kind, 0, 0, clock, *acknowledged, 0.0, 0.0)
         self.dispatch(message, server, Tag.SERVER)
 
     def dispatch(self, message: np.ndarray, server: int, tag: Tag) -> None:

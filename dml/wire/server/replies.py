@@ -13,7 +13,7 @@ import numpy as np
 from dml.types import Comm, Shard
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, Head
+from dml.wire.server.header import LAST, REPLY_FLOATS, Head, is_separate
 
 REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
@@ -64,18 +64,24 @@ class Replies:
             self.reads[worker, keys] = True
 
     def send_rows(self, worker: int, keys: Keys, state: State, tag: Tag) -> Sent:
-        """Send state and rows: a range without a copy, other rows in one message."""
+        """Send state and rows: a range without a copy, few rows in one message."""
         requests: list[Any] = []
+        send = self.comm.Isend
         if isinstance(keys, slice):
             rows, buffer = self.shard.values[keys], None
             self.uncopied.add(id(requests))
-            requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
-            requests.append(self.comm.Isend(rows, worker, tag))
+            requests.append(send(np.array([*state, len(rows)]), worker, tag))
+            requests.append(send(rows, worker, tag))
+            return Sent(requests, buffer)
+        buffer = self.take_buffer(REPLY_FLOATS + len(keys) * self.width)
+        head = buffer[:REPLY_FLOATS].view(np.int64)
+        head[:] = *state, len(keys)
+        packed = self.gather(keys, buffer, REPLY_FLOATS)
+        if is_separate(len(keys), self.width):
+            requests.append(send(head, worker, tag))
+            requests.append(send(packed[REPLY_FLOATS:], worker, tag))
         else:
-            buffer = self.take_buffer(REPLY_FLOATS + len(keys) * self.width)
-            buffer[:REPLY_FLOATS].view(np.int64)[:] = *state, len(keys)
-            packed = self.gather(keys, buffer, REPLY_FLOATS)
-            requests.append(self.comm.Isend(packed, worker, tag))
+            requests.append(send(packed, worker, tag))
         return Sent(requests, buffer)
 
     def send_changes(self, worker: int, state: State) -> None:
@@ -123,9 +129,11 @@ class Replies:
 
     def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
-        for kind, count in ((REPLIES, head.replies), (CHANGES, head.changes)):
-            while self.received_counts[worker][kind] < count:
-                self.drop(worker, kind)
+        received = self.received_counts[worker]
+        while received[REPLIES] < head.replies:
+            self.drop(worker, REPLIES)
+        while received[CHANGES] < head.changes:
+            self.drop(worker, CHANGES)
 
     def drop(self, worker: int, kind: int) -> None:
         """Drop the oldest message to a worker, after its send has completed."""

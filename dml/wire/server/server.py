@@ -34,7 +34,7 @@ from dml.wire.server.header import (
 )
 from dml.wire.server.replies import Replies, State
 
-NOTHING = np.empty(0, np.int32)
+NO_ROWS = np.empty(0, np.int32)
 
 
 class Push(NamedTuple):
@@ -129,7 +129,7 @@ class Server:
             elif head.kind & PULL:
                 self.waiting.append((worker, head.clock, keys))
             else:
-                self.accept(self.push(worker, head, keys, message))
+                self.accept(worker, head, keys, message)
         if head.kind & CLOCK:
             clock_before = self.clock
             self.end_clock(worker, head.clock + 1)
@@ -143,7 +143,7 @@ class Server:
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
         """Return the rows of a message; store a new list of keys."""
         if not head.rows:  # from a worker that waits for a clock
-            return NOTHING
+            return NO_ROWS
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
         stored = self.lists[worker]
@@ -155,34 +155,33 @@ class Server:
 
     # Gradients.
 
-    def push(self, worker: int, head: Head, keys: Keys, message: np.ndarray) -> Push:
-        """Read a push, whose values follow its head or are a second message."""
+    def accept(self, worker: int, head: Head, keys: Keys, message: np.ndarray) -> None:
+        """Apply a gradient, or store it until its update is complete."""
         start = bits_end(head.rows, head.kind)
         if head.kind & BITS:
             bits = message[keys_end(head.rows, head.kind) : start]
             has = np.unpackbits(bits, count=head.rows).view(bool)
             keys = indices(keys)[has]
-        rows = length(keys)
+        rows, count = length(keys), self.rule.aggregation_count
+        size = rows * self.width
+        is_late = not count and head.clock < self.clock
+        is_stored = count != 1 and not is_late
         if is_separate(rows, self.width):
-            flat = self.body[: rows * self.width]
+            flat = np.empty(size, np.float32) if is_stored else self.body[:size]
             self.comm.Recv(flat, worker, Tag.GRADIENTS)
         else:
-            stop = start + 4 * rows * self.width
-            flat = message[start:stop].view(np.float32)
-        return Push(worker, head, keys, flat.reshape(rows, self.width))
-
-    def accept(self, push: Push) -> None:
-        """Apply a gradient, or store it until its update is complete."""
-        if self.rule.aggregation_count == 1:
-            self.flush([push])
-        elif not self.rule.aggregation_count and push.head.clock < self.clock:
+            flat = np.frombuffer(message, np.float32, size, start)
+            flat = flat.copy() if is_stored else flat  # the inbox is reused
+        push = Push(worker, head, keys, flat.reshape(rows, self.width))
+        if is_late:
             self.log_gradient(push, late=1)
-        else:
-            # a copy, as the inbox is reused
-            self.pending.append(push._replace(grads=push.grads.copy()))
-            if len(self.pending) == self.rule.aggregation_count:
+        elif is_stored:
+            self.pending.append(push)
+            if len(self.pending) == count:
                 self.flush(self.pending)
                 self.pending = []
+        else:
+            self.flush([push])
 
     def end_clock(self, worker: int, clock: int) -> None:
         """Set the number of clocks that a worker has ended; close complete clocks."""
@@ -212,7 +211,7 @@ class Server:
                 np.divide(push.grads, np.float32(max(1, staleness)), out=push.grads)
             self.log_gradient(push)
         # share of the minibatch: 1 with the gradients of all workers
-        share = round(sum(push.head.weight for push in pushes), 9)
+        share = round(sum([push.head.weight for push in pushes]), 9)
         keys, grads = self.combine([Rows(push.keys, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
