@@ -145,7 +145,7 @@ class Outbox:
         )
         self.dispatch(message[:stop], server, Tag.SERVER)
         if separate is not None:
-            self.dispatch(separate, server, Tag.GRADIENTS)
+            self.dispatch(separate.reshape(-1), server, Tag.GRADIENTS)
 
     def notify(
         self, server: int, kind: int, clock: int, acknowledged: Acknowledged
