@@ -3,7 +3,7 @@
 | head, 64 bytes | keys, unless the server knows them | mask | values, rows x width |
 
 A pull has no values. A mask is sent if only some of the keys have values. Values of
-more than INLINE bytes are a second message.
+more than INLINE bytes are a second message, or in a slot of shared memory.
 """
 
 import struct
@@ -28,6 +28,8 @@ CLOCK = 4  # this worker has ended `clock`
 END = 8  # this worker sends no more messages
 KEYS = 16  # the message has keys; later messages have the number of their list
 BITS = 32  # the message has a mask of the keys with values
+SLOT = 64  # the values are in a slot of shared memory, see slots.py
+SECOND = 128  # they are in the second slot
 
 
 class Head(NamedTuple):

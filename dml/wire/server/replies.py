@@ -6,14 +6,17 @@ versions. Each message from a worker contains the number of replies and of messa
 changed rows that the worker has received.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.types import Comm, Shard
+from dml.wire.comm.metered import count_copy
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, Head, is_separate
+from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
+from dml.wire.server.slots import Channel
 
 REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
@@ -40,10 +43,19 @@ class Replies:
     shard: the rows of this server and their update.
     workers: number of workers, which are ranks 0 to workers - 1.
     push_based: whether `send_changes` sends changed rows after every clock.
+    channels: slots of shared memory, by worker; empty: messages only.
     """
 
-    def __init__(self, comm: Comm, shard: Shard, workers: int, push_based: bool):
+    def __init__(
+        self,
+        comm: Comm,
+        shard: Shard,
+        workers: int,
+        push_based: bool,
+        channels: Sequence[Channel] = (),
+    ):
         self.comm, self.shard, self.workers = comm, shard, workers
+        self.channels = channels
         self.rows, self.width = shard.values.shape
         # for each worker: replies, and messages of changed rows
         self.sent: list[tuple[list[Sent], list[Sent]]]
@@ -56,9 +68,12 @@ class Replies:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
             self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
 
-    def reply(self, worker: int, keys: Keys, state: State) -> None:
-        """Start to send a worker the rows of its pull."""
-        message = self.send_rows(worker, keys, state, Tag.VALUES)
+    def reply(self, worker: int, keys: Keys, state: State, kind: int) -> None:
+        """Start to send a worker the rows of its pull, a message of this kind."""
+        if kind & SLOT and not isinstance(keys, slice):
+            message = self.send_slot(worker, keys, state, kind)
+        else:
+            message = self.send_rows(worker, keys, state, Tag.VALUES)
         self.sent[worker][REPLIES].append(message)
         if self.push_based:
             self.reads[worker, keys] = True
@@ -83,6 +98,14 @@ class Replies:
         else:
             requests.append(send(packed, worker, tag))
         return Sent(requests, buffer)
+
+    def send_slot(self, worker: int, keys: np.ndarray, state: State, kind: int) -> Sent:
+        """Copy rows to the slot that the worker has selected; send the state."""
+        slot = self.channels[worker].replies.values(kind, len(keys) * self.width)
+        rows = self.gather(keys, slot, 0)
+        count_copy(self.comm, rows, worker)
+        head = np.array([*state, len(keys)])
+        return Sent([self.comm.Isend(head, worker, Tag.VALUES)], None)
 
     def send_changes(self, worker: int, state: State) -> None:
         """Start to send a worker the changed rows that it has read."""

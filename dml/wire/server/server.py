@@ -8,7 +8,7 @@ the order of the workers. A clock closes when all workers, or all but the backup
 workers, have ended it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from dml.wire.server.header import (
     NBYTES,
     PULL,
     PUSH,
+    SLOT,
     Head,
     bits_end,
     is_separate,
@@ -33,6 +34,7 @@ from dml.wire.server.header import (
     read,
 )
 from dml.wire.server.replies import Replies, State
+from dml.wire.server.slots import Channel
 
 NO_ROWS = np.empty(0, np.int32)
 
@@ -67,6 +69,7 @@ class Server:
     rule: when gradients are applied and pulls answered.
     on_clock: called with the sum of all workers' clocks whenever the sum grows.
     combine: sums the gradients of one update; see `Reducer`.
+    channels: slots of shared memory, by worker; empty: messages only.
 
     `serve` handles messages until every worker has ended, `handle` a single one.
     """
@@ -79,9 +82,11 @@ class Server:
         rule: Consistency,
         on_clock: Callable[[int], object] = lambda clocks: None,
         combine: Combine = sum_rows,
+        *,
+        channels: Sequence[Channel] = (),
     ):
         self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
-        self.workers, self.on_clock = workers, on_clock
+        self.workers, self.on_clock, self.channels = workers, on_clock, channels
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(max_nbytes(self.rows, self.width), np.uint8)
         self.body = np.empty(shard.values.size, np.float32)
@@ -95,10 +100,11 @@ class Server:
         self.status = Status()
         self.log: list[Applied] = []
         self.pending: list[Push] = []  # not yet applied, in order of arrival
-        self.waiting: list[tuple[int, int, Keys]] = []  # pulls: worker, clock, keys
+        # pulls: worker, clock, keys, kind
+        self.waiting: list[tuple[int, int, Keys, int]] = []
         # for each worker: stored lists of keys by number
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        self.out = Replies(comm, shard, workers, rule.push_based)
+        self.out = Replies(comm, shard, workers, rule.push_based, channels)
 
     def serve(self) -> None:
         """Handle messages until every worker has ended."""
@@ -125,9 +131,9 @@ class Server:
         if head.kind & (PULL | PUSH):
             keys = self.keys(worker, head, message)
             if head.kind & PULL and head.clock <= self.clock:
-                self.out.reply(worker, keys, self.state(worker))
+                self.out.reply(worker, keys, self.state(worker), head.kind)
             elif head.kind & PULL:
-                self.waiting.append((worker, head.clock, keys))
+                self.waiting.append((worker, head.clock, keys, head.kind))
             else:
                 self.accept(worker, head, keys, message)
         if head.kind & CLOCK:
@@ -166,7 +172,10 @@ class Server:
         size = rows * self.width
         is_late = not count and head.clock < self.clock
         is_stored = count != 1 and not is_late
-        if is_separate(rows, self.width):
+        if head.kind & SLOT:
+            flat = self.channels[worker].pushes.values(head.kind, size)
+            flat = flat.copy() if is_stored else flat
+        elif is_separate(rows, self.width):
             flat = np.empty(size, np.float32) if is_stored else self.body[:size]
             self.comm.Recv(flat, worker, Tag.GRADIENTS)
         else:
@@ -182,6 +191,8 @@ class Server:
                 self.pending = []
         else:
             self.flush([push])
+        if head.kind & SLOT:
+            self.channels[worker].pushes.free(head.kind)
 
     def end_clock(self, worker: int, clock: int) -> None:
         """Set the number of clocks that a worker has ended; close complete clocks."""
@@ -237,8 +248,8 @@ class Server:
         ready = [pull for pull in self.waiting if pull[1] <= self.clock]
         if ready:
             self.waiting = [pull for pull in self.waiting if pull[1] > self.clock]
-            for worker, _, keys in sorted(ready, key=lambda pull: pull[0]):
-                self.out.reply(worker, keys, self.state(worker))
+            for worker, _, keys, kind in sorted(ready, key=lambda pull: pull[0]):
+                self.out.reply(worker, keys, self.state(worker), kind)
 
     def send_changes(self) -> None:
         """Send each worker the rows that it has read and that have changed."""
