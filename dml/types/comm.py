@@ -200,6 +200,7 @@ class Cache:
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       yielding: Wrapper for all-reduces in the background.
       calls: Number of calls of `wire.comm.once.once_per_call`, by name.
+      slots: Window of the slots of `wire.server.slots`.
     """
 
     regions: list[Region] = field(default_factory=list)
@@ -213,3 +214,4 @@ class Cache:
     rates: tuple[float, ...] | None = None
     yielding: Any = None
     calls: dict[str, int] = field(default_factory=dict)
+    slots: Window | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from dml.types import BadInput
 from dml.update.rules import RULES, compile_rule, shrink
 
+FIRST_ROW = np.zeros(1, np.int64)
 BLOCK = 1024  # floats of each array that fit together into the first cache
 WITH_SQUARES = ("adagrad", "glove")  # rules whose state is sums of squared gradients
 WITH_L1 = ("sgd",)  # rules with a proximal step
@@ -69,14 +70,19 @@ class Table:
     def _step_on_slice(self, rows: slice, grads_NxD: np.ndarray) -> None:
         if rows.step not in (None, 1):
             raise BadInput(f"expected consecutive rows, got {rows}; pass row indices")
-        changed = tuple(array[rows] for array in (self.values, *self.state))
+        changed = [array[rows] for array in (self.values, *self.state)]
         self._check(len(changed[0]), grads_NxD)
+        if grads_NxD.size <= len(self.rates_B):  # one block
+            values, *state, grads = [a.reshape(1, -1) for a in (*changed, grads_NxD)]
+            rates = self.rates_B[: grads.size]
+            self.kernel(values, tuple(state), FIRST_ROW, grads, rates)
+            return
         for values, *state, grads in self._blocks((*changed, grads_NxD)):
             indices, rates = np.arange(len(grads)), self.rates_B[: grads.shape[1]]
             self.kernel(values, tuple(state), indices, grads, rates)
 
     def _check(self, rows: int, grads: np.ndarray) -> None:
-        if grads.shape != (rows, self.values.shape[1]):
+        if grads.shape != (rows, len(self.rates_D)):
             raise BadInput(
                 f"expected gradients of shape {(rows, self.values.shape[1])}, got "
                 f"{grads.shape}; push one row for each key"

@@ -30,6 +30,7 @@ from dml.wire.server.colocated import Colocated
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
+from dml.wire.server.slots import HostSlots, allocate
 
 MakeShard = Callable[[np.ndarray], Shard]  # rows -> their Shard
 
@@ -110,8 +111,9 @@ def server(
     report = Report() if report is None else report
     roles = setup.roles
     split = row_partition(comm, problem, len(roles.servers))
+    slots = allocate(comm, split, problem.params.shape[1])
     local_server = (
-        make_server(problem, update, split, comm, setup, report)
+        make_server(problem, update, split, comm, setup, report, slots=slots)
         if roles.server(comm.rank) is not None
         else None
     )
@@ -133,6 +135,7 @@ def server(
             report=report,
             split=split,
             local_server=local_server,
+            slots=slots,
         ):
             yield step._replace(params=table)
         return
@@ -153,6 +156,7 @@ def run_worker(
     report: Report,
     split: Partition,
     local_server: Server | None,
+    slots: HostSlots | None,
 ) -> Iterator[Step]:
     """Train as a worker; a colocated rank also serves while it waits.
 
@@ -166,6 +170,7 @@ def run_worker(
       report: Receives the measurements of this rank.
       split: Partition of the rows among servers.
       local_server: Server on this rank; None: the rank is only a worker.
+      slots: Shared memory for large values; None: messages only.
     """
     roles = setup.roles
     colocated: Any = make_colocated(local_server, comm) if local_server else None
@@ -176,6 +181,7 @@ def run_worker(
         roles.servers,
         known=setup.key_lists,
         wait=colocated and colocated.wait,
+        channels=slots.of_worker(comm.rank) if slots else (),
     )
     replica = make_replica(problem, client, setup, setup.copy_update or update)
     step = None
@@ -233,6 +239,8 @@ def make_server(
     comm: CountedComm,
     setup: Setup,
     report: Report,
+    *,
+    slots: HostSlots | None,
 ) -> Server:
     """Make the server of this rank.
 
@@ -243,6 +251,7 @@ def make_server(
       comm: Workers and servers.
       setup: Roles of the ranks, settings of servers and workers.
       report: Receives the snapshots.
+      slots: Shared memory for large values; None: messages only.
     """
     combine, workers = setup.reducer.combine, setup.roles.workers
     if combine is None:
@@ -250,7 +259,8 @@ def make_server(
             "expected a reducer with `combine` on servers, got one without, whose sum "
             "needs all ranks; pass --strategy=synchronous"
         )
-    rows = split.rows_of(setup.roles.server(comm.rank) or 0)
+    index = setup.roles.server(comm.rank) or 0
+    rows = split.rows_of(index)
     shard = update(problem.params[rows].copy())
 
     def on_clock(total_clocks: int) -> None:
@@ -258,7 +268,10 @@ def make_server(
         if every and total_clocks // every > len(report.snapshots):
             report.add_snapshot(comm.Wtime(), total_clocks / workers, new_server)
 
-    new_server = Server(comm, shard, workers, setup.rule, on_clock, combine)
+    channels = slots.of_server(index, workers) if slots else ()
+    new_server = Server(
+        comm, shard, workers, setup.rule, on_clock, combine, channels=channels
+    )
     return new_server
 
 

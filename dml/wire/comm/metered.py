@@ -58,6 +58,15 @@ class Metered(Wrapper):
         self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
 
 
+def count_copy(comm: Comm, buffer: np.ndarray, dest: int) -> None:
+    """Count values that reach a rank through shared memory, as a message with them."""
+    layer = comm
+    while isinstance(layer, Wrapper):
+        if isinstance(layer, Metered):
+            layer.count("Isend", buffer, dest)
+        layer = layer.comm
+
+
 def uncounted(comm: Comm) -> Comm:
     """Return the communicator below all wrappers that count, for measurements.
 

@@ -37,24 +37,30 @@ class Pending(MPI.Request):
     call: tuple  # as World.call
 
     def Wait(self, status: Any = None) -> Literal[True]:
+        mpi = mpi_status(status)
         self.comm.call = self.call
-        with mpi_status(status) as mpi:
-            MPI.Request.Wait(self, mpi)
+        MPI.Request.Wait(self, mpi)
         self.comm.call = None
+        copy_status(mpi, status)
         return True
 
     def Test(self, status: Any = None) -> bool:
-        with mpi_status(status) as mpi:
-            return MPI.Request.Test(self, mpi)
+        mpi = mpi_status(status)
+        completed = MPI.Request.Test(self, mpi)
+        copy_status(mpi, status)
+        return completed
 
 
-@contextmanager
-def mpi_status(status: Status | None) -> Iterator[MPI.Status | None]:
-    """Yield a status for a call of MPI; then copy its fields to `status`."""
-    mpi = None if status is None else MPI.Status()
-    yield mpi
+# Two functions, not a context manager, which would take a microsecond per call.
+def mpi_status(status: Status | None) -> MPI.Status | None:
+    """Return a status for a call of MPI, whose fields are copied to `status` later."""
+    return None if status is None else MPI.Status()
+
+
+def copy_status(mpi: MPI.Status | None, status: Status | None) -> None:
+    """Copy the fields of MPI's status to `status`."""
     if mpi is not None and status is not None:
-        status.source, status.tag = mpi.Get_source(), mpi.Get_tag()
+        status.source, status.tag = mpi.source, mpi.tag
         status.count = mpi.Get_count(MPI.BYTE)
 
 
@@ -150,11 +156,10 @@ class World(MPI.Intracomm):
 
     def Recv(self, buf, source=ANY, tag=ANY, status=None):
         self.call = ("Recv", "source", source, tag, buf)
-        with mpi_status(status) as mpi:
-            MPI.Intracomm.Recv(
-                self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi
-            )
+        mpi = mpi_status(status)
+        MPI.Intracomm.Recv(self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi)
         self.call = None
+        copy_status(mpi, status)
 
     def Sendrecv(
         self,
@@ -167,18 +172,19 @@ class World(MPI.Intracomm):
         status=None,
     ):
         self.call = ("Sendrecv", "source", source, recvtag, recvbuf)
-        with mpi_status(status) as mpi:
-            MPI.Intracomm.Sendrecv(
-                self,
-                [sendbuf, MPI.BYTE],
-                dest,
-                sendtag,
-                [recvbuf, MPI.BYTE],
-                mpi_source(source),
-                mpi_tag(recvtag),
-                mpi,
-            )
+        mpi = mpi_status(status)
+        MPI.Intracomm.Sendrecv(
+            self,
+            [sendbuf, MPI.BYTE],
+            dest,
+            sendtag,
+            [recvbuf, MPI.BYTE],
+            mpi_source(source),
+            mpi_tag(recvtag),
+            mpi,
+        )
         self.call = None
+        copy_status(mpi, status)
 
     def Isend(self, buf, dest, tag=0):
         request = Pending(MPI.Intracomm.Isend(self, [buf, MPI.BYTE], dest, tag))
@@ -194,20 +200,24 @@ class World(MPI.Intracomm):
 
     def Probe(self, source=ANY, tag=ANY, status=None):
         self.call = ("Probe", "source", source, tag, None)
-        with mpi_status(status) as mpi:
-            MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
+        mpi = mpi_status(status)
+        MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
         self.call = None
+        copy_status(mpi, status)
 
     def Iprobe(self, source=ANY, tag=ANY, status=None):
-        with mpi_status(status) as mpi:
-            return MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
+        mpi = mpi_status(status)
+        arrived = MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
+        copy_status(mpi, status)
+        return arrived
 
     def Waitany(self, requests, status=None):
         """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
-        with mpi_status(status) as mpi:
-            index = MPI.Request.Waitany(requests, mpi)
+        mpi = mpi_status(status)
+        index = MPI.Request.Waitany(requests, mpi)
         self.call = None
+        copy_status(mpi, status)
         return -1 if index == MPI.UNDEFINED else index
 
     def Waitall(self, requests):

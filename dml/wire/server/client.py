@@ -28,8 +28,10 @@ from dml.wire.server.header import (
     PUSH,
     REPLY_FLOATS,
     REPLY_INTS,
+    is_separate,
 )
 from dml.wire.server.messages import Acknowledged, Gradient, Outbox
+from dml.wire.server.slots import Channel
 
 
 class Reply(NamedTuple):
@@ -39,6 +41,7 @@ class Reply(NamedTuple):
     which: Keys  # positions of the keys in the pull
     head: np.ndarray  # clock, version, applied pushes, number of rows
     rows: np.ndarray
+    slot: int  # bits of the slot of the rows; 0: not in a slot
 
 
 class PendingPull(NamedTuple):
@@ -68,6 +71,7 @@ class Client:
     known: number of key lists that a server stores.
     wait: requests -> None; waits until all requests have completed. None: `Waitall`. On
         a rank that is also a server, it handles messages to this server meanwhile.
+    channels: slots of shared memory, by server; empty: messages only.
     """
 
     def __init__(
@@ -79,11 +83,15 @@ class Client:
         *,
         known: int = 64,
         wait: Callable[[list[Any]], object] | None = None,
+        channels: Sequence[Channel] = (),
     ):
         self.comm, self.partition = comm, partition
         self.width, self.ranks = width, ranks
         self.wait = wait or comm.Waitall
-        self.outbox = Outbox(comm, partition, width, ranks, known, self.wait)
+        self.channels = channels
+        self.outbox = Outbox(
+            comm, partition, width, ranks, known, self.wait, channels=channels
+        )
         self.clock = 0  # number of clocks that this worker has ended
         # for each server: version of the rows last read, replies and changes received
         self.versions = np.zeros(len(ranks), np.int64)
@@ -171,20 +179,26 @@ class Client:
                 continue
             rank = self.ranks[part.server]
             receive = self.comm.Irecv
-            if isinstance(part.local, slice):  # head and rows in two messages
+            is_range, slot = isinstance(part.local, slice), 0
+            if is_range or is_separate(count, self.width):  # rows follow the head
                 head = np.zeros(REPLY_INTS, np.int64)
-                assert values is not None
-                in_place = isinstance(part.selection, slice)
-                rows = values[part.selection] if in_place else self.memory(count)
                 pull.requests.append(receive(head, rank, Tag.VALUES))
-                pull.requests.append(receive(rows, rank, Tag.VALUES))
+                if self.channels and not is_range:
+                    slot = self.channels[part.server].replies.take(count * self.width)
+                if slot:
+                    slots = self.channels[part.server].replies
+                    rows = slots.values(slot, count * self.width).reshape(count, -1)
+                else:
+                    rows = self.reply_memory(part, values)
+                    pull.requests.append(receive(rows, rank, Tag.VALUES))
             else:
                 buffer = np.empty(REPLY_FLOATS + count * self.width, np.float32)
                 head = buffer[:REPLY_FLOATS].view(np.int64)
                 rows = buffer[REPLY_FLOATS:].reshape(count, self.width)
                 pull.requests.append(receive(buffer, rank, Tag.VALUES))
-            pull.replies.append(Reply(part.server, part.selection, head, rows))
-            self.outbox.send(part, PULL, need, self.acknowledged(part.server))
+            pull.replies.append(Reply(part.server, part.selection, head, rows, slot))
+            acknowledged = self.acknowledged(part.server)
+            self.outbox.send(part, PULL | slot, need, acknowledged)
         self.rows_pulled += length(keys)
         return pull
 
@@ -193,22 +207,31 @@ class Client:
         self.wait(pull.requests)
         values = pull.out
         heads = np.zeros((len(self.ranks), REPLY_INTS), np.int64)
-        for server, which, head, rows in pull.replies:
+        for server, which, head, rows, slot in pull.replies:
             heads[server] = head
             self.replies[server] += 1
             version = int(head[1])
             self.versions[server] = version
             self.comm.platform.note(version)
-            if values is None and len(rows) == pull.rows and isinstance(which, slice):
+            is_all = len(rows) == pull.rows and isinstance(which, slice)
+            if values is None and is_all and not slot:
                 values = rows  # all rows, in their order
                 continue
             if values is None:
                 values = self.memory(pull.rows)
             if not np.may_share_memory(values, rows):
                 values[which] = rows
+            if slot:
+                self.channels[server].replies.free(slot)
         if values is None:
             values = self.memory(pull.rows)
         return PulledRows(values, heads, [reply.server for reply in pull.replies])
+
+    def reply_memory(self, part: Part, out: np.ndarray | None) -> np.ndarray:
+        """Return memory for the rows of a server: a part of `out` if possible."""
+        if out is not None and isinstance(part.selection, slice):
+            return out[part.selection]
+        return self.memory(length(part.local))
 
     def memory(self, count: int) -> np.ndarray:
         """Allocate a number of rows."""

@@ -2,7 +2,8 @@
 
 | head, 64 bytes | keys, unless the server knows them | mask | values, rows x width |
 
-A pull has no values. A mask is sent if only some of the keys have values.
+A pull has no values. A mask is sent if only some of the keys have values. Values of
+more than INLINE bytes are a second message, or in a slot of shared memory.
 """
 
 import struct
@@ -10,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dml.wire.costs.server import INLINE
+
 NBYTES = 64  # bytes of the head
-INLINE = 1 << 16  # largest bytes of values in one message with their head
 FORMAT = struct.Struct("<iiqqqiidd")
 # The head of a reply: clock, version, the worker's applied pushes, number of rows.
 REPLY_INTS = 4  # int64 elements
@@ -26,6 +28,8 @@ CLOCK = 4  # this worker has ended `clock`
 END = 8  # this worker sends no more messages
 KEYS = 16  # the message has keys; later messages have the number of their list
 BITS = 32  # the message has a mask of the keys with values
+SLOT = 64  # the values are in a slot of shared memory, see slots.py
+SECOND = 128  # they are in the second slot
 
 
 class Head(NamedTuple):
@@ -42,14 +46,9 @@ class Head(NamedTuple):
     loss: float
 
 
-def write(head: Head, message: np.ndarray) -> None:
-    """Write the head to the first bytes of a message."""
-    FORMAT.pack_into(message.data, 0, *head)
-
-
 def read(message: np.ndarray) -> Head:
     """Read the head of a message."""
-    return Head(*FORMAT.unpack_from(message.data))
+    return Head._make(FORMAT.unpack_from(message.data))
 
 
 def keys_end(rows: int, kind: int) -> int:
@@ -68,5 +67,5 @@ def is_separate(rows: int, width: int) -> bool:
 
 
 def max_nbytes(rows: int, width: int) -> int:
-    """Return the largest number of bytes of one message with so many rows."""
-    return bits_end(rows, KEYS | BITS) + min(INLINE, 4 * rows * width)
+    """Return an upper bound of the bytes of one message with so many rows."""
+    return NBYTES + 16 + 5 * rows + min(INLINE, 4 * rows * width)

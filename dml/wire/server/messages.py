@@ -6,19 +6,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import Comm
+from dml.wire.comm.metered import count_copy
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.partition import Part, Partition
 from dml.wire.reducers.rows import Keys, length
 from dml.wire.server.header import (
+    FORMAT,
     KEYS,
     NBYTES,
-    Head,
     bits_end,
     is_separate,
     keys_end,
     max_nbytes,
-    write,
 )
+from dml.wire.server.slots import Channel
 
 TURNS = 2  # message buffers per server: one is filled while the other is sent
 # version of the rows last read, numbers of replies and of changes received
@@ -80,6 +81,7 @@ class Outbox:
     ranks: the rank of each server.
     known: number of key lists that a server stores.
     wait: requests -> None; waits until all requests have completed.
+    channels: slots of shared memory, by server; empty: messages only.
     """
 
     def __init__(
@@ -90,8 +92,11 @@ class Outbox:
         ranks: Sequence[int],
         known: int,
         wait: Callable[[list[Any]], object],
+        *,
+        channels: Sequence[Channel] = (),
     ):
         self.comm, self.width, self.ranks, self.wait = comm, width, ranks, wait
+        self.channels = channels
         self.lists = [Lists(known) for _ in ranks]
         self.keys_sent = self.keys_known = self.turn = 0
         empty = np.empty(0, np.uint8)  # grows with the messages
@@ -127,30 +132,44 @@ class Outbox:
                 self.keys_sent += rows
                 message[NBYTES : NBYTES + 4 * rows].view(np.int32)[:] = local
         stop = keys_end(rows, kind)
-        body = None  # values in a separate message
+        separate = None  # values in a second message
         weight, loss = 0.0, 0.0
         if gradient:
-            body, has = gradient.select(part.selection)
+            values, has = gradient.select(part.selection)
             weight, loss = gradient.weight, gradient.loss
             if has is not None:
                 bits = np.packbits(has)
                 message[stop : stop + len(bits)] = bits
                 stop = bits_end(rows, kind)
-            if not is_separate(len(body), self.width):
-                values = message[stop : stop + body.nbytes].view(np.float32)
-                values[:] = body.reshape(-1)
-                stop, body = stop + body.nbytes, None
-        write(Head(kind, rows, start, clock, *acknowledged, weight, loss), message)
+            if not is_separate(len(values), self.width):
+                start_of_values, stop = stop, stop + values.nbytes
+                message[start_of_values:stop] = values.view(np.uint8).reshape(-1)
+            elif slot := self.fill_slot(server, values):
+                kind |= slot
+            else:
+                separate = values
+        FORMAT.pack_into(
+            message.data, 0, kind, rows, start, clock, *acknowledged, weight, loss
+        )
         self.dispatch(message[:stop], server, Tag.SERVER)
-        if body is not None:
-            self.dispatch(body.reshape(-1), server, Tag.GRADIENTS)
+        if separate is not None:
+            self.dispatch(separate.reshape(-1), server, Tag.GRADIENTS)
+
+    def fill_slot(self, server: int, values: np.ndarray) -> int:
+        """Copy values to a slot; return its bits, or 0 without a free slot."""
+        slots = self.channels[server].pushes if self.channels else None
+        slot = slots.take(values.size) if slots else 0
+        if slots and slot:
+            slots.values(slot, values.size)[:] = values.reshape(-1)
+            count_copy(self.comm, values, self.ranks[server])
+        return slot
 
     def notify(
         self, server: int, kind: int, clock: int, acknowledged: Acknowledged
     ) -> None:
         """Send a server a head without keys, as at the end of a clock."""
         message = self.buffer(server, NBYTES)[:NBYTES]
-        write(Head(kind, 0, 0, clock, *acknowledged, 0.0, 0.0), message)
+        FORMAT.pack_into(message.data, 0, kind, 0, 0, clock, *acknowledged, 0.0, 0.0)
         self.dispatch(message, server, Tag.SERVER)
 
     def dispatch(self, message: np.ndarray, server: int, tag: Tag) -> None:

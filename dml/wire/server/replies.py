@@ -6,14 +6,17 @@ versions. Each message from a worker contains the number of replies and of messa
 changed rows that the worker has received.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.types import Comm, Shard
+from dml.wire.comm.metered import count_copy
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, Head
+from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
+from dml.wire.server.slots import Channel
 
 REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
@@ -40,10 +43,19 @@ class Replies:
     shard: the rows of this server and their update.
     workers: number of workers, which are ranks 0 to workers - 1.
     push_based: whether `send_changes` sends changed rows after every clock.
+    channels: slots of shared memory, by worker; empty: messages only.
     """
 
-    def __init__(self, comm: Comm, shard: Shard, workers: int, push_based: bool):
+    def __init__(
+        self,
+        comm: Comm,
+        shard: Shard,
+        workers: int,
+        push_based: bool,
+        channels: Sequence[Channel] = (),
+    ):
         self.comm, self.shard, self.workers = comm, shard, workers
+        self.channels = channels
         self.rows, self.width = shard.values.shape
         # for each worker: replies, and messages of changed rows
         self.sent: list[tuple[list[Sent], list[Sent]]]
@@ -56,27 +68,44 @@ class Replies:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
             self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
 
-    def reply(self, worker: int, keys: Keys, state: State) -> None:
-        """Start to send a worker the rows of its pull."""
-        message = self.send_rows(worker, keys, state, Tag.VALUES)
+    def reply(self, worker: int, keys: Keys, state: State, kind: int) -> None:
+        """Start to send a worker the rows of its pull, a message of this kind."""
+        if kind & SLOT and not isinstance(keys, slice):
+            message = self.send_slot(worker, keys, state, kind)
+        else:
+            message = self.send_rows(worker, keys, state, Tag.VALUES)
         self.sent[worker][REPLIES].append(message)
         if self.push_based:
             self.reads[worker, keys] = True
 
     def send_rows(self, worker: int, keys: Keys, state: State, tag: Tag) -> Sent:
-        """Send state and rows: a range without a copy, other rows in one message."""
+        """Send state and rows: a range without a copy, few rows in one message."""
         requests: list[Any] = []
+        send = self.comm.Isend
         if isinstance(keys, slice):
             rows, buffer = self.shard.values[keys], None
             self.uncopied.add(id(requests))
-            requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
-            requests.append(self.comm.Isend(rows, worker, tag))
+            requests.append(send(np.array([*state, len(rows)]), worker, tag))
+            requests.append(send(rows, worker, tag))
+            return Sent(requests, buffer)
+        buffer = self.take_buffer(REPLY_FLOATS + len(keys) * self.width)
+        head = buffer[:REPLY_FLOATS].view(np.int64)
+        head[:] = *state, len(keys)
+        packed = self.gather(keys, buffer, REPLY_FLOATS)
+        if is_separate(len(keys), self.width):
+            requests.append(send(head, worker, tag))
+            requests.append(send(packed[REPLY_FLOATS:], worker, tag))
         else:
-            buffer = self.take_buffer(REPLY_FLOATS + len(keys) * self.width)
-            buffer[:REPLY_FLOATS].view(np.int64)[:] = *state, len(keys)
-            packed = self.gather(keys, buffer, REPLY_FLOATS)
-            requests.append(self.comm.Isend(packed, worker, tag))
+            requests.append(send(packed, worker, tag))
         return Sent(requests, buffer)
+
+    def send_slot(self, worker: int, keys: np.ndarray, state: State, kind: int) -> Sent:
+        """Copy rows to the slot that the worker has selected; send the state."""
+        slot = self.channels[worker].replies.values(kind, len(keys) * self.width)
+        rows = self.gather(keys, slot, 0)
+        count_copy(self.comm, rows, worker)
+        head = np.array([*state, len(keys)])
+        return Sent([self.comm.Isend(head, worker, Tag.VALUES)], None)
 
     def send_changes(self, worker: int, state: State) -> None:
         """Start to send a worker the changed rows that it has read."""
@@ -123,9 +152,11 @@ class Replies:
 
     def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
-        for kind, count in ((REPLIES, head.replies), (CHANGES, head.changes)):
-            while self.received_counts[worker][kind] < count:
-                self.drop(worker, kind)
+        received = self.received_counts[worker]
+        while received[REPLIES] < head.replies:
+            self.drop(worker, REPLIES)
+        while received[CHANGES] < head.changes:
+            self.drop(worker, CHANGES)
 
     def drop(self, worker: int, kind: int) -> None:
         """Drop the oldest message to a worker, after its send has completed."""

@@ -8,7 +8,7 @@ the order of the workers. A clock closes when all workers, or all but the backup
 workers, have ended it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from dml.wire.server.header import (
     NBYTES,
     PULL,
     PUSH,
+    SLOT,
     Head,
     bits_end,
     is_separate,
@@ -33,8 +34,9 @@ from dml.wire.server.header import (
     read,
 )
 from dml.wire.server.replies import Replies, State
+from dml.wire.server.slots import Channel
 
-NOTHING = np.empty(0, np.int32)
+NO_ROWS = np.empty(0, np.int32)
 
 
 class Push(NamedTuple):
@@ -67,6 +69,7 @@ class Server:
     rule: when gradients are applied and pulls answered.
     on_clock: called with the sum of all workers' clocks whenever the sum grows.
     combine: sums the gradients of one update; see `Reducer`.
+    channels: slots of shared memory, by worker; empty: messages only.
 
     `serve` handles messages until every worker has ended, `handle` a single one.
     """
@@ -79,9 +82,11 @@ class Server:
         rule: Consistency,
         on_clock: Callable[[int], object] = lambda clocks: None,
         combine: Combine = sum_rows,
+        *,
+        channels: Sequence[Channel] = (),
     ):
         self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
-        self.workers, self.on_clock = workers, on_clock
+        self.workers, self.on_clock, self.channels = workers, on_clock, channels
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(max_nbytes(self.rows, self.width), np.uint8)
         self.body = np.empty(shard.values.size, np.float32)
@@ -95,10 +100,11 @@ class Server:
         self.status = Status()
         self.log: list[Applied] = []
         self.pending: list[Push] = []  # not yet applied, in order of arrival
-        self.waiting: list[tuple[int, int, Keys]] = []  # pulls: worker, clock, keys
+        # pulls: worker, clock, keys, kind
+        self.waiting: list[tuple[int, int, Keys, int]] = []
         # for each worker: stored lists of keys by number
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        self.out = Replies(comm, shard, workers, rule.push_based)
+        self.out = Replies(comm, shard, workers, rule.push_based, channels)
 
     def serve(self) -> None:
         """Handle messages until every worker has ended."""
@@ -125,11 +131,11 @@ class Server:
         if head.kind & (PULL | PUSH):
             keys = self.keys(worker, head, message)
             if head.kind & PULL and head.clock <= self.clock:
-                self.out.reply(worker, keys, self.state(worker))
+                self.out.reply(worker, keys, self.state(worker), head.kind)
             elif head.kind & PULL:
-                self.waiting.append((worker, head.clock, keys))
+                self.waiting.append((worker, head.clock, keys, head.kind))
             else:
-                self.accept(self.push(worker, head, keys, message))
+                self.accept(worker, head, keys, message)
         if head.kind & CLOCK:
             clock_before = self.clock
             self.end_clock(worker, head.clock + 1)
@@ -143,7 +149,7 @@ class Server:
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
         """Return the rows of a message; store a new list of keys."""
         if not head.rows:  # from a worker that waits for a clock
-            return NOTHING
+            return NO_ROWS
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
         stored = self.lists[worker]
@@ -155,34 +161,38 @@ class Server:
 
     # Gradients.
 
-    def push(self, worker: int, head: Head, keys: Keys, message: np.ndarray) -> Push:
-        """Read a push, whose values follow its head or are a second message."""
+    def accept(self, worker: int, head: Head, keys: Keys, message: np.ndarray) -> None:
+        """Apply a gradient, or store it until its update is complete."""
         start = bits_end(head.rows, head.kind)
         if head.kind & BITS:
             bits = message[keys_end(head.rows, head.kind) : start]
             has = np.unpackbits(bits, count=head.rows).view(bool)
             keys = indices(keys)[has]
-        rows = length(keys)
-        if is_separate(rows, self.width):
-            flat = self.body[: rows * self.width]
+        rows, count = length(keys), self.rule.aggregation_count
+        size = rows * self.width
+        is_late = not count and head.clock < self.clock
+        is_stored = count != 1 and not is_late
+        if head.kind & SLOT:
+            flat = self.channels[worker].pushes.values(head.kind, size)
+            flat = flat.copy() if is_stored else flat
+        elif is_separate(rows, self.width):
+            flat = np.empty(size, np.float32) if is_stored else self.body[:size]
             self.comm.Recv(flat, worker, Tag.GRADIENTS)
         else:
-            stop = start + 4 * rows * self.width
-            flat = message[start:stop].view(np.float32)
-        return Push(worker, head, keys, flat.reshape(rows, self.width))
-
-    def accept(self, push: Push) -> None:
-        """Apply a gradient, or store it until its update is complete."""
-        if self.rule.aggregation_count == 1:
-            self.flush([push])
-        elif not self.rule.aggregation_count and push.head.clock < self.clock:
+            flat = np.frombuffer(message, np.float32, size, start)
+            flat = flat.copy() if is_stored else flat  # the inbox is reused
+        push = Push(worker, head, keys, flat.reshape(rows, self.width))
+        if is_late:
             self.log_gradient(push, late=1)
-        else:
-            # a copy, as the inbox is reused
-            self.pending.append(push._replace(grads=push.grads.copy()))
-            if len(self.pending) == self.rule.aggregation_count:
+        elif is_stored:
+            self.pending.append(push)
+            if len(self.pending) == count:
                 self.flush(self.pending)
                 self.pending = []
+        else:
+            self.flush([push])
+        if head.kind & SLOT:
+            self.channels[worker].pushes.free(head.kind)
 
     def end_clock(self, worker: int, clock: int) -> None:
         """Set the number of clocks that a worker has ended; close complete clocks."""
@@ -212,7 +222,7 @@ class Server:
                 np.divide(push.grads, np.float32(max(1, staleness)), out=push.grads)
             self.log_gradient(push)
         # share of the minibatch: 1 with the gradients of all workers
-        share = round(sum(push.head.weight for push in pushes), 9)
+        share = round(sum([push.head.weight for push in pushes]), 9)
         keys, grads = self.combine([Rows(push.keys, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
@@ -238,8 +248,8 @@ class Server:
         ready = [pull for pull in self.waiting if pull[1] <= self.clock]
         if ready:
             self.waiting = [pull for pull in self.waiting if pull[1] > self.clock]
-            for worker, _, keys in sorted(ready, key=lambda pull: pull[0]):
-                self.out.reply(worker, keys, self.state(worker))
+            for worker, _, keys, kind in sorted(ready, key=lambda pull: pull[0]):
+                self.out.reply(worker, keys, self.state(worker), kind)
 
     def send_changes(self) -> None:
         """Send each worker the rows that it has read and that have changed."""

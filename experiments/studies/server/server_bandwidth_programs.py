@@ -3,7 +3,7 @@
 A clock is one push of every worker, followed by a pull unless the load is "push".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from dml.wire.reducers.rows import length
 from dml.wire.server.client import Client
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.server import Server
+from dml.wire.server.slots import Channel, allocate
 
 TAG = 99  # of plain messages
 Call = Callable[[], Any]
@@ -82,19 +83,26 @@ def methods(comm: CountedComm, load: Load) -> list[Call]:
 
     Each method is called once per clock, on all ranks.
     """
-    server = load.roles.server(comm.rank)
-    clock = (
-        worker_clock(comm, load) if server is None else server_clock(comm, load, server)
-    )
+    server, workers = load.roles.server(comm.rank), load.roles.workers
+    split = partition(load.rows, len(load.roles.servers))
+    slots = allocate(comm, split, load.width)
+    if server is None:
+        channels = slots.of_worker(comm.rank) if slots else ()
+        clock = worker_clock(comm, load, channels)
+    else:
+        channels = slots.of_server(server, workers) if slots else ()
+        clock = server_clock(comm, load, server, channels)
     return [clock, *plain_messages(comm, load)]
 
 
-def server_clock(comm: CountedComm, load: Load, server_index: int) -> Call:
+def server_clock(
+    comm: CountedComm, load: Load, server_index: int, channels: Sequence[Channel]
+) -> Call:
     """Return a function that handles the messages of a clock."""
     split = partition(load.rows, len(load.roles.servers))
     values = np.zeros((split.count(server_index), load.width), np.float32)
     shard = table("sgd", values, 0.1)
-    server = Server(comm, shard, load.roles.workers, Consistency())
+    server = Server(comm, shard, load.roles.workers, Consistency(), channels=channels)
     messages = load.roles.workers * (2 if load.pulls else 1)
 
     def call() -> None:
@@ -105,10 +113,10 @@ def server_clock(comm: CountedComm, load: Load, server_index: int) -> Call:
     return call
 
 
-def worker_clock(comm: CountedComm, load: Load) -> Call:
+def worker_clock(comm: CountedComm, load: Load, channels: Sequence[Channel]) -> Call:
     """Return a function that pushes, and pulls if the load has pulls."""
     split = partition(load.rows, len(load.roles.servers))
-    client = Client(comm, split, load.width, load.roles.servers)
+    client = Client(comm, split, load.width, load.roles.servers, channels=channels)
     keys = slice(0, load.rows) if load.keys is None else load.keys
     grads = np.full((length(keys), load.width), 1e-3, np.float32)
     out = np.empty_like(grads)
