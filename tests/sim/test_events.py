@@ -148,12 +148,6 @@ def test_messages_between_slow_or_separated_ranks_are_late(text, expected):
     assert exchange(text) == exactly(expected)
 
 
-def test_a_partition_leaves_other_pairs_alone():
-    programs = [[("Sendrecv", rank ^ 2, 8)] for rank in range(4)]
-    found = clocks(programs, NETWORK, events=events("cut:0,2-1,3@0"))
-    assert found == [[exactly(TOOK)]] * 4
-
-
 def test_a_partition_that_never_heals_loses_messages_and_says_which():
     with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
         arrivals([(0, 2, 1000, 0.0)], line(3), events=[SlowLink(2)])

@@ -94,7 +94,7 @@ def wrong(sizes, pipeline, find=gradients):
     return max(abs(found - loss) / loss, apart(other, grads) / largest)
 
 
-def every_mesh_of_eight_devices_has_the_gradients_of_one():
+def check_every_mesh_of_eight_devices_has_the_gradients_of_one():
     shapes = axes.mesh_shapes(DEVICES)
     assert len(shapes) == 10
     for sizes in shapes:
@@ -103,12 +103,12 @@ def every_mesh_of_eight_devices_has_the_gradients_of_one():
         assert wrong(sizes, Pipeline("1f1b", microbatches)) < CLOSE, sizes
 
 
-def every_schedule_has_the_gradients_of_one_device():
+def check_every_schedule_has_the_gradients_of_one_device():
     for name, pipeline in WAYS.items():
         assert wrong(FOUR, pipeline) < CLOSE, name
 
 
-def only_the_order_of_sums_changes_bits():
+def check_only_the_order_of_sums_changes_bits():
     loss, grads, _ = gradients(FOUR, WAYS["1f1b"])
     other, found, _ = gradients(TWO, HALVES)
     again, same, _ = gradients(TWO, HALVES._replace(schedule="interleaved", rounds=2))
@@ -158,7 +158,7 @@ def guarded(steps):
         yield step
 
 
-def a_run_moves_to_another_mesh_and_schedule():
+def check_a_run_moves_to_another_mesh_and_schedule():
     plain = train(serial)
     begun = train(
         hybrid,
@@ -183,7 +183,7 @@ def a_run_moves_to_another_mesh_and_schedule():
     assert apart(found[-1].state, plain[-1].state) < 3e-6
 
 
-def running_statistics_are_neither_clipped_nor_counted():
+def check_running_statistics_are_neither_clipped_nor_counted():
     def layer(name):
         def apply(params, given, batch):
             return (batch.inputs if given is None else given) @ params[name]
@@ -208,7 +208,7 @@ def running_statistics_are_neither_clipped_nor_counted():
     assert apart(after(hybrid, np.inf, **options), after(serial, 0.1)) < 1e-6
 
 
-def bytes_on_the_wire_are_those_of_the_formula():
+def check_bytes_on_the_wire_are_those_of_the_formula():
     sizes = {"data": 2, "stage": 2, "tensor": 2}
     _, _, call = gradients(sizes, Pipeline("1f1b", 4))
     stream = BATCH // 2 * small.WIDTH * 4  # a replica's, of all its microbatches
@@ -225,7 +225,7 @@ def bytes_on_the_wire_are_those_of_the_formula():
     )
 
 
-def fewer_activations_are_in_flight_by_1f1b():
+def check_fewer_activations_are_in_flight_by_1f1b():
     nbytes = {name: gradients(FOUR, WAYS[name])[2].temporary_bytes for name in WAYS}
     # K - k of 12 microbatches on stage k; saved activations are more than a message
     assert nbytes["more"] < nbytes["gpipe"] / 2
@@ -233,7 +233,7 @@ def fewer_activations_are_in_flight_by_1f1b():
     assert nbytes["more"] < 1.2 * nbytes["1f1b"]
 
 
-def pipedream_is_descent_along_gradients_of_old_weights():
+def check_pipedream_is_descent_along_gradients_of_old_weights():
     stages, count = 4, 7
 
     def enter(params, given, batch):
@@ -274,7 +274,7 @@ def pipedream_is_descent_along_gradients_of_old_weights():
     assert apart(steps[-1].params(), {name: last[name] for name in params}) < 3e-6
 
 
-def mutants_are_seen():
+def check_mutants_are_seen():
     shift, summed = instructions.shift, sums.all_reduce_grads
 
     def doubled(*arguments):
@@ -295,7 +295,7 @@ def mutants_are_seen():
             assert wrong(sizes, Pipeline("1f1b", 2), computed) > 1000 * CLOSE, name
 
 
-def what_cannot_be_divided_is_refused():
+def check_what_cannot_be_divided_is_refused():
     many = {"data": 1, "stage": 8, "tensor": 1}
     for error, sizes, pipeline in [
         ("4 layers and 16 parts", many, Pipeline("interleaved", 1, rounds=2)),
@@ -308,18 +308,7 @@ def what_cannot_be_divided_is_refused():
             train(hybrid, sizes=sizes, pipeline=pipeline)
 
 
-CHECKS = [
-    every_mesh_of_eight_devices_has_the_gradients_of_one,
-    every_schedule_has_the_gradients_of_one_device,
-    only_the_order_of_sums_changes_bits,
-    a_run_moves_to_another_mesh_and_schedule,
-    running_statistics_are_neither_clipped_nor_counted,
-    bytes_on_the_wire_are_those_of_the_formula,
-    fewer_activations_are_in_flight_by_1f1b,
-    pipedream_is_descent_along_gradients_of_old_weights,
-    mutants_are_seen,
-    what_cannot_be_divided_is_refused,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
 
 
 if __name__ == "__main__":

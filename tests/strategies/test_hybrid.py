@@ -25,8 +25,9 @@ from dml.wire.mesh.conjugate import (
 from dml.wire.mesh.packed import packing
 from tests.checks import said
 from tests.strategies import hybrid_main, mesh_main
+from tests.strategies.glove import mesh_main as glove_main
 
-MAINS = hybrid_main, mesh_main
+MAINS = hybrid_main, mesh_main, glove_main
 CASES = [(main.__name__, check.__name__) for main in MAINS for check in main.CHECKS]
 
 

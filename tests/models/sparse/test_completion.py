@@ -33,37 +33,6 @@ def entries(kind, factors=6, mus=MUS):
     return table_TxD, data
 
 
-def edge_loss(table_TxD, user, item, target, weight, mus):
-    x, y = table_TxD[user], table_TxD[item]
-    miss = (x[:-1] * y[:-1]).sum() + x[-1] + y[-1] - target
-    norms = mus[0] * (x**2).sum() + mus[1] * (y**2).sum()
-    return 0.5 * (weight * miss**2 + norms)
-
-
-SLOPES = jax.jit(jax.vmap(jax.value_and_grad(edge_loss), (None, 0, 0, 0, 0, None)))
-
-
-@pytest.mark.parametrize("kind, near", [(np.float64, 1e-10), (np.float32, 1e-4)])
-def test_every_edge_has_the_loss_and_the_gradient_of_jax(kind, near):
-    table_TxD, data = entries(kind)
-    rows_Ex2 = data.edges.rows.reshape(-1, 2).astype(int)
-    with jax.enable_x64(True):
-        parts = rows_Ex2[:, 0], rows_Ex2[:, 1], data.targets, data.weights
-        wide = [jnp.asarray(part) for part in parts]
-        wide[2:] = [part.astype(float) for part in wide[2:]]
-        at_TxD = jnp.asarray(table_TxD.astype(float))
-        losses_E, slopes_ExTxD = jax.tree.map(np.asarray, SLOPES(at_TxD, *wide, MUS))
-    grads_2xD = np.full((2, table_TxD.shape[1]), np.nan, kind)
-    for e, rows in enumerate(rows_Ex2):
-        loss, moves = gradient(table_TxD, data, e, 0, grads_2xD)
-        assert moves and loss == pytest.approx(losses_E[e], rel=near)
-        # float32: sums of seven terms of size 10
-        np.testing.assert_allclose(
-            grads_2xD, slopes_ExTxD[e][rows], rtol=near, atol=near
-        )
-        assert not np.delete(slopes_ExTxD[e], rows, axis=0).any()
-
-
 @pytest.mark.parametrize("factors", [0, 5])
 def test_of_ratings_it_is_the_model_of_the_servers(factors):
     training, _ = generate(USERS, ITEMS, 40, 2, seed=0)

@@ -154,18 +154,6 @@ def test_changes_of_hot_rows_are_added_after_a_period(name, share, period):
     assert not np.array_equal(want, oracle(problem, how)) or not hot.any()
 
 
-def test_two_workers_with_private_rows_come_as_close_as_one():
-    problem, how = documents(), settings(batch=8)
-    hot = hubs(problem.kernel.data.edges, len(problem.params), 0.05)
-    assert hot.any() and not hot.all()
-
-    def objective(threads):
-        table = run(hogwild_private, problem, how, threads, hot=hot, period=4)[1]
-        return problem.kernel.model.objective(table, problem.kernel.data)
-
-    assert objective(2) == pytest.approx(objective(1), rel=0.05)
-
-
 def test_a_period_without_edges_is_refused():
     problem = documents()
     with pytest.raises(BadInput, match="period of at least 1 edge, got 0"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.types import ANY, BadInput, Status
+from dml.types import ANY, BadInput
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Log, Metered, Recorded, Traced
 from dml.wire.comm.events import Kind, decode
@@ -170,28 +170,6 @@ def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
             assert never.kind is Kind.UNMATCHED
             assert (taken.source, taken.tag) == ((rank - 1) % 5,) * 2
             assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.UNMATCHED])
-
-
-def test_what_groups_receive_is_kept_apart():
-    def program(top, first):
-        half, whole = top.Split(top.rank % 2), top.Dup()
-        if top.rank:
-            top.platform.compute(float(top.rank == first))
-            for group in (half, whole):
-                if group is whole or top.rank % 2 == 0:
-                    group.Send(np.full(1, top.rank), 0)
-            return None
-        got = []
-        for group in (whole, half) * 2 + (whole,) * 3:
-            into, status = np.zeros(1, int), Status()
-            group.Recv(into, ANY, ANY, status)
-            got.append((int(into[0]), status.Get_source()))
-        return got
-
-    found, codes = recorded(on(6, program, 2), 6)
-    assert [len(some) for some in codes[0]] == [1, 1 + 2, 1 + 5]
-    assert on(6, program, 4)(bare) != found
-    assert replayed(on(6, program, 4), codes) == found
 
 
 def receives(comm, tag=3):

@@ -57,14 +57,6 @@ def test_a_wrapper_passes_on_every_operation_with_all_arguments_and_defaults():
     assert comm.calls == expected and len(expected) > 15
 
 
-def test_operations_that_a_wrapper_binds_are_those_of_the_wrapped_communicator():
-    def program(comm):
-        outer = Metered(Traced(comm))
-        return outer.Reduce_local == comm.Reduce_local and outer.Wtime == comm.Wtime
-
-    assert sim.run(program, 1) == [True]
-
-
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_what_is_split_from_a_wrapper_is_wrapped_alike(wrap):
     def program(comm):
@@ -76,20 +68,6 @@ def test_what_is_split_from_a_wrapper_is_wrapped_alike(wrap):
             assert inner.platform.virtual and inner.platform.raw is inner.comm
 
     sim.run(program, 2)
-
-
-def test_groups_that_a_collective_keeps_are_wrapped_as_its_communicator_is():
-    def program(comm):
-        metered = Metered(comm)
-        ALLREDUCE["hierarchical"](comm, np.zeros(4), group=2)
-        ALLREDUCE["hierarchical"](metered, np.zeros(4), group=2)
-        for one, kind in ((comm, VirtualComm), (metered, Metered)):
-            kept = [
-                group for groups in one.cache.groups.values() for group in groups[:2]
-            ]
-            assert {type(group) for group in kept} == {kind}
-
-    sim.run(program, 4, sim.Uniform(host=1))
 
 
 def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():

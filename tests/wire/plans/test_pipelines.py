@@ -123,14 +123,6 @@ def test_a_ragged_last_group_costs_no_more_than_a_full_one(k, m, rounds, pieces)
 
 @given(STAGES, MICROBATCHES, PIECES)
 @few
-def test_one_round_interleaved_is_1f1b(k, m, pieces):
-    one, other = interleaved(k, m, 1, pieces), make("1f1b", k, m, 1, pieces)
-    for mine, its in zip(one, other, strict=True):
-        np.testing.assert_array_equal(mine, its)
-
-
-@given(STAGES, MICROBATCHES, PIECES)
-@few
 def test_pipedreams_staleness_is_the_stages_after(k, m, pieces):
     schedule = make("pipedream", k, m, 1, pieces)
     number, stage = np.indices((m, k))
@@ -174,15 +166,6 @@ def test_overlapping_intervals_have_different_slots_and_none_is_too_many(lives, 
         assert len(set(now.tolist())) == len(now)
         peak = max(peak, len(now))
     assert set(slot.tolist()) == set(range(peak))
-
-
-@given(INTERVALS)
-@few
-def test_queues_take_slots_in_turn(lives):
-    begin = np.cumsum([first + 1 for first, _ in lives]).astype(int)
-    end = begin + np.cumsum([length for _, length in lives]).astype(int)
-    slot = assign_slots(begin, end)
-    assert slot.tolist() == [n % slot_count(slot) for n in range(len(slot))]
 
 
 def check_slots(schedule, table):

@@ -29,12 +29,6 @@ def test_rounds_have_every_cell_once_and_their_tasks_share_no_block(blocks, tabl
         assert len(found) == 1 + -(-pairs // together)
 
 
-def test_a_block_of_words_is_none_of_contexts():
-    assert blocks_of(((1, 1),), 4) == (1, 5)
-    assert blocks_of(((1, 2), (2, 1)), 4, tables=1) == (1, 2)
-    assert blocks_of(((1, 1),), 4, tables=1) == (1,)
-
-
 def play(blocks, tables, size):
     """Run all ranks with blocking receives; return how often each block moved."""
     ranks, back = turns(blocks, tables, size)
