@@ -129,12 +129,6 @@ def test_small_rounds_are_not_lost_in_late_clocks():
     np.testing.assert_allclose(later - late, begun, rtol=0, atol=5e-12)
 
 
-@pytest.mark.parametrize("nbytes, parts", ((8, 1), (9, 2), (16, 2), (17, 3)))
-def test_the_last_segment_may_be_of_any_length(nbytes, parts):
-    found = sim.evaluate([one_round([0], [1], [nbytes], 8)], uniform(), 2).clocks
-    assert found == pytest.approx([parts * ALPHA + nbytes * BETA] * 2, rel=1e-12)
-
-
 def test_segments_are_counted_one_by_one_and_an_empty_message_is_one():
     one = [0, 1], [1, 0], [9, 0]
     assert messages([one_round(*one, 4, times=3), one_round(*one)]) == 3 * 4 + 2

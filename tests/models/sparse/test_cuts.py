@@ -1,4 +1,4 @@
-"""Multi-way cuts edge by edge: against JAX, brute force, flow and the relaxation."""
+"""Multi-way cuts edge by edge: against brute force, flow and the relaxation."""
 
 from itertools import product
 

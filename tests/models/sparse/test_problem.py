@@ -21,6 +21,7 @@ def documents(model):
 
 def completed():
     data = completion.entries_from_ratings(ratings(9, 7, 50, 2, 0)[0], 0.3, 0.7, WIDE)
+    data = data._replace(weights=np.linspace(1, 2, len(data.targets)))
     return problem(completion, data, np.zeros((16, 4)))
 
 

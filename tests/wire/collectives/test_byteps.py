@@ -61,33 +61,23 @@ def test_workers_get_the_stars_bits_and_spare_hosts_keep_theirs(data):
     )
 
 
-@SENDING
-def test_all_ports_carry_the_papers_words_whatever_the_spare_hosts(n, k):
-    length, segment = even(n, k, repeats=2)
-    _, words = reduced(n, k, length, segment)
-    share = 2 * n * (n - 1) / (n * n + k * n - 2 * k)
-    assert words == (pytest.approx(share * length, rel=1e-12),) * (n + k)
-    if k == 0:
-        assert share == pytest.approx(2 * (n - 1) / n)  # a ring's
-    if k == n:
-        assert share == 1  # what a server that does not compute must carry
-
-
 @pytest.mark.parametrize("eager", (0, 1 << 30))
 @SENDING
-def test_virtual_seconds_are_the_papers_times_one_stage_to_drain(n, k, eager):
+def test_words_are_the_papers_and_so_are_seconds_with_one_stage_to_drain(n, k, eager):
     """1 + 1/S with spare hosts, whose first sums come a stage late; else exactly 1."""
     for repeats in (1, 4):
         length, segment = even(n, k, repeats)
-        took, _ = reduced(n, k, length, segment, sim.Uniform(0, BETA, 0, eager))
-        paper = 2 * n * (n - 1) * 4 * length * BETA / (n * n + k * n - 2 * k)
+        took, words = reduced(n, k, length, segment, sim.Uniform(0, BETA, 0, eager))
+        share = 2 * n * (n - 1) * length / (n * n + k * n - 2 * k)
+        assert words == (pytest.approx(share, rel=1e-12),) * (n + k)  # on all ports
+        paper = 4 * share * BETA
         stages = 2 * (n - 1) * repeats
         drained = 1 + 1 / stages if k else 1
         assert took == pytest.approx(paper * drained, rel=1e-9)
-        job = Job(n + k, length, segment=segment)
-        assert byteps_seconds(job, Rates(0, BETA, 0), k) == pytest.approx(
-            took, rel=1e-9
+        formula = byteps_seconds(
+            Job(n + k, length, segment=segment), Rates(0, BETA, 0), k
         )
+        assert formula == pytest.approx(took, rel=1e-9)
 
 
 @few

@@ -172,44 +172,44 @@ def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
             assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.UNMATCHED])
 
 
-def receives(comm, tag=3):
-    comm.Recv(np.zeros(1), ANY, tag)
+def note(number):
+    return lambda comm: comm.platform.note(number)
 
 
-def polls(comm, times):
-    for _ in range(times):
-        comm.Iprobe(ANY, 99)
+def receive(tag=3):
+    return lambda comm: comm.Recv(np.zeros(1), ANY, tag)
+
+
+def poll(times):
+    return lambda comm: [comm.Iprobe(ANY, 99) for _ in range(times)]
+
+
+def both(*calls):
+    return lambda comm: [call(comm) for call in calls]
+
+
+def nothing(comm):
+    return None
 
 
 CHANGES = [
     (
-        lambda comm: comm.platform.note(12),
-        lambda comm: comm.platform.note(13),
-        "rank 0, event 1: expected note of 12, got note of 13; replay the program that",
+        note(12),
+        note(13),
+        "rank 0, event 1: expected note of 12, got note of 13; replay",
     ),
     (
-        receives,
-        lambda comm: comm.Iprobe(ANY, 3),
+        *(receive(), lambda comm: comm.Iprobe(ANY, 3)),
         "event 1: expected Recv from rank 1 with tag 3, got Iprobe(source=ANY, tag=3)",
     ),
+    (receive(), receive(4), "rank 1 with tag 3, got Recv(source=ANY, tag=4)"),
     (
-        receives,
-        lambda comm: receives(comm, 4),
-        "expected Recv from rank 1 with tag 3, got Recv(source=ANY, tag=4)",
-    ),
-    (
-        receives,
-        lambda comm: [receives(comm), receives(comm, 4)],
+        *(receive(), both(receive(), receive(4))),
         "event 2: expected the end: the record ends after 1 events, got Recv(",
     ),
+    (both(receive(), note(5)), receive(), "expected note of 5, got the end of the"),
     (
-        lambda comm: [receives(comm), comm.platform.note(5)],
-        receives,
-        "event 2: expected note of 5, got the end of the program",
-    ),
-    (
-        lambda comm: [polls(comm, 3), comm.platform.note(5)],
-        lambda comm: [polls(comm, 1), comm.platform.note(5)],
+        *(both(poll(3), note(5)), both(poll(1), note(5))),
         "event 1: expected 2 unsuccessful polls, got note of 5",
     ),
     (
@@ -218,21 +218,12 @@ CHANGES = [
         "event 2: expected Waitany that returns 0, got Waitany of 0 requests",
     ),
     (
-        lambda comm: comm.Split(0),
-        lambda comm: comm.Split(comm.rank),
+        *(lambda comm: comm.Split(0), lambda comm: comm.Split(comm.rank)),
         "rank 1, communicator 1, event 0: expected rank 1 of 2 in a communicator, "
         "got rank 0 of 1 in a communicator",
     ),
-    (
-        lambda comm: comm.Dup(),
-        lambda comm: None,
-        "communicator 1, event 0: expected rank 0 of 2 in a communicator, got the end",
-    ),
-    (
-        lambda comm: None,
-        lambda comm: comm.Dup(),
-        "communicator 1, event 0: expected the end: the record ends after 0 events",
-    ),
+    (lambda comm: comm.Dup(), nothing, "expected rank 0 of 2 in a communicator, got"),
+    (nothing, lambda comm: comm.Dup(), "expected the end: the record ends after 0"),
 ]
 
 
