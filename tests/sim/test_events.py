@@ -227,8 +227,6 @@ def test_events_are_read_from_text():
     "text, problem",
     [
         ("die:1", "expected events such as"),
-        ("burn:1@2", "expected events such as"),
-        ("slow:0-1@0..1", "expected events such as"),
         ("die:1@1..2..3", "expected events such as"),
         ("die:2@0.5", "expected ranks, hosts or links from 0 to 1"),
         ("die_host:1@0.5", "expected ranks, hosts or links from 0 to 0"),
@@ -239,7 +237,6 @@ def test_events_are_read_from_text():
         ("die:1@-1", "expected a start of at least 0"),
         ("cut:0-1@2..1", "expected a start of at least 0"),
         ("slow:0-1*0@0..1", "a factor above 0"),
-        ("slow:0-1*-2@0..1", "a factor above 0"),
     ],
 )
 def test_bad_events_are_one_clear_line(text, problem):

@@ -133,28 +133,3 @@ def test_a_server_looks_through_waiting_workers_once_a_clock(
     table, *_ = sim.run(trained(name, batch=2), workers + 1)
     assert calls == [1, 2, 3]
     assert table.sum() == -3 * WIDTH
-
-
-def test_an_allreduce_without_windows_runs_once_for_both_kinds_of_memory():
-    def program(comm):
-        comm, sent, rows = Metered(comm), [], []
-
-        def measure(name, buffer, known):
-            before, race = comm.messages_sent, {name: ALLREDUCE[name]}
-            rows.extend(benchmark(comm, race, buffer, 1, checked=known))
-            sent.append(comm.messages_sent - before)
-
-        checked = {}
-        for name in ("butterfly", "shared"):
-            measure(name, allocate(comm, 100), checked)
-            measure(name, np.zeros(100, np.float32), checked)
-        measure("butterfly", np.zeros(100, np.float32), None)
-        same = [(row["sha256"], row["words_sent"]) for row in rows]
-        return sent, same, [row["seconds"] for row in rows]
-
-    for sent, results, seconds in sim.run(program, 8):
-        assert sent[:2] == [3, 0]
-        assert sent[4] == 3
-        assert results[0] == results[1] == results[4]
-        assert seconds[1] == pytest.approx(seconds[4], rel=1e-9)
-        assert seconds[3] > seconds[2]  # on plain memory `shared` copies

@@ -169,9 +169,3 @@ def test_ranks_of_one_router_are_reached_over_different_links():
     network = Graph(table(square, 4), (1.0,) * 8, (0, 3), 2)
     links = network.paths(np.array([0, 0]), np.array([2, 3])).links
     assert len(set(links)) == 4
-
-
-def test_minimal_ways_between_all_ranks_load_links_of_slim_fly_alike():
-    network = SlimFly(5)
-    load = np.bincount(network.paths(*all_pairs(network)).links)
-    assert load.min() > 0 and load.max() <= 2 * load.min()

@@ -81,16 +81,6 @@ def test_mutants_are_seen(name):
         assert not playable(schedule._replace(microbatch=wrong))
 
 
-@given(ANY, STAGES, MICROBATCHES, ROUNDS, PIECES)
-@few
-def test_ticks_are_where_the_tables_have_a_piece(name, k, m, rounds, pieces):
-    schedule = made(name, k, m, rounds, pieces)
-    for (piece, number, part), tick in np.ndenumerate(schedule.ticks):
-        at = tick, part % k
-        found = schedule.piece[at], schedule.microbatch[at], schedule.round[at]
-        assert found == (piece, number, part // k)
-
-
 @given(FLAT, STAGES, MICROBATCHES, PIECES)
 @few
 def test_the_bubble_is_the_formula(name, k, m, pieces):
