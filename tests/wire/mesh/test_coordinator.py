@@ -71,6 +71,10 @@ def test_rank_0_listens_on_the_interface_of_the_address(address, interface):
     assert meeting.bind_address(address) == interface
 
 
+def test_ranks_of_one_host_choose_the_loopback_interface():
+    assert sim.run(meeting.coordinator_address, 2)[0].startswith("127.0.0.1:")
+
+
 def test_addresses_are_of_interfaces_too_and_loopback_is_none(monkeypatch):
     def unknown(*_):
         raise OSError("no such name")
