@@ -182,9 +182,8 @@ def test_waitany_names_the_request_that_is_done_first_then_the_others(
     found = first(program, others, NETWORK, events=events)
     assert [each[:2] for each in found] == expected
     if others is not DETOUR:
-        assert [each[2] for each in found] == exactly(
-            [0.1 + TOOK, 0.2 + TOOK, 0.3 + TOOK]
-        )
+        times = [0.1 + TOOK, 0.2 + TOOK, 0.3 + TOOK]
+        assert [each[2] for each in found] == exactly(times)
 
 
 @FABRICS
