@@ -43,6 +43,37 @@ def test_worlds_nest():
 # Messages.
 
 
+def test_messages_of_one_pair_and_tag_arrive_in_order_as_sent_and_tags_choose():
+    def program(comm):
+        if comm.rank == 0:
+            buffer = np.zeros(1, int)  # overwritten at once: sends are buffered
+            for number in (1, 2, 3, 4, 5, 6, -1):
+                comm.platform.compute(2.0 * (number == 5))
+                buffer[:] = number
+                if number > 0:
+                    comm.Send(buffer, 1, RING if number % 2 else TREE)
+            return None
+        comm.platform.compute(1)
+        got = np.zeros(6, int)
+        for place, tag in enumerate((TREE, RING, RING, TREE)):
+            comm.Recv(got[place : place + 1], 0, tag)
+        tree, ring = comm.Irecv(got[4:5], 0, TREE), comm.Irecv(got[5:], 0, RING)
+        ring.Wait()
+        tree.Wait()
+        return got.tolist()
+
+    assert sim.run(program, 2)[1] == [2, 1, 3, 4, 6, 5]
+
+
+def test_a_vector_may_be_received_into_a_matrix():
+    def program(comm):
+        rows, other = np.zeros((3, 2)), 1 - comm.rank
+        comm.Sendrecv(np.arange(6.0), other, RING, rows, other, RING)
+        return rows.tolist()
+
+    assert sim.run(program, 2) == [[[0, 1], [2, 3], [4, 5]]] * 2
+
+
 @pytest.mark.parametrize(
     "programs, says",
     [
@@ -272,3 +303,5 @@ def test_hosts_hold_as_many_ranks_as_the_network_says(host, hosts, odd):
     found = sim.run(program, 5, sim.Uniform(host=host))
     assert [mine for mine, _ in found] == [hosts] * 5
     assert found[1][1] == odd
+    with pytest.raises(BadInput, match="SHARED"):
+        sim.run(lambda comm: comm.Split_type(99), 1)
