@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.events import Slow
 from dml.types import ANY, Status
 from dml.wire.comm.tags import Tag
-from tests.sim.play import exactly, first
+from tests.sim.play import FABRICS, exactly, first
 
 ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0)
-NOTHING = Slow(frozenset([0]), frozenset([0]), factor=1.0)
-FABRICS = pytest.mark.parametrize("events", ((), (NOTHING,)), ids=("free", "routed"))
 TOOK = ALPHA + BETA * 8  # seconds of a word
 SEND = ("Send", 0, 8)
 

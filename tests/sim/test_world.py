@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.events import Slow
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm.tags import Tag
-from tests.sim.play import clocks, exactly
+from tests.sim.play import FABRICS, clocks, exactly
 
 ALPHA, BETA, GAMMA = 1e-3, 1e-6, 1e-7
 SLOW = sim.Uniform(ALPHA, BETA, GAMMA)
-NOTHING = Slow(frozenset([0]), frozenset([0]), factor=1.0)
 RING, TREE = Tag.RING, Tag.TREE
 
 
@@ -242,7 +240,7 @@ TWO_IN = [[("Irecv", 1), ("Irecv", 2), ("Waitall",)], [("Send", 0)], [("Send", 0
         (BOTH, [[SEND], [("Irecv", 0), 10.0, ("Wait",)]], [[ONE], [0, 10, 10]]),
     ],
 )
-@pytest.mark.parametrize("events", ((), (NOTHING,)), ids=("free", "routed"))
+@FABRICS
 def test_clocks_are_those_computed_by_hand(limits, programs, expected, events):
     for eager in limits:
         found = clocks(programs, SLOW._replace(eager=eager), events=events)

@@ -77,6 +77,7 @@ def test_moves_of_any_size_leave_a_row_on_the_simplex():
 def test_at_corners_a_cut_has_its_value(labels):
     graph = drawn(5, labels, 2)
     data = cuts(graph, 0)
+    assert not np.array_equal(data.weights, cuts(graph, 1).weights)
     for at, cost in every_cut(graph):
         table_NxK = corner_table(at, labels)
         assert cut_value(table_NxK, data) == pytest.approx(cost, rel=1e-6)

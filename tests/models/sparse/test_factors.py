@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.data.sparse.ratings import generate
-from dml.models.sparse.factors import centre, gradient, metrics, problem, start
+from dml.models.sparse.factors import centre, gradient, problem, start
 from dml.types import Ratings
 
 MU = 0.3
@@ -43,15 +43,6 @@ def test_loss_and_gradient_are_those_of_the_formula(factors, mu):
     assert gradient(table, ratings, index[:0], rows, mu)[0] == 0
     others = np.setdiff1d(np.arange(len(table)), rows)
     assert len(others) and not np.any(slopes[others])
-
-
-def test_metrics_are_the_loss_of_all_and_the_root_of_the_mean_square():
-    table, ratings, _ = example()
-    every = np.arange(len(ratings.values))
-    found = metrics(table, ratings, MU)
-    assert found["loss"] == pytest.approx(by_hand(table, ratings, every, MU), rel=1e-5)
-    square = 2 * by_hand(table, ratings, every, 0.0)
-    assert found["rmse"] == pytest.approx(np.sqrt(square), rel=1e-5)
 
 
 def test_ratings_are_centred_and_the_start_is_small_and_of_its_seed():

@@ -11,7 +11,8 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Log, Metered, Recorded, Traced
 from dml.wire.comm.events import Kind, decode
 from tests.sim import test_agreement
-from tests.sim.test_agreement import EVEN, NOTHING, ODD, outcome, programs
+from tests.sim.play import NOTHING
+from tests.sim.test_agreement import EVEN, ODD, outcome, programs
 from tests.wire.comm.replays import bare, kinds, on, recorded, replayed
 from tests.wire.server.serving import serve
 
