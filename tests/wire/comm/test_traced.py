@@ -7,6 +7,7 @@ from dml import sim
 from dml.types import ANY, Interval, Status
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered, Traced
+from dml.wire.comm.rank_trace import clock_origins
 from dml.wire.comm.traced import BARRIERS
 from dml.wire.comm.wrapper import Wrapper
 
@@ -290,3 +291,15 @@ def test_hosts_whose_clocks_differ_tell_one_story():
         assert [each[:2] for each in one] == [each[:2] for each in other]
         times, skewed = ([each[-2:] for each in found] for found in (one, other))
         assert np.allclose(times, skewed, rtol=0, atol=1e-9)
+
+
+def test_hosts_clocks_are_aligned_by_the_first_to_leave_each_barrier():
+    """Three barriers on two hosts, whose clocks are 1000 s apart; ranks leave late."""
+    true = np.array([1.0, 2.0, 3.0])
+    late = np.array(
+        [[0.0, 0.2, 0.0], [0.1, 0.0, 0.3], [0.4, 0.9, 0.0], [0.0, 0.8, 0.7]]
+    )
+    clocks = np.array([0.0, 0.0, 1000.0, 1000.0])
+    met = true + late + clocks[:, None]
+    assert clock_origins(met, [0, 0, 1, 1]) == pytest.approx([3.0, 3.0, 1003.0, 1003.0])
+    assert clock_origins(met[:2], [0, 0]) == pytest.approx([3.0, 3.0])
