@@ -133,3 +133,20 @@ def test_a_server_looks_through_waiting_workers_once_a_clock(
     table, *_ = sim.run(trained(name, batch=2), workers + 1)
     assert calls == [1, 2, 3]
     assert table.sum() == -3 * WIDTH
+
+
+def test_an_allreduce_without_windows_runs_once_for_both_kinds_of_memory():
+    def program(comm):
+        comm, rows, known = Metered(comm), [], {}
+        for name in ("butterfly", "shared"):
+            for buffer in (allocate(comm, 100), np.zeros(100, np.float32)):
+                before, race = comm.messages_sent, {name: ALLREDUCE[name]}
+                (row,) = benchmark(comm, race, buffer, 1, checked=known)
+                rows.append(
+                    (comm.messages_sent - before, row["sha256"], row["seconds"])
+                )
+        return rows
+
+    for once, again, registered, plain in sim.run(program, 8):
+        assert once[0] == 3 and again == (0, once[1], pytest.approx(once[2], rel=1e-9))
+        assert plain[2] > registered[2]  # on plain memory `shared` copies

@@ -15,6 +15,7 @@ from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job, Rates
 from dml.wire.plans.schedules import SCHEDULES, words_sent
 from dml.wire.plans.topology import SEGMENT, chunks, fold, groups, segments
+from tests.sim.test_evaluate import skips
 from tests.wire.collectives.spy import Spy
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
@@ -86,10 +87,8 @@ def agree(name, allreduce, rounds, job, eager=65536):
     found = sim.evaluate(rounds, network, job.size, start)
     assert found.exact
     # A skipped repetition is one product in the schedule and many sums in the run.
-    skips = any(
-        one.times > 1 or 0 < 3 * one.segment < one.nbytes.max() for one in rounds
-    )
-    np.testing.assert_allclose(found.clocks, end, rtol=1e-12 if skips else 0, atol=0)
+    near = 1e-12 if skips(rounds) else 0
+    np.testing.assert_allclose(found.clocks, end, rtol=near, atol=0)
     seconds_agree(name, job, start, end)
 
 

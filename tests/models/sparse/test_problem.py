@@ -110,11 +110,10 @@ def test_minibatches_weighted_by_their_examples_add_up_to_all(name):
     loss, grads = dense(one, table, range(count))
     parts = np.split(np.random.default_rng(0).permutation(count), [3, 7])
     found = [dense(one, table, part) for part in parts]
-    weights = [len(part) / count for part in parts]
-    assert sum(w * part[0] for w, part in zip(weights, found, strict=True)) == (
-        pytest.approx(loss, rel=1e-12)
-    )
-    total = sum(w * part[1] for w, part in zip(weights, found, strict=True))
+    losses, slopes = zip(*found, strict=True)
+    weights = np.array([len(part) / count for part in parts])
+    assert weights @ losses == pytest.approx(loss, rel=1e-12)
+    total = np.tensordot(weights, slopes, axes=1)
     np.testing.assert_allclose(total, grads, atol=1e-13)
 
 

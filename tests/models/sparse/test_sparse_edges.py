@@ -75,9 +75,8 @@ def test_epochs_with_the_norm_as_a_scale_are_dense_descent(model, dtype):
             weights -= rate * SLOPES[model](margin) * LABELS[e] * DENSE[e]
         model.settle(table, data, steps)
         # steps as large as these forget the start: errors do not add up
-        np.testing.assert_allclose(
-            table, weights, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype]
-        )
+        near = TOLERANCES[dtype]
+        np.testing.assert_allclose(table, weights, rtol=near, atol=near)
 
 
 def single(model, values, label=1, mu=0.1, dtype=np.float32):

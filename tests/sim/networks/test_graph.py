@@ -36,10 +36,8 @@ def test_cables_are_links_both_ways_with_their_bandwidth(written):
     assert set(beta.values()) == {8e-9, 2e-9} and len(beta) == 10
     assert beta[0, 2] == beta[2, 0] == 2e-9
     assert (graph.links().alpha == 3e-7).all()
-    assert graph.report(Prices(100, 10, 1)) == (
-        *(4, 5, 2, 3),
-        100 * (10 + 12) + 10 * 12 + 5,
-    )
+    cost = 100 * (10 + 12) + 10 * 12 + 5
+    assert graph.report(Prices(100, 10, 1)) == (4, 5, 2, 3, cost)
     assert str(graph) == "Graph(routers=4, cables=5, concentration=3)"
 
 

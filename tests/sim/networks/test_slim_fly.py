@@ -3,8 +3,24 @@
 import numpy as np
 import pytest
 
+from dml.sim.networks.gf import field
 from dml.sim.networks.slim_fly import ORDERS, SlimFly, mms
 from dml.types import BadInput
+
+
+@pytest.mark.parametrize("q", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 32, 49, 64])
+def test_a_field_keeps_the_laws(q):
+    powers, plus, times = field(q)
+    a, b, c = np.random.default_rng(q).integers(q, size=(3, 500))
+    assert sorted(powers) == [*range(1, q)]
+    for table, one in ((plus, 0), (times, 1)):
+        assert (table[table[a, b], c] == table[a, table[b, c]]).all()
+        assert (table == table.T).all()
+        assert (table[one] == np.arange(q)).all()
+        for row in table[1:]:
+            assert len(set(row)) == q
+    assert (times[a, plus[b, c]] == plus[times[a, b], times[a, c]]).all()
+    assert (times[powers[:-1], powers[1] if q > 2 else 1] == powers[1:]).all()
 
 
 def test_every_class_of_orders_is_offered():

@@ -84,9 +84,8 @@ def check_every_mesh_trains_as_minibatch_does_by_one_compilation():
             with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
                 steps, found = train(task, axes)
             assert len(compiled) == 2, shape  # the training, and what collects its end
-            np.testing.assert_allclose(
-                [one.loss for one in steps], losses, **CLOSE_LOSS
-            )
+            mine = [one.loss for one in steps]
+            np.testing.assert_allclose(mine, losses, **CLOSE_LOSS)
             for mine, want in zip(found, end, strict=True):
                 assert mine.dtype == np.float32
                 np.testing.assert_allclose(mine, want, **CLOSE)

@@ -46,9 +46,8 @@ def test_the_lowest_rank_of_each_host_goes_before_the_others(way, seed):
     assert sorted(called) == list(range(7))
     for host in HOSTS[way]:
         assert next(rank for rank in called if rank in host) == host[0]
-        assert [sent[rank] for rank in host] == [(len(host) - 1, 0)] + [(0, 0)] * (
-            len(host) - 1
-        )
+        others = len(host) - 1
+        assert [sent[rank] for rank in host] == [(others, 0)] + [(0, 0)] * others
 
 
 def test_the_nth_calls_of_all_ranks_share_a_result():

@@ -58,9 +58,8 @@ def test_one_rank_of_a_host_loads_arrays_that_all_of_it_share(size, host):
         assert calls == ([comm.rank] if comm.rank % (host or size) == 0 else [])
         assert load_shared(comm, lambda: "no array") == "no array"
         assert tree.rest == loaded.rest
-        assert (
-            len({array.ctypes.data % 64 for array in tree.arrays}) == 1
-        )  # cache lines
+        lines = {array.ctypes.data % 64 for array in tree.arrays}
+        assert len(lines) == 1  # arrays begin with cache lines
         for array, want in zip(tree.arrays, ARRAYS, strict=True):
             np.testing.assert_array_equal(array, want)
             assert array.shape == want.shape and array.dtype == want.dtype

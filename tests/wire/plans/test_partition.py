@@ -101,10 +101,12 @@ def test_no_other_cut_has_a_faster_slowest_part(seconds, count):
     assert cuts in list(every(len(seconds), count))  # all layers, in a row, none empty
     best = min(stage_imbalance(seconds, other) for other in every(len(seconds), count))
     assert stage_imbalance(seconds, cuts) == best
-    assert equal_parts(len(seconds), count) in list(every(len(seconds), count))
-    assert stage_imbalance(
-        [1] * len(seconds), equal_parts(len(seconds), count)
-    ) == pytest.approx(-(-len(seconds) // count) * count / len(seconds))
+    layers = len(seconds)
+    parts, longest = equal_parts(layers, count), -(-layers // count)
+    assert parts in list(every(layers, count))
+    assert stage_imbalance([1] * layers, parts) == pytest.approx(
+        longest * count / layers
+    )
 
 
 @pytest.mark.parametrize("count", [0, 3])
