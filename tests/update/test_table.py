@@ -97,11 +97,6 @@ def test_a_rule_is_compiled_once_for_all_that_comes(rule):
     assert np.isfinite(one.values).all()
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_table_may_have_no_rows(rule):
-    table(rule, np.empty((0, 3)), RATE).update(slice(None), np.empty((0, 3)))
-
-
 @pytest.mark.parametrize("rule, l1", [*((rule, 0) for rule in RULES), ("sgd", 0.7)])
 def test_a_gradient_that_is_not_a_number_does_not_pass_for_one(rule, l1):
     one = table(rule, np.ones((2, 2)), RATE, l1=l1)

@@ -107,12 +107,8 @@ def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
     message = str(error.value)
     assert message.startswith("expected ") and "\n" not in message
     assert ", got " in message and "; " in message
-
-
-def test_an_unknown_name_is_told_all_that_are_known():
-    with pytest.raises(BadInput) as error:
-        network("hypercube:4", 4)
-    assert all(name in str(error.value) for name in NETWORKS)
+    if text == "torsu":
+        assert all(name in message for name in NETWORKS)
 
 
 @pytest.mark.parametrize(
