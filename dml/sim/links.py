@@ -1,4 +1,4 @@
-"""State of the links of a virtual network: occupancy, traffic and failures."""
+"""State of the links of a virtual network: occupancy and failures."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,13 +17,12 @@ class Route(NamedTuple):
 
 
 class RunningLinks:
-    """Occupancy, traffic and failures of the links of a running network."""
+    """Occupancy and failures of the links of a running network."""
 
     def __init__(self, network: Any, failures: Sequence[Slow | SlowLink] = ()):
         self.network, self.failures = network, failures
         self.alpha, self.beta = (rates.tolist() for rates in network.links())
         self.free = [0.0] * len(self.beta)  # time in s from which each link is free
-        self.bytes = [0] * len(self.beta)  # bytes that each link has carried
         self.routes: dict[tuple[int, int], Route] = {}
         self.lost: list[Any] = []  # messages that can never arrive
 
@@ -63,5 +62,4 @@ class RunningLinks:
                 beta *= slow.factor if slow.link == link else 1.0
         time = max(time, self.free[link])
         self.free[link] = time + nbytes * beta
-        self.bytes[link] += nbytes
         return time + self.alpha[link], beta

@@ -71,10 +71,9 @@ def test_more_tensor_more_zero_and_sequence_never_hold_more(rule):
 def test_the_fullest_device_is_on_the_first_or_the_last_stage():
     for plan, layers in itertools.product(plans(), (8, 11)):
         shape = SMALL._replace(layers=layers)
-        every = [device_bytes(shape, True, plan, stage) for stage in range(plan.stage)]
-        assert fullest_device(shape, True, plan).total == max(
-            one.total for one in every
-        )
+        stages = range(plan.stage)
+        most = max(device_bytes(shape, True, plan, stage).total for stage in stages)
+        assert fullest_device(shape, True, plan).total == most
 
 
 def test_1f1b_holds_no_more_than_gpipe_and_as_much_where_microbatches_are_few():
@@ -99,9 +98,8 @@ def test_a_blocks_activations_are_korthikantis():
         assert memory.activations(SMALL, plan, 3) == bytes_  # one block, one alive
         more = plan._replace(microbatches=4)
         assert memory.activations(SMALL, more, 4) == 4 * bytes_  # 8 - 4 alive
-    assert memory.activations(SMALL, plan._replace(remat=True), 3) == (
-        2 * s * b * h / t + bytes_
-    )
+    again = plan._replace(remat=True)
+    assert memory.activations(SMALL, again, 3) == 2 * s * b * h / t + bytes_
 
 
 @pytest.mark.parametrize(

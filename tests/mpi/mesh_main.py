@@ -5,7 +5,6 @@ folder for its checkpoint. One rank of two devices must have the bits of two ran
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -16,9 +15,8 @@ from dml.metrics.timer import Timer
 from dml.runs import states
 from dml.strategies import mesh as deep
 from dml.strategies.glove.mesh import mesh
-from dml.strategies.glove.problem import minibatches
 from dml.strategies.serial import serial
-from dml.update.rows import AdaGrad, unpack
+from dml.update.rows import unpack
 from dml.wire.comm.mpi import world
 from dml.wire.mesh import devices
 from tests.strategies.glove.mesh_main import (
@@ -26,12 +24,13 @@ from tests.strategies.glove.mesh_main import (
     CLOSE,
     CLOSE_LOSS,
     DIM,
+    EPOCHS,
     RATE,
+    one_worker,
     problem,
 )
 from tests.strategies.small import apart, train
 
-EPOCHS = 2
 LISTENS, LOOPBACK = "0A", "0100007F"  # in /proc/net/tcp
 
 
@@ -90,18 +89,14 @@ def agrees_with_one_worker(comm, batch, dim):
     task = problem(tables=2)
     common = {"comm": comm, "timer": Timer()}
     found = list(mesh(task, range(EPOCHS), RATE, axes=axes, batch=BATCH, **common))
-    batches = [b for _ in range(EPOCHS) for b in minibatches(task.examples, BATCH)]
-    update, each = partial(AdaGrad, rate=RATE), len(batches) // EPOCHS
-    alone = list(serial(task, batches, update, every=each, **common))
+    want_losses, want_end = one_worker(task)
     table = found[-1].params()
     assert (table is None) == (comm.rank > 0)
     losses = [step.loss for step in found]
     assert comm.allgather(losses) == [losses] * comm.size
-    np.testing.assert_allclose(losses, [step.loss for step in alone], **CLOSE_LOSS)
+    np.testing.assert_allclose(losses, want_losses, **CLOSE_LOSS)
     if comm.rank == 0:
-        want_table = alone[-1].params()
-        both = (unpack(one, DIM) for one in (table, want_table))
-        for mine, want in zip(*both, strict=True):
+        for mine, want in zip(unpack(table, DIM), want_end, strict=True):
             np.testing.assert_allclose(mine, want, **CLOSE)
         sys.stdout.write(f"a mesh of {batch} x {dim} is as one worker\n")
 

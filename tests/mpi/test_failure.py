@@ -34,10 +34,7 @@ def test_an_uncaught_exception_is_shown_once_and_ends_all_ranks(fail, way):
 @pytest.mark.parametrize(
     "way, texts",
     [
-        (
-            ["rank_1", "raises from another"],
-            ["RuntimeError: second", "KeyError: 'firs"],
-        ),
+        (["rank_1", "raises from another"], ["Error: second", "KeyError: 'first'"]),
         (["a_bad_buffer", "driven"], ["Traceback", "rank 1: expected a contiguous wr"]),
         (["rank_1", "is killed"], []),
         (["rank_1", "is killed", "meets"], []),
@@ -101,9 +98,8 @@ def test_two_ranks_in_calls_that_do_not_match_are_ended(fail, way, call):
     ended, lines = fail(2, "alone", way)
     assert ended.code != 0
     assert lines("watchdog: deadlock of ranks 0-1;")
-    assert lines(waits(0, 1, call)) and lines(
-        waits(1, 0, "Recv("), "by alone (failure_main.py:"
-    )
+    assert lines(waits(0, 1, call))
+    assert lines(waits(1, 0, "Recv("), "by alone (failure_main.py:")
 
 
 def test_a_deadlock_of_some_ranks_ends_a_run_in_which_another_computes(fail):
@@ -128,9 +124,8 @@ def test_a_slow_rank_is_reported_and_ends_nothing(fail):
     ended, lines = fail(3, "slow")
     assert ended.code == 0
     assert lines("watchdog: the longest call has lasted", "the run continues")
-    assert lines("rank 1: running slow (failure_main.py:") and lines(
-        "rank 1: no report"
-    )
+    assert lines("rank 1: running slow (failure_main.py:")
+    assert lines("rank 1: no report")
     assert not lines("deadlock")
 
 

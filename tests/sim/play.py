@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.sim.events import Slow
 from dml.sim.networks.fabric import Links, Paths, Rates
+
+NOTHING = (Slow(frozenset([0]), frozenset([0]), 1.0),)  # routes, and slows nothing
+FABRICS = pytest.mark.parametrize("events", ((), NOTHING), ids=("free", "routed"))
 
 
 def exactly(seconds):

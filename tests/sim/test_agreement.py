@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.events import Slow
 from dml.types import ANY, Status
 from dml.wire.comm import Traced
+from tests.sim.play import FABRICS, NOTHING
 
-NOTHING = (Slow(frozenset([0]), frozenset([0]), 1.0),)  # routes, and slows nothing
 ODD = sim.Uniform(1e-3, 1e-6 / 7, 1e-7, 400)  # so that hardly two things are at once
 EVEN = sim.Uniform(1.0, 0.0, 0.0, 400)  # so that many are
 LONG = 1000  # bytes of every receive; messages are of up to LONG, eager up to 400
@@ -211,10 +210,10 @@ NETWORKS = {"odd": ODD, "even": EVEN}
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("routed", [(), NOTHING], ids=["free", "routed"])
-def test_what_ranks_see_repeats_and_no_order_of_running_changes_it(network, routed):
+@FABRICS
+def test_what_ranks_see_repeats_and_no_order_of_running_changes_it(network, events):
     for number, scripts in programs(120, 0):
-        run = partial(outcome, scripts, NETWORKS[network], events=routed)
+        run = partial(outcome, scripts, NETWORKS[network], events=events)
         first = run()
         assert run() == first, number
         for seed in (1, 2):

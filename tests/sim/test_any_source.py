@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.events import Slow
-from dml.types import ANY, SHARED, BadInput, Status
+from dml.types import ANY, Status
 from dml.wire.comm.tags import Tag
-from tests.sim.play import exactly, first
+from tests.sim.play import FABRICS, exactly, first
 
 ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0)
-NOTHING = Slow(frozenset([0]), frozenset([0]), factor=1.0)
-FABRICS = pytest.mark.parametrize("events", ((), (NOTHING,)), ids=("free", "routed"))
-WORD = np.zeros(1)
 TOOK = ALPHA + BETA * 8  # seconds of a word
 SEND = ("Send", 0, 8)
 
@@ -183,9 +179,8 @@ def test_waitany_names_the_request_that_is_done_first_then_the_others(
     found = first(program, others, NETWORK, events=events)
     assert [each[:2] for each in found] == expected
     if others is not DETOUR:
-        assert [each[2] for each in found] == exactly(
-            [0.1 + TOOK, 0.2 + TOOK, 0.3 + TOOK]
-        )
+        times = [0.1 + TOOK, 0.2 + TOOK, 0.3 + TOOK]
+        assert [each[2] for each in found] == exactly(times)
 
 
 @FABRICS
@@ -203,20 +198,3 @@ def test_a_message_that_nobody_receives_is_lost_and_told(events, how):
     waits = "rank 0 at 0.000000000 s: Recv(source=ANY, tag=RING, 8 bytes)"
     assert (waits if how == "waits" else "1 messages are lost") in text
     assert "not received: 8 bytes, tag=TREE, from rank 1 to rank 0" in text
-
-
-def test_a_virtual_host_has_a_communicator_of_its_own():
-    def program(comm):
-        host = comm.Split_type(SHARED)
-        window = host.platform.shared_window(8)
-        window.parts[host.rank][:] = comm.rank + 1
-        host.Barrier()
-        return host.size, host.rank, [int(part[0]) for part in window.parts]
-
-    found = sim.run(program, 5, sim.Uniform(host=2))
-    assert found == [
-        *[(2, 0, [1, 2]), (2, 1, [1, 2]), (2, 0, [3, 4]), (2, 1, [3, 4])],
-        (1, 0, [5]),
-    ]
-    with pytest.raises(BadInput, match="SHARED"):
-        sim.run(lambda comm: comm.Split_type(99), 1)

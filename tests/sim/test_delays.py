@@ -43,18 +43,13 @@ def within_3_errors(draws, mean):
     return abs(np.mean(draws) - mean) <= 3 * error + 1e-8
 
 
-def test_draws_have_the_laws_mean(text):
-    one = delay_distribution(text)
-    assert within_3_errors(one.draws(stream(SEED, 0), 100_000), one.mean)
-    assert expected(one, 1, 1) == pytest.approx(one.mean, rel=1e-9)
-
-
 @pytest.mark.parametrize("k, p", ((1, 1), (1, 8), (6, 8), (8, 8), (100, 100)))
 def test_draws_have_the_expected_kth_of_p(text, k, p):
     one = delay_distribution(text)
     draws = one.draws(stream(SEED, k), 8000 * p).reshape(8000, p)
     kth = np.sort(draws, axis=1)[:, k - 1]
     assert within_3_errors(kth, expected(one, k, p))
+    assert expected(one, 1, 1) == pytest.approx(one.mean, rel=1e-9)
 
 
 @pytest.mark.parametrize("k, p", ((1, 1), (3, 4), (8, 8), (1000, 1000), (750, 1000)))
@@ -64,14 +59,6 @@ def test_draws_have_the_expected_kth_of_p(text, k, p):
 def test_closed_forms_equal_the_integral_of_the_tail(text, k, p):
     one = delay_distribution(text)
     assert integral(one, k, p) == pytest.approx(one.kth(k, p), rel=1e-8)
-
-
-def test_a_traces_tail_is_what_so_many_of_its_values_exceed(tmp_path):
-    measured = tmp_path / "seconds"
-    measured.write_text("0 2 1 1 9")
-    one = delay_distribution(f"trace:{measured}")
-    chances = np.array([1.0, 0.9, 0.7, 0.5, 0.3, 0.1, 0.0])
-    assert one.tail(chances).tolist() == [0, 0, 1, 1, 2, 9, 9]
 
 
 def test_a_straggler_takes_its_draws_times_the_scale():
@@ -89,11 +76,9 @@ def test_more_ranks_and_more_steps_change_nobodys_draws(text):
 
 
 def test_ranks_and_seeds_draw_apart_and_speeds_divide():
-    even = seconds(delay_distribution("pareto:1,2"), 1, steps=4, size=5)
-    assert len(np.unique(even)) == 20
-    assert not np.isin(
-        seconds(delay_distribution("pareto:1,2"), 2, steps=4, size=5), even
-    ).any()
+    pareto = delay_distribution("pareto:1,2")
+    even, other = (seconds(pareto, seed, steps=4, size=5) for seed in (1, 2))
+    assert len(np.unique(even)) == 20 and not np.isin(other, even).any()
     uneven = seconds(delay_distribution("pareto:1,2*1,2,0.5"), 1, steps=4, size=5)
     assert np.array_equal(uneven, even / [1, 2, 0.5, 1, 2])
 
@@ -109,7 +94,6 @@ def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
     "text, why",
     [
         ("gamma:1,2", "no such distribution"),
-        ("", "no such distribution"),
         ("constant", "could not convert"),
         ("constant:1,2", "the form is constant:c"),
         ("pareto:1", "the form is pareto:scale,shape"),
@@ -119,11 +103,9 @@ def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
         ("lognormal:1,inf", "not finite"),
         ("lognormal:0,1", "median is 0"),
         ("shifted_exponential:1,0", "mu is 0"),
-        ("constant:1*", "could not convert"),
         ("constant:1*1,0", "a speed is 0"),
         ("constant:1*1,-2", "below 0"),
         ("trace:nowhere", "No such file"),
-        ("trace:", "Is a directory"),
     ],
 )
 def test_what_is_no_law_is_named_in_one_line_that_lists_them(text, why):
@@ -160,14 +142,6 @@ def by_hand(seconds_TxP, staleness):
 def test_a_worker_starts_a_clock_when_all_have_done_those_before_its_bound(staleness):
     some_TxP = SECONDS_TxP[:20, :5]
     assert np.array_equal(ssp(some_TxP, staleness), by_hand(some_TxP, staleness))
-
-
-@pytest.mark.parametrize(
-    "staleness, long", ((0, 3.715), (1, 2.564), (2, 2.320), (4, 2.168), (8, 2.086))
-)
-def test_time_per_clock_is_as_computed_before(staleness, long):
-    """Long: of three runs of 100,000 steps, equal within 0.006."""
-    assert pace(ssp(SECONDS_TxP, staleness), 100) == pytest.approx(long, abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -39,18 +39,6 @@ def test_a_terabyte_on_every_rank_takes_no_memory():
     assert (length, nbytes) == (1 << 38, 1 << 40)
 
 
-def test_a_slice_of_a_phantom_is_one_and_nothing_is_written_to_it():
-    buffer = sim.Phantom(800, np.float64)
-    part, raw = buffer[10:30], buffer[10:30].view(np.uint8)
-    assert type(part) is type(raw) is sim.Phantom
-    assert (len(part), part.nbytes, part.dtype) == (20, 160, np.float64)
-    assert part.copy() is part
-    assert raw.nbytes == 160
-    buffer[:] = 7
-    np.add(buffer, 1.0, out=buffer)
-    assert not np.asarray(buffer).any()
-
-
 def test_a_phantom_and_a_buffer_exchange_their_lengths_alone():
     def program(comm):
         if comm.rank == 0:

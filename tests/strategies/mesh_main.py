@@ -18,8 +18,10 @@ from dml.types import BadInput
 from dml.wire.mesh import devices
 from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
 from tests.checks import run
+from tests.strategies import small
 from tests.strategies.small import (
     BATCH,
+    CLOSE,
     COUNT,
     MODEL,
     apart,
@@ -30,7 +32,6 @@ from tests.strategies.small import (
 )
 
 DEVICES = 4
-CLOSE = 3e-6  # four updates of 0.01; float32 sums of 16 examples in another order
 
 
 def on_mesh(**options):
@@ -43,13 +44,11 @@ def known(strategy=on_mesh, **options):
 
 
 def close(found, plain):
-    losses = [step.loss for step in plain]
-    assert [step.loss for step in found] == pytest.approx(losses, rel=1e-5)
-    assert apart(found[-1].params, plain[-1].params) < CLOSE
+    small.close(found, plain)
     assert apart(found[-1].state, plain[-1].state) < CLOSE
 
 
-def shards_slices_and_microbatches_train_as_one_worker():
+def check_shards_slices_and_microbatches_train_as_one_worker():
     for options in ({}, {"accumulate": 2}, *({"zero": zero} for zero in (1, 2, 3))):
         close(known(**options), known(serial))
     close(known(zero=3, accumulate=2), known(serial))
@@ -57,7 +56,7 @@ def shards_slices_and_microbatches_train_as_one_worker():
     close(known(name="lamb", zero=3), known(name="lamb"))
 
 
-def a_gradient_of_all_devices_trains_as_one_worker():
+def check_a_gradient_of_all_devices_trains_as_one_worker():
     for specs in (REPLICATED, DATA_SHARDED):
         found = train(sharded, axes=devices.mesh(data=0), specs=specs)
         close(found, known(serial))
@@ -65,17 +64,17 @@ def a_gradient_of_all_devices_trains_as_one_worker():
         assert set(sends) == {specs == DATA_SHARDED}
 
 
-def pmap_is_shard_map():
+def check_pmap_is_shard_map():
     assert same_bits(known(), known(call="pmap"))
     with pytest.raises(BadInput, match="--zero"):
         on_mesh(call="pmap", zero=2)
 
 
-def slices_of_gradients_have_the_bits_of_whole_ones():
+def check_slices_of_gradients_have_the_bits_of_whole_ones():
     assert same_bits(on_mesh(zero=2, name="sgd"), known(name="sgd"))
 
 
-def every_level_holds_less():
+def check_every_level_holds_less():
     held = [known(zero=zero)[0].measures["bytes_held"] for zero in range(4)]
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(MODEL.init(jax.random.key(0))))
     whole, state, grads, params = (number - 4 for number in held)  # a count of steps
@@ -84,14 +83,14 @@ def every_level_holds_less():
     assert params == 3 * size / DEVICES
 
 
-def a_run_goes_on_at_any_level_of_slices():
+def check_a_run_goes_on_at_any_level_of_slices():
     whole = known()
     half = {"params": whole[1].params, "state": whole[1].state}
     assert same_bits(on_mesh(start=2 * BATCH, **half), whole[2:])
     close(on_mesh(start=2 * BATCH, zero=3, **half), whole[2:])
 
 
-def noise_is_the_same_from_devices_and_from_microbatches_of_ranks():
+def check_noise_is_the_same_from_devices_and_from_microbatches_of_ranks():
     found = [step.measures["noise_scale"] for step in known(noise=True)]
     again = on_mesh(noise=True, zero=2)
     assert [s.measures["noise_scale"] for s in again] == pytest.approx(found, 1e-3)
@@ -104,7 +103,7 @@ def noise_is_the_same_from_devices_and_from_microbatches_of_ranks():
     assert step.measures["noise_scale"] == pytest.approx(want, rel=1e-3)
 
 
-def no_example_is_left_out_or_taken_twice():
+def check_no_example_is_left_out_or_taken_twice():
     axes = devices.mesh(data=0)
     for count in range(1, 30):
         for accumulate in (1, 2, 3):
@@ -118,7 +117,7 @@ def no_example_is_left_out_or_taken_twice():
 program = module.program
 
 
-def once_compiled_for_every_full_minibatch():
+def check_once_compiled_for_every_full_minibatch():
     compiled = []
 
     def counted(*args):
@@ -141,7 +140,7 @@ def wrong():
     return apart(on_mesh(name="sgd")[-1].params, plain) > 100 * CLOSE
 
 
-def a_mean_over_the_wrong_axis_is_seen():
+def check_a_mean_over_the_wrong_axis_is_seen():
     def doubled(layout, level, size, noise):
         means = program(layout, level, size, noise)
 
@@ -155,26 +154,14 @@ def a_mean_over_the_wrong_axis_is_seen():
         assert wrong()
 
 
-def a_sum_that_jax_has_made_already_is_seen():
+def check_a_sum_that_jax_has_made_already_is_seen():
     uncast = mock.patch.object(jax.lax, "pcast", lambda leaf, *args, **options: leaf)
     # check_vma: a psum over what does not vary
     with uncast, suppress(TypeError, ValueError):
         assert wrong()
 
 
-CHECKS = [
-    shards_slices_and_microbatches_train_as_one_worker,
-    a_gradient_of_all_devices_trains_as_one_worker,
-    pmap_is_shard_map,
-    slices_of_gradients_have_the_bits_of_whole_ones,
-    every_level_holds_less,
-    a_run_goes_on_at_any_level_of_slices,
-    noise_is_the_same_from_devices_and_from_microbatches_of_ranks,
-    no_example_is_left_out_or_taken_twice,
-    once_compiled_for_every_full_minibatch,
-    a_mean_over_the_wrong_axis_is_seen,
-    a_sum_that_jax_has_made_already_is_seen,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from dml.wire.mesh.conjugate import (
 from dml.wire.mesh.packed import packing
 from tests.checks import said
 from tests.strategies import hybrid_main, mesh_main
+from tests.strategies.glove import mesh_main as glove_main
 
-MAINS = hybrid_main, mesh_main
+MAINS = hybrid_main, mesh_main, glove_main
 CASES = [(main.__name__, check.__name__) for main in MAINS for check in main.CHECKS]
 
 
@@ -46,23 +47,18 @@ def test_devices_are_numbered_in_their_process_wherever_they_lie():
     assert row([part], grid, 1) == ("1", "a", "all", "1.00 MB", "1:0 | 1:1")
 
 
-PAIRS = {
-    "slices": [
-        partial(call, axis="tensor", along=0)
-        for call in (gather_slices, sum_into_slices)
+@pytest.mark.parametrize(
+    "enter, leave, own",
+    [
+        (gather_slices, sum_into_slices, {"along": 0}),
+        (copy_to_devices, sum_over_devices, {}),
     ],
-    "wholes": [
-        partial(call, axis="tensor") for call in (copy_to_devices, sum_over_devices)
-    ],
-}
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_no_collective_is_made_again(pair):
-    enter, leave = PAIRS[pair]
+)
+def test_no_collective_is_made_again(enter, leave, own):
+    own = {"axis": "tensor", **own}
 
     def apply(params, given, batch):
-        return leave(jnp.tanh(enter(given) @ params["w"]))
+        return leave(jnp.tanh(enter(given, **own) @ params["w"]), **own)
 
     axes = jax.make_mesh((1,), ("tensor",), axis_types=(AxisType.Auto,))
 

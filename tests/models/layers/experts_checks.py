@@ -123,9 +123,8 @@ def by_hand(mixture, turn=0.0):
                     gate /= chances_RxE[row, best_RxK[row]].sum()
                 mixed_RxD[row] += gate * (made + tree["down"]["bias"][expert])
         shares_E = load_E / load_E.sum()
-        balance += (
-            mixture.experts * shares_E @ chances_RxE[group].mean(axis=0) / DEVICES
-        )
+        mean_E = chances_RxE[group].mean(axis=0)
+        balance += mixture.experts * shares_E @ mean_E / DEVICES
     return mixed_RxD, dropped, balance
 
 

@@ -77,9 +77,8 @@ def test_scores_and_metrics_use_the_running_statistics():
     running = params["part"]["statistics"]["norm"]
     mean, var = (np.asarray(running[name]) for name in ("mean", "var"))
     expected = np.asarray(scores(params, batch.inputs, mean, var))
-    np.testing.assert_allclose(
-        jax.jit(model.scores)(params, batch.inputs), expected, rtol=1e-4, atol=1e-5
-    )
+    found = jax.jit(model.scores)(params, batch.inputs)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     metrics = jax.jit(model.metrics)(params, batch)
     chances = np.exp(expected) / np.exp(expected).sum(axis=1, keepdims=True)
     lost = -np.log(chances[np.arange(50), batch.targets]).mean()

@@ -7,23 +7,18 @@ from unittest.mock import patch
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh
 
 from dml.models.networks import alexnet as alex
 from dml.models.networks import towers, translator
 from dml.types import Batch
 from tests.checks import run
+from tests.models.layers.axes_main import line
 
 DEVICES = 4
 CLOSE = 1e-5  # of a leaf's largest number: float32 sums in another order
 SEEN = 1e-2  # of a mutant's gradient
 ABOUT = ((8, 8, 1), 4, alex.Sizes(unit=2, kernel=3, stride=1))
 LAYERS, WORDS, READ, WRITTEN = 3, 5, 4, 3
-
-
-def axes(name, size):
-    devices = np.array(jax.devices()[:size])
-    return Mesh(devices, (name,), axis_types=(AxisType.Auto,))
 
 
 def off(found, wanted):
@@ -61,7 +56,7 @@ def dense():
 
 def cut():
     split = towers.sharded_gradient(
-        towers.tower_model(*ABOUT), params(), axes("tower", 2)
+        towers.tower_model(*ABOUT), params(), line("tower", 2)
     )
     return jax.jit(split)(params(), images())
 
@@ -134,7 +129,7 @@ def plain():
 
 
 def swept():
-    call = translator.wavefront(axes("layer", LAYERS))
+    call = translator.wavefront(line("layer", LAYERS))
     return jax.jit(call)(network()[1], sentences())
 
 
@@ -159,7 +154,7 @@ def check_a_sweep_has_as_many_ticks_as_its_formula():
     assert turns(model.loss, tree, sentences()) == LAYERS * length
     sweep = jax.shard_map(
         lambda tree, batch: translator.device_loss(tree, batch, LAYERS),
-        mesh=axes("layer", LAYERS),
+        mesh=line("layer", LAYERS),
         in_specs=(translator.SPECS, jax.sharding.PartitionSpec()),
         out_specs=jax.sharding.PartitionSpec(),
         check_vma=False,

@@ -28,7 +28,7 @@ from dml.update.dense import make
 from dml.wire.mesh import devices
 from dml.wire.mesh.traffic import collectives
 from tests.checks import run
-from tests.strategies.small import alone
+from tests.strategies.small import alone, apart
 
 DEVICES = 4
 SHAPE = Shape(vocabulary=12, length=8, layers=1, width=16, heads=4)
@@ -90,12 +90,6 @@ def lost(kind, *args, made=kept, whole=lambda leaf: leaf.sum(axis=0), **options)
     return losses[0], jax.tree.map(
         lambda leaf, part: whole(leaf) if part else leaf, grads, parts
     )
-
-
-def apart(found, wanted):
-    """Return the largest difference, of loss and of gradients."""
-    gaps = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), found, wanted)
-    return max(jax.tree.leaves(gaps))
 
 
 def gap(kind, *args, **options):

@@ -58,12 +58,11 @@ def test_what_crosses_is_maps_and_scores():
     [
         ({"shape": (8, 8)}, "images HxWxC.*got"),
         ({"classes": 5}, "multiples of 2.* classes=5"),
-    ]
-    + [
         ({"sizes": Sizes(unit=3)}, "unit=3"),
         ({"sizes": Sizes(stride=0)}, "of 1 or more"),
-    ]
-    + [({"crossings": (1,)}, r"2 to 8, got \(1,\)"), ({"crossings": (3, 9)}, "3, 9")],
+        ({"crossings": (1,)}, r"2 to 8, got \(1,\)"),
+        ({"crossings": (3, 9)}, "3, 9"),
+    ],
 )
 def test_what_cannot_be_halved_is_refused(make, change, message):
     with pytest.raises(BadInput, match=message):

@@ -58,17 +58,6 @@ def test_every_edge_has_the_loss_and_the_gradient_of_jax(kind, near):
         assert not np.delete(slopes_ExHxD[e], rows, axis=0).any()
 
 
-def test_the_objective_and_its_gradient_are_the_means_of_the_edges():
-    table_HxD, data = example(np.float64)
-    grads_HxD, total_HxD, losses = np.empty_like(table_HxD), np.zeros((9, 10)), []
-    for e in range(16):
-        losses.append(gradient(table_HxD, data, e, 0, grads_HxD)[0])
-        total_HxD[units(data, e)] += grads_HxD[: len(units(data, e))] / 16
-    mean, slopes_HxD = dropout.loss_and_gradient(table_HxD, data)
-    assert mean == objective(table_HxD, data) == pytest.approx(np.mean(losses))
-    np.testing.assert_allclose(slopes_HxD, total_HxD, rtol=1e-12)
-
-
 def test_large_scores_do_not_overflow_and_accuracy_uses_all_units():
     table_HxD, data = example()
     grads_HxD = np.empty_like(table_HxD)

@@ -104,16 +104,6 @@ def filled(seed=0):
     return np.random.default_rng(seed).normal(size=(40, 1)).astype(np.float32)
 
 
-def test_minibatches_have_the_loss_of_the_objective_and_the_frequency_counts_them():
-    one, counts, at = problem(TRAINING, OTHERS, 0.0), np.zeros(40, int), filled()
-    for number in range(one.examples):
-        counts[one.touched(one.take(np.array([number])))] += 1
-    assert one.frequency.tolist() == counts.tolist() and one.examples == 70
-    loss, (rows, grads_Nx1) = one.gradient(at, one.take(np.arange(70)))
-    assert loss == pytest.approx(one.evaluate(at)["objective"], rel=1e-6)
-    assert grads_Nx1.shape == (len(rows), 1) and grads_Nx1.dtype == np.float32
-
-
 def test_it_starts_at_zeros_and_is_evaluated_on_both_sets():
     one = problem(TRAINING, OTHERS, L1)
     assert one.params.shape == (40, 1) and one.params.dtype == np.float32

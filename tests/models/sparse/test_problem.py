@@ -7,7 +7,15 @@ from dml.data.images.digits import digits
 from dml.data.sparse.graphs import generate as graph
 from dml.data.sparse.ratings import generate as ratings
 from dml.data.sparse.svmlight import generate
-from dml.models.sparse import completion, cuts, dropout, logistic_edges, svm
+from dml.models.sparse import (
+    completion,
+    cuts,
+    dropout,
+    factors,
+    logistic,
+    logistic_edges,
+    svm,
+)
 from dml.models.sparse.problem import descend, problem
 from dml.types import Batch
 
@@ -21,12 +29,21 @@ def documents(model):
 
 def completed():
     data = completion.entries_from_ratings(ratings(9, 7, 50, 2, 0)[0], 0.3, 0.7, WIDE)
+    data = data._replace(weights=np.linspace(1, 2, len(data.targets)))
     return problem(completion, data, np.zeros((16, 4)))
 
 
 def parted():
     data = cuts.cuts(graph((4, 5), 3, 0, 1.0), 0, WIDE)
     return problem(cuts, data, np.zeros((20, 3)))
+
+
+def factored():
+    return factors.problem(*ratings(9, 7, 50, 3, 0), 4, 0.1, seed=0)
+
+
+def classified():
+    return logistic.problem(generate(70, 40, 3, 1), generate(30, 40, 3, 2), 0.0)
 
 
 def masked():
@@ -43,6 +60,7 @@ MADE = {
     "cuts": parted,
     "dropout": masked,
 }
+SERVED = {"factors": factored, "logistic of servers": classified}
 problems = pytest.mark.parametrize("name", MADE)
 
 
@@ -92,17 +110,25 @@ def test_minibatches_weighted_by_their_examples_add_up_to_all(name):
     loss, grads = dense(one, table, range(count))
     parts = np.split(np.random.default_rng(0).permutation(count), [3, 7])
     found = [dense(one, table, part) for part in parts]
-    weights = [len(part) / count for part in parts]
-    assert sum(w * part[0] for w, part in zip(weights, found, strict=True)) == (
-        pytest.approx(loss, rel=1e-12)
-    )
-    total = sum(w * part[1] for w, part in zip(weights, found, strict=True))
+    losses, slopes = zip(*found, strict=True)
+    weights = np.array([len(part) / count for part in parts])
+    assert weights @ losses == pytest.approx(loss, rel=1e-12)
+    total = np.tensordot(weights, slopes, axes=1)
     np.testing.assert_allclose(total, grads, atol=1e-13)
 
 
-@problems
+@pytest.mark.parametrize("name", SERVED)
+def test_the_loss_of_all_examples_of_a_served_problem_is_its_objective(name):
+    one = SERVED[name]()
+    table = drawn(one).astype(np.float32)
+    loss, (rows, grads) = one.gradient(table, one.take(np.arange(one.examples)))
+    assert loss == pytest.approx(one.evaluate(table)["objective"], rel=1e-6)
+    assert grads.shape == (len(rows), *table.shape[1:]) and grads.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", MADE | SERVED)
 def test_rows_of_a_minibatch_rise_and_the_frequency_counts_them(name):
-    one = MADE[name]()
+    one = (MADE | SERVED)[name]()
     counts = np.zeros(len(one.params), int)
     assert len(one.touched(one.take(np.arange(0)))) == 0
     for e in range(one.examples):

@@ -36,10 +36,8 @@ def test_cables_are_links_both_ways_with_their_bandwidth(written):
     assert set(beta.values()) == {8e-9, 2e-9} and len(beta) == 10
     assert beta[0, 2] == beta[2, 0] == 2e-9
     assert (graph.links().alpha == 3e-7).all()
-    assert graph.report(Prices(100, 10, 1)) == (
-        *(4, 5, 2, 3),
-        100 * (10 + 12) + 10 * 12 + 5,
-    )
+    cost = 100 * (10 + 12) + 10 * 12 + 5
+    assert graph.report(Prices(100, 10, 1)) == (4, 5, 2, 3, cost)
     assert str(graph) == "Graph(routers=4, cables=5, concentration=3)"
 
 
@@ -62,14 +60,12 @@ def test_a_line_says_the_same_in_either_direction(written):
     ("text", "line", "what"),
     [
         ("", 1, "got none"),
-        ("# nothing\n\n", 2, "got none"),
         ("0 1\n1\n", 2, "got 1"),
         ("0 1\n1 two\n", 2, "got 1 two"),
         ("0 1\n\n1 -2\n", 3, "got 1 -2"),
         ("0 1 2 3\n", 1, "got 0 1 2 3"),
         ("0 1 fast\n", 1, "got 0 1 fast"),
         ("0 1 0\n", 1, "got 0 1 0"),
-        ("0 1 -1\n", 1, "got 0 1 -1"),
         ("0 1 nan\n", 1, "got 0 1 nan"),
         ("0 1 inf\n", 1, "got 0 1 inf"),
         ("0 1\n2 2\n", 2, "got 2 2"),
@@ -78,7 +74,6 @@ def test_a_line_says_the_same_in_either_direction(written):
         ("0 1\nranks 0 x\n", 2, "got 0 x"),
         ("0 1\nranks 0 5\n", 2, "got router 5"),
         ("0 1\n2 3\n", 2, "got router 2 without a route to router 0"),
-        ("0 1\n2 3\n2 4\n", 2, "got router 2 without a route to router 0"),
         ("0 1\n2 3\nranks 0\nranks 3\n", 4, "router 3 without a route to router 0"),
         ("0 99999999999999999999\n", 1, "got 0 99999999999999999999"),
     ],

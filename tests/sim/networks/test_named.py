@@ -107,12 +107,8 @@ def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
     message = str(error.value)
     assert message.startswith("expected ") and "\n" not in message
     assert ", got " in message and "; " in message
-
-
-def test_an_unknown_name_is_told_all_that_are_known():
-    with pytest.raises(BadInput) as error:
-        network("hypercube:4", 4)
-    assert all(name in str(error.value) for name in NETWORKS)
+    if text == "torsu":
+        assert all(name in message for name in NETWORKS)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +133,3 @@ def test_a_network_that_does_not_fit_is_refused(text, size, why):
 def test_the_virtual_world_does_not_load_the_networks_that_it_does_not_use():
     code = "import sys, dml.sim; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_a_network_of_as_many_ranks_as_there_may_be_is_built():
-    assert network("torus:4096x4096", 1).capacity == 1 << 24

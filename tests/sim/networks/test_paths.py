@@ -145,19 +145,6 @@ def test_ranks_of_one_host_exchange_by_memory_and_share_one_card():
     assert heads == pytest.approx([1e-6, 5e-6, 9e-6])  # one after another, 4 µs each
 
 
-def test_half_way_round_a_ring_is_up():
-    paths = Torus((6,)).paths(np.array([1, 5]), np.array([4, 2]))
-    assert Torus((6,)).ends()[paths.links, 1].tolist() == [2, 3, 4, 0, 1, 2]
-
-
-def test_a_torus_takes_its_dimensions_in_order():
-    network = Torus((3, 4, 5))
-    start, goal = np.ravel_multi_index(([0, 2], [0, 3], [0, 4]), (3, 4, 5))
-    paths = network.paths(np.array([start]), np.array([goal]))
-    spots = np.stack(np.unravel_index(network.ends()[paths.links, 1], (3, 4, 5)))
-    assert spots.T.tolist() == [[2, 0, 0], [2, 3, 0], [2, 3, 4]]
-
-
 @pytest.mark.parametrize("k", [4, 6])
 def test_all_ways_to_a_rank_of_a_fat_tree_go_down_from_one_core(k):
     network = FatTree(k)
@@ -182,9 +169,3 @@ def test_ranks_of_one_router_are_reached_over_different_links():
     network = Graph(table(square, 4), (1.0,) * 8, (0, 3), 2)
     links = network.paths(np.array([0, 0]), np.array([2, 3])).links
     assert len(set(links)) == 4
-
-
-def test_minimal_ways_between_all_ranks_load_links_of_slim_fly_alike():
-    network = SlimFly(5)
-    load = np.bincount(network.paths(*all_pairs(network)).links)
-    assert load.min() > 0 and load.max() <= 2 * load.min()

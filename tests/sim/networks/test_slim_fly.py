@@ -3,24 +3,12 @@
 import numpy as np
 import pytest
 
-from dml.sim.networks.gf import field, prime_power
+from dml.sim.networks.gf import field
 from dml.sim.networks.slim_fly import ORDERS, SlimFly, mms
 from dml.types import BadInput
 
-FIELDS = [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 32, 49, 64]
 
-
-def test_prime_powers_are_known():
-    known = {q: prime_power(q) for q in range(-2, 33) if prime_power(q)[1] > 1}
-    assert known == {
-        **{4: (2, 2), 8: (2, 3), 9: (3, 2), 16: (2, 4)},
-        **{25: (5, 2), 27: (3, 3), 32: (2, 5)},
-    }
-    primes = [q for q in range(-2, 30) if prime_power(q) == (q, 1)]
-    assert primes == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
-
-
-@pytest.mark.parametrize("q", FIELDS)
+@pytest.mark.parametrize("q", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 32, 49, 64])
 def test_a_field_keeps_the_laws(q):
     powers, plus, times = field(q)
     a, b, c = np.random.default_rng(q).integers(q, size=(3, 500))

@@ -79,8 +79,8 @@ def steps(
     strategy, own = {
         "minibatch": (serial, {}),
         "operation": (operation, {"allreduce": reduce, "batch": batch}),
-        "sparse": (synchronous, rows | {"dense": lambda *_: False}),
-        "dense": (synchronous, rows | {"dense": lambda *_: True}),
+        "sparse": (synchronous, rows | {"dense": lambda buffer, nbytes: nbytes < 0}),
+        "dense": (synchronous, rows | {"dense": lambda buffer, nbytes: nbytes >= 0}),
     }[how]
     own |= common | each
     return strategy(task, batches, partial(AdaGrad, rate=RATE), **own)

@@ -66,7 +66,7 @@ def one_worker(task):
     return [step.loss for step in steps], unpack(steps[-1].params(), DIM)
 
 
-def every_mesh_trains_as_minibatch_does_by_one_compilation():
+def check_every_mesh_trains_as_minibatch_does_by_one_compilation():
     module.GROUP = 3  # 7 minibatches: 3 groups, 2 minibatches of the last one empty
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
@@ -84,9 +84,8 @@ def every_mesh_trains_as_minibatch_does_by_one_compilation():
             with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
                 steps, found = train(task, axes)
             assert len(compiled) == 2, shape  # the training, and what collects its end
-            np.testing.assert_allclose(
-                [one.loss for one in steps], losses, **CLOSE_LOSS
-            )
+            mine = [one.loss for one in steps]
+            np.testing.assert_allclose(mine, losses, **CLOSE_LOSS)
             for mine, want in zip(found, end, strict=True):
                 assert mine.dtype == np.float32
                 np.testing.assert_allclose(mine, want, **CLOSE)
@@ -97,7 +96,7 @@ def bits(state):
     return [leaf.tobytes() for leaf in state]
 
 
-def a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
+def check_a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
     task, axes = problem(2), mesh(batch=4, dim=0)
     steps, whole = train(task, axes, 3)
     begun, state = train(task, axes, 1)
@@ -107,7 +106,7 @@ def a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
     assert bits(end) == bits(whole)
 
 
-def a_minibatch_may_be_longer_than_all_records():
+def check_a_minibatch_may_be_longer_than_all_records():
     task, axes = problem(2), mesh(batch=4, dim=0)
     long, exact = (train(task, axes, 1, task.examples * n) for n in (10, 1))
     assert long[0][0].loss == exact[0][0].loss
@@ -115,7 +114,7 @@ def a_minibatch_may_be_longer_than_all_records():
     assert bits(long[1]) == bits(exact[1])
 
 
-def columns_and_ranks_that_do_not_fit_are_refused():
+def check_columns_and_ranks_that_do_not_fit_are_refused():
     for ranks, columns, message in [
         (1, 3, "3 devices can share equally, got 8; .*multiple"),
         (2, 1, "one run of JAX on 2 ranks, got one on 1"),
@@ -130,12 +129,7 @@ def columns_and_ranks_that_do_not_fit_are_refused():
             sim.run(program, ranks)
 
 
-CHECKS = [
-    every_mesh_trains_as_minibatch_does_by_one_compilation,
-    a_state_taken_out_and_put_in_again_goes_on_bit_for_bit,
-    a_minibatch_may_be_longer_than_all_records,
-    columns_and_ranks_that_do_not_fit_are_refused,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
 
 
 if __name__ == "__main__":

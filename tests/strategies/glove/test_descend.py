@@ -48,12 +48,7 @@ def run(state, tiles, these, rate=RATE):
     "records, scale, tolerance, clipped",
     [
         (3, 1.0, 1e-5, 0),  # roots that are 5e-6 off, and the rounding of float32
-        (
-            1500,
-            1.0,
-            3e-5,
-            0,
-        ),  # each step begins where the last has ended: errors add up
+        (1500, 1.0, 3e-5, 0),  # errors add up: each step begins at the end of the last
         (200, 1e5, 1e-4, 100),  # gradients are clipped, biases are not
     ],
 )

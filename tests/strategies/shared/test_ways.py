@@ -49,10 +49,24 @@ def run(way, problem, how, threads=1, **more):
     return sim.run(program, 1)[0]
 
 
+def blocks(problem, how, epoch, share=slice(None)):
+    """Return the edges of each block of an epoch."""
+    for block in visits(how, epoch, problem.examples).visits[share]:
+        first = block * how.batch
+        yield range(first, min(first + how.batch, problem.examples))
+
+
+def gradients(problem, data, table, e, t):
+    """Return the rows of an edge, none where it moves none, and their gradients."""
+    rows = data.edges.rows[data.edges.starts[e] : data.edges.starts[e + 1]]
+    grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
+    _, moves = problem.kernel.model.gradient(table, data, e, t, grads)
+    return (rows, grads) if moves else (rows[:0], grads[:0])
+
+
 def oracle(problem, how, deferred=None, share=slice(None)):
     """Descend in plain Python; deferred rows change at the end of a block."""
-    kernel, count = problem.kernel, problem.examples
-    model, edges = kernel.model, kernel.data.edges
+    model = problem.kernel.model
     table, kind = problem.params.copy(), problem.params.dtype.type
     speed = np.zeros_like(table)
     deferred = np.zeros(len(table), bool) if deferred is None else deferred
@@ -66,16 +80,13 @@ def oracle(problem, how, deferred=None, share=slice(None)):
             model.move(table, row, moved, 0, rate)
             table[row] += moved[0]
 
-        for block in visits(how, epoch, count).visits[share]:
-            first, sums = block * how.batch, {}
-            block = range(first, min(first + how.batch, count))
+        for block in blocks(problem, how, epoch, share):
+            sums = {}
             for e in block:
-                rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
-                grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
-                t = steps + (0 if deferred.all() else e - first)
-                if not model.gradient(table, data, e, t, grads)[1]:
-                    continue
-                for row, grad in zip(rows, grads, strict=True):
+                t = steps + (0 if deferred.all() else e - block.start)
+                for row, grad in zip(
+                    *gradients(problem, data, table, e, t), strict=True
+                ):
                     if deferred[row]:
                         sums[row] = sums.get(row, 0) + grad
                     else:
@@ -114,22 +125,14 @@ def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, mome
 def private_oracle(problem, how, hot, period):
     """Descend in plain Python; changes of hot rows are added after every period."""
     kernel, scalar = problem.kernel, problem.params.dtype.type
-    model, edges, table = kernel.model, kernel.data.edges, problem.params.copy()
+    model, table = kernel.model, problem.params.copy()
     for epoch in range(1, EPOCHS + 1):
         rate = scalar(how.rate(epoch))
         data, sums = model.with_rate(kernel.data, how.rate(epoch)), {}
-        order = visits(how, epoch, problem.examples).visits
-        starts = [block * how.batch for block in order]
-        visited = [
-            e
-            for first in starts
-            for e in range(first, min(first + how.batch, problem.examples))
-        ]
+        visited = [e for block in blocks(problem, how, epoch) for e in block]
         for t, e in enumerate(visited):
-            rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
-            grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
-            moves = model.gradient(table, data, e, t, grads)[1]
-            for s, row in enumerate(rows if moves else ()):
+            rows, grads = gradients(problem, data, table, e, t)
+            for s, row in enumerate(rows):
                 model.move(table, row, grads, s, rate)
                 if hot[row]:
                     sums[row] = sums.get(row, scalar(0)) + grads[s]
@@ -152,25 +155,6 @@ def test_changes_of_hot_rows_are_added_after_a_period(name, share, period):
     found = run(hogwild_private, problem, how, hot=hot, period=period)[1]
     assert np.array_equal(found, want)
     assert not np.array_equal(want, oracle(problem, how)) or not hot.any()
-
-
-def test_two_workers_with_private_rows_come_as_close_as_one():
-    problem, how = documents(), settings(batch=8)
-    hot = hubs(problem.kernel.data.edges, len(problem.params), 0.05)
-    assert hot.any() and not hot.all()
-
-    def objective(threads):
-        table = run(hogwild_private, problem, how, threads, hot=hot, period=4)[1]
-        return problem.kernel.model.objective(table, problem.kernel.data)
-
-    assert objective(2) == pytest.approx(objective(1), rel=0.05)
-
-
-def test_a_period_without_edges_is_refused():
-    problem = documents()
-    with pytest.raises(BadInput, match="period of at least 1 edge, got 0"):
-        hot = np.ones(len(problem.params), bool)
-        run(hogwild_private, problem, settings(), hot=hot, period=0)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -267,6 +251,9 @@ def test_what_cannot_be_shared_out_is_said():
         run(hogwild, problem, settings(batch=2), threads=6, policy=lock_free)
     with pytest.raises(BadInput, match="batch of 1 to 5 examples, got 6"):
         run(hogwild, problem, settings(batch=6), policy=lock_free)
+    with pytest.raises(BadInput, match="period of at least 1 edge, got 0"):
+        hot = np.ones(len(problem.params), bool)
+        run(hogwild_private, problem, settings(batch=2), hot=hot, period=0)
 
     def two_hosts(comm):
         list(begin(hogwild, documents(), settings(), comm, 1))

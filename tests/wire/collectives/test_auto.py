@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.collectives import auto, stored
+from dml.wire.collectives import auto, rates, stored
 from dml.wire.collectives.auto import chosen_allreduce, measure_choice, measured_choice
 from dml.wire.collectives.rates import CANDIDATES
 from dml.wire.comm import Metered
+from dml.wire.comm.wrapper import Wrapper
 
 NAMES = list(CANDIDATES)
 
@@ -88,3 +89,23 @@ def test_a_stored_choice_is_used(file):
 def test_virtual_ranks_predict(file):
     sim.run(lambda comm: chosen_allreduce(comm, np.zeros(1024, np.float32)), 4)
     assert not file.exists()
+
+
+def test_rates_are_measured_once_stored_and_those_of_the_network(file, monkeypatch):
+    network, folder = sim.Uniform(2e-6, 1e-9, 3e-10), file.parent / "new"
+    monkeypatch.setenv("DML_DATA", str(folder))
+
+    def program(comm):
+        real = Wrapper(comm)
+        real.platform = comm.platform._replace(network=None)
+        return rates.machine_rates(real), rates.machine_rates(real)
+
+    (found, again), *others = sim.run(program, 4, network)
+    assert others == [(found, found)] * 3 and again == found
+    assert found[:3] == pytest.approx(network.rates[:3], rel=0.01)
+    monkeypatch.setattr(rates, "measure", lambda comm: 1 / 0)
+    assert sim.run(program, 4, network) == [(found, found)] * 4
+    assert sim.run(program, 1) == [(rates.Rates(0.0, 0.0, 0.0),) * 2]
+    (folder / "rates.json").write_text('{"test, 4": ["fast"]}')
+    with pytest.raises(ZeroDivisionError):
+        sim.run(program, 4, network)

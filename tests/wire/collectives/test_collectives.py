@@ -13,11 +13,10 @@ from dml.wire.collectives.all_gather_parts import (
     gather_lengths,
 )
 from dml.wire.comm import Metered
-from dml.wire.comm.buffers import allocate, layout
+from dml.wire.comm.buffers import allocate
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Rates
 from dml.wire.plans.topology import chunks, rounds
-from dml.wire.reducers.exact import exact
 
 SIZES = (*range(1, 10), 16, 17, 31)
 NETWORKS = [(sim.Uniform(1e-6, 1e-9), 0), (sim.Uniform(1e-6, 1e-9, eager=0), 1)]
@@ -89,28 +88,6 @@ def test_all_gather_gives_everyone_every_chunk(size, network, seed):
             assert np.array_equal(buffer, want)
 
     sim.run(program, size, network, seed)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_reduce_scatter_then_all_gather_is_an_allreduce_of_twice_half_the_words(size):
-    case = Case(size, 1009, "float32", "sum", True)
-
-    def program(comm):
-        metered = Metered(comm)
-        buffer = inputs(case)[comm.rank].copy()
-        reduce_scatter(metered, buffer)
-        half = metered.bytes_sent
-        all_gather(metered, buffer)
-        return half, metered.bytes_sent, buffer.tobytes()
-
-    found = sim.run(program, size)
-    assert sum(half for half, _, _ in found) == (size - 1) * 1009 * 4
-    assert sum(both for _, both, _ in found) == 2 * (size - 1) * 1009 * 4
-    assert len({bits for _, _, bits in found}) == 1
-    off = np.abs(np.frombuffer(found[0][2], "f4") - inputs(case).astype(float).sum(0))
-    # (p-1) roundings of partial sums (Higham 2002, eq. 4.4)
-    bound = (size - 1) * np.finfo("f4").eps * np.abs(inputs(case).astype(float)).sum(0)
-    assert (off <= bound).all()
 
 
 FEW = range(1, 9)
@@ -198,16 +175,3 @@ def test_dense_is_chosen_where_the_virtual_clock_says_so(length, size, name):
         sparse = seconds(size, gathering)
         assert sim.run(choosing, size, NETWORK) == [dense < sparse] * size
     assert sim.run(choosing, 1) == [False]  # a rank alone gathers
-
-
-@pytest.mark.parametrize("name", ALLREDUCE)
-def test_the_exact_reducer_is_the_all_reduce_and_keeps_no_state(name):
-    def program(comm):
-        terms = np.random.default_rng(comm.rank).standard_normal(65).astype(np.float32)
-        reducer, plain = exact(ALLREDUCE[name]), terms.copy()
-        ALLREDUCE[name](comm, plain)
-        state = reducer.init(layout({"w": terms[:64]}))
-        state = reducer.reduce(comm, terms, state)
-        return state, terms.tobytes() == plain.tobytes()
-
-    assert sim.run(program, 3) == [(None, True)] * 3

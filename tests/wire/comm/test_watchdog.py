@@ -66,10 +66,8 @@ def test_a_state_names_the_ranks_that_are_missing(state, text):
 
 
 def test_an_old_report_is_no_state():
-    assert (
-        state_text({0: waits(1)}, 0, 99.0)
-        == "no report for 99 s; before, in main (x.py:1)"
-    )
+    text = state_text({0: waits(1)}, 0, 99.0)
+    assert text == "no report for 99 s; before, in main (x.py:1)"
 
 
 def test_ranks_are_printed_as_ranges():

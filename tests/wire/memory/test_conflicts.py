@@ -160,9 +160,8 @@ def test_all_numbers_are_those_of_brute_force(count, width, density, seed):
     np.fill_diagonal(pairs, False)
     average = pairs.sum(1).mean()
     assert found.conflicts == pytest.approx(average)
-    assert found.average_delay == pytest.approx(
-        count / average if average else math.inf
-    )
+    delay = count / average if average else math.inf
+    assert found.average_delay == pytest.approx(delay)
     assert found.worst_case_delay == safe_delay(found.omega, found.delta, found.rho)
 
 

@@ -3,68 +3,54 @@
 import numpy as np
 import pytest
 
+from dml.data.sparse.graphs import generate as graph
 from dml.data.sparse.svmlight import generate
-from dml.models.sparse import svm
+from dml.models.sparse import cuts, svm
 from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import EpochSettings
-from tests.strategies.shared import quadratic
 
-EDGES, ROWS, MOST = 60, 12, 9
+MOST = 9
 RATE, MU = 0.3, 0.01
 
 
-def hinge(tables, late, data, e, t):
-    """The gradient of one document's stored weights, by numpy alone."""
-    at = slice(*data.edges.starts[e : e + 2])
-    rows, x, y = data.edges.rows[at], data.values[at], data.labels[e]
-    stale = np.array([tables[-1 - d][r] for r, d in zip(rows, late, strict=True)])
-    if y * (1 - RATE * MU) ** t * (x @ stale) >= 1:
-        return rows, None
-    return rows, -y * x / (1 - RATE * MU) ** (t + 1)
-
-
-def pull(tables, late, data, e, t):
-    at = slice(*data.edges.starts[e : e + 2])
-    rows = data.edges.rows[at]
-    stale = np.array([tables[-1 - d][r] for r, d in zip(rows, late, strict=True)])
-    return rows, stale - data.targets_NxD[at]
-
-
 def documents():
-    return svm.documents(generate(EDGES, ROWS, 3, seed=4), MU, np.float64)
+    return svm.documents(generate(60, 12, 3, seed=4), MU, np.float64), (12,)
 
 
-PROBLEMS = {
-    "svm": (svm, documents, (ROWS,), hinge, -np.inf),
-    "quadratic": (
-        *(quadratic, lambda: quadratic.pulls(EDGES, ROWS, 4), (ROWS, 4), pull, 0.0),
-    ),
-}
+def parted():
+    """Return edges of one row or two, whose rows are projected onto the simplex."""
+    return cuts.cuts(graph((4, 3), 3, 0, 1.0), 0, np.float64), (12, 3)
+
+
+PROBLEMS = {"svm": (svm, documents), "cuts": (cuts, parted)}
 DELAYS = {
     "none": lambda rng, lengths: np.zeros(lengths.sum(), int),
     "constant": lambda rng, lengths: np.full(lengths.sum(), 5),
     "the longest": lambda rng, lengths: np.full(lengths.sum(), MOST),
     "an update's": lambda rng, lengths: np.repeat(
-        rng.integers(0, MOST + 1, EDGES), lengths
+        rng.integers(0, MOST + 1, len(lengths)), lengths
     ),
     "a row's": lambda rng, lengths: rng.integers(0, MOST + 1, lengths.sum()),
 }
 
 
-def oracle(problem, data, order, delays, clock, momentum, tables):
+def oracle(model, data, order, delays, clock, momentum, tables):
     """Go on from the last of tables, adding one for each update."""
-    _, _, _, gradient, least = PROBLEMS[problem]
     velocity = np.zeros_like(tables[0])
     reads = 0
     for t, e in enumerate(order):
-        count = data.edges.starts[e + 1] - data.edges.starts[e]
-        late = np.minimum(delays[reads : reads + count], clock + t)
-        reads += count
-        rows, grads = gradient(tables, late, data, e, t)
-        table = tables[-1].copy()
-        if grads is not None:
-            velocity[rows] = momentum * velocity[rows] + grads
-            table[rows] = np.maximum(table[rows] - RATE * velocity[rows], least)
+        rows = data.edges.rows[slice(*data.edges.starts[e : e + 2])].astype(int)
+        late = np.minimum(delays[reads : reads + len(rows)], clock + t)
+        reads += len(rows)
+        stale, table = tables[-1].copy(), tables[-1].copy()
+        for row, delay in zip(rows, late, strict=True):
+            stale[row] = tables[-1 - delay][row]
+        grads = np.empty((len(rows), *table.shape[1:]))
+        _, moves = model.gradient(stale, data, e, t, grads)
+        for s, row in enumerate(rows if moves else ()):
+            velocity[row] = grads[s] = momentum * velocity[row] + grads[s]
+            model.move(table, row, grads, s, RATE)  # from where the row is now
+            table[row] += grads[s]
         tables.append(table)
     return tables
 
@@ -73,17 +59,19 @@ def oracle(problem, data, order, delays, clock, momentum, tables):
 @pytest.mark.parametrize("late", DELAYS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_each_row_is_read_as_it_was(problem, late, momentum):
-    model, make, shape, _, _ = PROBLEMS[problem]
-    data, rng = model.with_rate(make(), RATE), np.random.default_rng(1)
-    order = rng.permutation(EDGES)
-    delays = DELAYS[late](rng, np.diff(data.edges.starts)[order])
+    model, make = PROBLEMS[problem]
+    data, shape = make()
+    data, rng = model.with_rate(data, RATE), np.random.default_rng(1)
+    lengths = np.diff(data.edges.starts)
+    order = rng.permutation(len(lengths))
+    lengths = lengths[order]
+    delays = DELAYS[late](rng, lengths)
     start = rng.uniform(0, 1, shape)
     mine = delayed_table(start.copy(), data.edges, MOST, bool(momentum))
     pace = EpochSettings(np.float64(RATE), np.float64(momentum), 0)
-    lengths = np.diff(data.edges.starts)[order]
-    past = np.minimum(delays, np.repeat(np.arange(EDGES), lengths))
+    past = np.minimum(delays, np.repeat(np.arange(len(order)), lengths))
     # reads of a second call reach back into what the first one has done
-    middle = EDGES // 2 if problem == "quadratic" and not momentum else EDGES
+    middle = len(order) // 2 if problem == "cuts" and not momentum else len(order)
     reads, tables = lengths[:middle].sum(), [start]
     for edges, at in (
         (slice(middle), slice(reads)),
@@ -91,22 +79,6 @@ def test_each_row_is_read_as_it_was(problem, late, momentum):
     ):
         clock = edges.start or 0
         delayed_loop(model)(mine, data, order[edges], past[at], clock, pace)
-        tables = oracle(
-            problem, data, order[edges], delays[at], clock, momentum, tables
-        )
+        tables = oracle(model, data, order[edges], delays[at], clock, momentum, tables)
     np.testing.assert_allclose(mine.table, tables[-1], rtol=0, atol=1e-12)
     assert not np.allclose(mine.table, start, atol=0.1)
-
-
-def test_who_projects_does_so_from_where_the_row_is():
-    """Late pulls down would carry rows below 0, if they counted from late rows."""
-    data = quadratic.pulls(EDGES, 4, 4)
-    data = data._replace(targets_NxD=data.targets_NxD - 2)
-    mine = delayed_table(np.ones((4, 4)), data.edges, MOST, False)
-    delays = np.minimum(np.repeat(np.arange(EDGES), 2), MOST)
-    pace = EpochSettings(np.float64(RATE), np.float64(0), 0)
-    run = delayed_loop(quadratic)
-    for t in range(EDGES):
-        run(mine, data, np.array([t]), delays[2 * t : 2 * t + 2], t, pace)
-        assert mine.table.min() >= 0
-    assert mine.table.max() == 0

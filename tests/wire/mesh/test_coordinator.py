@@ -75,13 +75,6 @@ def test_ranks_of_one_host_choose_the_loopback_interface():
     assert sim.run(meeting.coordinator_address, 2)[0].startswith("127.0.0.1:")
 
 
-def test_a_free_port_is_known_to_all_ranks():
-    first, *others = sim.run(meeting.coordinator_address, 3)
-    host, _, port = first.rpartition(":")
-    assert host and 0 < int(port) < 1 << 16
-    assert others == [first, first]
-
-
 def test_addresses_are_of_interfaces_too_and_loopback_is_none(monkeypatch):
     def unknown(*_):
         raise OSError("no such name")

@@ -3,7 +3,6 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
 from hypothesis import strategies as st
 
 from dml.types import BadInput
@@ -14,7 +13,7 @@ from dml.wire.reducers.rows import indices, sum_rows
 
 
 @settings(max_examples=60, deadline=None)
-@given(some.integers(1, 60), some.integers(1, 9), some.booleans(), some.data())
+@given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.data())
 def test_every_row_is_on_one_server_and_keys_come_apart_and_together(
     rows, servers, hot, data
 ):
@@ -26,12 +25,12 @@ def test_every_row_is_on_one_server_and_keys_come_apart_and_together(
     held = np.concatenate([indices(found.rows_of(s)) for s in range(servers)])
     assert sorted(held) == list(range(rows))
     assert np.ptp([found.count(s) for s in range(servers)]) <= 1
-    if data.draw(some.booleans()):
-        start = data.draw(some.integers(0, rows))
-        keys = slice(start, data.draw(some.integers(start, rows)))
+    if data.draw(st.booleans()):
+        start = data.draw(st.integers(0, rows))
+        keys = slice(start, data.draw(st.integers(start, rows)))
     else:
-        chosen = data.draw(some.permutations(range(rows)))
-        keys = np.array(chosen[: data.draw(some.integers(0, rows))], np.int32)
+        chosen = data.draw(st.permutations(range(rows)))
+        keys = np.array(chosen[: data.draw(st.integers(0, rows))], np.int32)
     wanted = indices(keys)
     got = np.full(len(wanted), -1)
     of = list(split_keys(found, keys))
@@ -56,7 +55,7 @@ def test_servers_that_would_have_no_row_are_refused():
 
 
 @settings(max_examples=40, deadline=None)
-@given(some.integers(1, 6), some.integers(1, 30), some.integers(0, 1000))
+@given(st.integers(1, 6), st.integers(1, 30), st.integers(0, 1000))
 def test_a_sum_has_the_bits_of_adding_row_by_row_in_order(count, rows, seed):
     draws = np.random.default_rng(seed)
     pushes = []
@@ -102,10 +101,12 @@ def test_no_other_cut_has_a_faster_slowest_part(seconds, count):
     assert cuts in list(every(len(seconds), count))  # all layers, in a row, none empty
     best = min(stage_imbalance(seconds, other) for other in every(len(seconds), count))
     assert stage_imbalance(seconds, cuts) == best
-    assert equal_parts(len(seconds), count) in list(every(len(seconds), count))
-    assert stage_imbalance(
-        [1] * len(seconds), equal_parts(len(seconds), count)
-    ) == pytest.approx(-(-len(seconds) // count) * count / len(seconds))
+    layers = len(seconds)
+    parts, longest = equal_parts(layers, count), -(-layers // count)
+    assert parts in list(every(layers, count))
+    assert stage_imbalance([1] * layers, parts) == pytest.approx(
+        longest * count / layers
+    )
 
 
 @pytest.mark.parametrize("count", [0, 3])

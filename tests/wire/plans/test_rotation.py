@@ -19,6 +19,7 @@ def test_rounds_have_every_cell_once_and_their_tasks_share_no_block(blocks, tabl
     found = rounds(blocks, tables)
     cells = [cell for one in found for task in one for cell in task]
     assert Counter(cells) == Counter(product(range(blocks), repeat=2))
+    assert blocks_of(((1, 1),), 4) == (1, 5)  # of words, and of contexts
     for one in found:
         used = [b for task in one for b in blocks_of(task, blocks, tables)]
         assert len(used) == len(set(used))
@@ -27,12 +28,6 @@ def test_rounds_have_every_cell_once_and_their_tasks_share_no_block(blocks, tabl
     else:  # as in a tournament: each with itself, then ⌊blocks / 2⌋ pairs at a time
         pairs, together = blocks * (blocks - 1) // 2, max(1, blocks // 2)
         assert len(found) == 1 + -(-pairs // together)
-
-
-def test_a_block_of_words_is_none_of_contexts():
-    assert blocks_of(((1, 1),), 4) == (1, 5)
-    assert blocks_of(((1, 2), (2, 1)), 4, tables=1) == (1, 2)
-    assert blocks_of(((1, 1),), 4, tables=1) == (1,)
 
 
 def play(blocks, tables, size):
