@@ -79,9 +79,9 @@ def loads(lengths: list[int], server_counts: list[int], size: int) -> Iterator[L
     """Yield dense pushes of these lengths, without and with pulls, and sparse rows."""
     for servers in server_counts:
         ranks = roles(size, servers)
-        for what in ("push", "push and pull"):
+        for name in ("push", "push and pull"):
             for length in lengths:
-                yield Load(what, ranks, length, 1, None)
+                yield Load(name, ranks, length, 1, None)
         draws = np.random.default_rng(FLAGS.seed).permutation(FLAGS.table)
         keys = draws[: FLAGS.rows].astype(np.int32)
         yield Load("rows", ranks, FLAGS.table, FLAGS.width, keys)
@@ -101,7 +101,7 @@ def measure(comm: CountedComm, load: Load) -> Row:
     gamma = 0.0 if network else rates.gamma  # virtual ranks add without cost
     rates = Rates(rates.alpha, rates.beta, gamma)
     return {
-        "what": load.what,
+        "load": load.name,
         "bytes": load.nbytes,
         "servers": servers,
         "workers": workers,

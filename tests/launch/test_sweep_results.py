@@ -95,7 +95,7 @@ def test_columns_of_mixed_types_are_written_and_read(ended, tmp_path):
 
 
 def test_no_name_hides_another(ended):
-    taken = {"lr": 7, "code": 8, "says": 9, "n": 10}
+    taken = {"lr": 7, "code": 8, "error_message": 9, "n": 10}
     rows = sweep_results.frame([ended(3, {"lr": "1", "run": "x", "n": "4"}, taken)])
     (row,) = rows.iter_rows(named=True)
     own = [row[name] for name in ("lr", "--run", "--n", "n", "code")]
@@ -120,8 +120,14 @@ def test_a_figure_has_medians_and_quartiles_by_name(ended, monkeypatch, tmp_path
     assert list(drawn["series"]) == ["text \\$_\\$ □"]
     sweep_results.draw(tmp_path, rows, "n", "wall_seconds", None, "")
     assert drawn["series"] == {"wall_seconds": ([2], [1.0])}
-    for axes in (("lrr", "loss", None), ("lr", "says", None), ("lr", "loss", "lrr")):
-        with pytest.raises(BadInput, match="expected --.* of .*lr.*, got (lrr|says)"):
+    for axes in (
+        ("lrr", "loss", None),
+        ("lr", "error_message", None),
+        ("lr", "loss", "lrr"),
+    ):
+        with pytest.raises(
+            BadInput, match="expected --.* of .*lr.*, got (lrr|error_message)"
+        ):
             sweep_results.draw(tmp_path, rows, *axes, "")
 
 

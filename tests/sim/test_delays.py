@@ -15,7 +15,7 @@ from dml.sim.delays import (
     straggler,
     stream,
 )
-from dml.sim.maxplus import k_of_p, pace, ssp
+from dml.sim.maxplus import k_of_p, seconds_per_step, ssp
 from dml.types import BadInput
 
 SEED = 7
@@ -167,7 +167,9 @@ def test_a_worker_starts_a_clock_when_all_have_done_those_before_its_bound(stale
 )
 def test_time_per_clock_is_as_computed_before(staleness, long):
     """Long: of three runs of 100,000 steps, equal within 0.006."""
-    assert pace(ssp(SECONDS_TxP, staleness), 100) == pytest.approx(long, abs=0.02)
+    assert seconds_per_step(ssp(SECONDS_TxP, staleness), 100) == pytest.approx(
+        long, abs=0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,5 +188,5 @@ def test_a_step_ends_with_its_kth_for_all(k, size):
 
 def test_pace_is_the_mean_from_start_to_start_after_the_settling():
     starts_TxP = np.array([[0.0, 0.0], [5.0, 5.0], [6.0, 8.0], [8.0, 10.0]])
-    assert pace(starts_TxP) == 3.0
-    assert pace(starts_TxP, skip=1) == 2.0
+    assert seconds_per_step(starts_TxP) == 3.0
+    assert seconds_per_step(starts_TxP, skip=1) == 2.0

@@ -76,7 +76,7 @@ class Dragonfly(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Cables inside a group are short, those between groups long."""
+        """Return the hardware; cables are short in a group and long between groups."""
         h, routers = self.h, self.routers
         inside, between = routers * (2 * h - 1) // 2, routers * h // 2
         return Report(

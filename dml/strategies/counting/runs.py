@@ -1,4 +1,4 @@
-"""Sorted runs of counts on ranks in; one sorted file of records out.
+"""Merge the sorted runs of counts of all ranks into one sorted file of records.
 
 rank 0   ==|====|=|=   ==|===|=|==      a run: records by word, then context
 rank 1   =|=====|==|   ===|===|==|
@@ -41,7 +41,8 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
       memory: Number of records that fit into a rank's memory.
     """
     words, size = len(runs.totals), comm.size
-    # Of a slab: a part sent, one received (twice), one merged before and one after.
+    # A slab is in memory several times: records sent, records received (twice), and the
+    # merged records before and after the received ones are added.
     limit = (memory - (2 * size + 12) * words) // 6
     totals, heaviest = runs.totals.copy(), runs.totals.copy()
     turns = np.array([len(runs.edges) - 1])
@@ -69,7 +70,9 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
 
 
 def slabs(heaviest: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut the words so that no rank has more records of a slab than limit, or a word's.
+    """Cut the words into slabs; of each, no rank has more records than limit.
+
+    A word of which a rank has more records is a slab of its own.
 
     >>> [*slabs(np.array([5, 9, 2, 2, 2, 1]), 6)]
     [(0, 1), (1, 2), (2, 5), (5, 6)]
@@ -105,7 +108,7 @@ def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndar
     if turn >= len(runs.edges) - 1:
         return [np.empty(0, COUNT)] * (len(edges) - 1)
     first = at[turn]
-    # records have words from 1: the first beyond the slab reaches edges[-1] + 1
+    # records count words from 1, so edges[-1] + 1 is the first word after the slab
     stop = runs.spool.search("word", edges[-1] + 1, (first, runs.edges[turn + 1]))
     records, at[turn] = runs.spool.get(first, stop - first), stop
     inner = np.searchsorted(records["word"], np.array(edges[1:-1], np.int32) + 1)

@@ -47,7 +47,7 @@ def cells(
             try:
                 yield row | cell(comm, method, find_problem(problem), updates)
             except BadInput as error:
-                yield row | {"fits": False, "why": str(error)}
+                yield row | {"fits": False, "reason": str(error)}
 
 
 def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:

@@ -12,8 +12,8 @@ from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job, Rates
 from studies.scaling.model import BACKWARD, total_seconds
 
-PUBLISHED = {256: 236.0, 1024: 67.0, 1472: 47.0}  # minutes by V100
-MIN_SERIAL = 14 * 24 * 60.0  # minutes on one V100 are more: "more than two weeks"
+PUBLISHED = {256: 236.0, 1024: 67.0, 1472: 47.0}  # minutes by number of V100
+MIN_SERIAL = 14 * 24 * 60.0  # minutes; one V100 takes "more than two weeks"
 PARAMETERS, ITEMSIZE = 340_000_000, 2  # gradients are sent in half precision
 STEPS = 7038 + 1563  # assumed: sequences of 128, 65 536 a step; of 512, 32 768 a step
 HOST = 16  # V100 per host

@@ -35,7 +35,7 @@ def run(tmp_path, monkeypatch):
         given = ["step_time.py", f"--out={tmp_path}", *TINY, *argv]
         (summary,) = step_time.main(given)
         lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-        return summary, {row["contestant"]: row for row in map(json.loads, lines)}
+        return summary, {row["strategy"]: row for row in map(json.loads, lines)}
 
     return go
 

@@ -31,7 +31,7 @@ def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, ca
     assert "memcpy_share_1024" in summary
     header, *lines, claim, verdict, conclusion = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["buffer", "bytes", "algorithm"]
-    assert claim.startswith("published: a ring sends the least there is")
+    assert claim.startswith("published: a ring sends the minimum")
     assert verdict.endswith("(--check sends words, too): not testable here")
     assert conclusion == (
         "0 of 1 published results hold (1 not testable here). "

@@ -92,14 +92,14 @@ def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch)
         assert kept[f"verdict_{claim}"] == "holds"
     assert kept["verdict_as_published"] == "fails"
     assert kept["found_as_published"] == "6 of 9"
-    assert "published: its nine cells, Transformer (K = 2, 4, 8: " in shown
+    assert "published: nine speed-ups of a Transformer (K = 2, 4, 8: " in shown
     assert summary["bubble_1f1b"] == summary["bubble_gpipe"] == pytest.approx(3 / 11)
     assert summary["bubble_interleaved"] == pytest.approx(3 / 19)
     rows = read_rows(tmp_path)
     assert {row["table"] for row in rows} == {*TABLES} - {"measured"}
     found = {row["schedule"]: row for row in rows if row["table"] == "schedules"}
-    assert found["gpipe"]["alive"] == [8] * 4
-    assert found["1f1b"]["alive"] == [4, 3, 2, 1]
+    assert found["gpipe"]["in_flight"] == [8] * 4
+    assert found["1f1b"]["in_flight"] == [4, 3, 2, 1]
     assert found["pipedream"]["staleness"] == [3, 2, 1, 0]
     assert not any(found["interleaved"]["staleness"])
     for name in SCHEDULES:
@@ -132,5 +132,5 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     command = [sys.executable, pipeline.__file__, *sizes, *options]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
-    assert {row["way"] for row in rows} >= {"gpipe", "1f1b"}
+    assert {row["schedule"] for row in rows} >= {"gpipe", "1f1b"}
     assert all(row["milliseconds"] > 0 for row in rows)
