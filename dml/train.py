@@ -144,10 +144,10 @@ def evaluate_step(
 
 
 def due(number: int, before: int | None, every: int) -> bool:
-    """Return whether `number` reached a multiple of `every`; False if `every` is 0.
+    """Return whether a multiple of `every` is above `before` and at most `number`.
 
-    A step may consist of many updates, so `number` itself need not be a multiple: it is
-    enough that there is one after `before`, the number of the previous step.
+    A step may consist of many updates, so `number` itself need not be a multiple. 0 has
+    no multiples.
     """
     before = number - 1 if before is None else before
     return bool(every) and number // every > before // every
@@ -238,7 +238,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(signal.SIGALRM, handle)
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
-        if not polled:  # mpirun repeats the terminal's signal: ignore the second
+        if not polled:  # the terminal and mpirun send it: ignore the second
             for number in signals:
                 signal.signal(number, signal.SIG_IGN)
             time.sleep(SIGNAL_SECONDS)  # until all ranks have received the signal

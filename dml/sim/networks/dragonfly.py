@@ -28,7 +28,7 @@ from dml.sim.networks.fabric import (
 
 
 class Dragonfly(NamedTuple):
-    """A balanced dragonfly; links: local by router, then global by group."""
+    """A balanced dragonfly; local links by router, then global links by group."""
 
     h: int  # ranks per router, and global links per router
     rates: Rates = Rates()

@@ -38,7 +38,7 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
 
     Args:
         name: key of SIZES.
-        subwords: key of tokens.TOKENIZERS.
+        subwords: name of the tokenizer in the help.
         length: default of --length.
         defaults: defaults of batch, steps and decay.
     """
