@@ -190,7 +190,9 @@ def test_failed_and_unended_runs_show_their_last_lines(made, tmp_path):
         os.mkfifo(folder(place / f"piped {pipe}", {"lr": 1.0}) / pipe)
     unborn = place / "unborn"
     unborn.mkdir()
-    (unborn / "sweep.json").write_text(json.dumps({"code": 2, "says": "no such flag"}))
+    (unborn / "sweep.json").write_text(
+        json.dumps({"code": 2, "error_message": "no such flag"})
+    )
     page = made(place)
     states = re.findall('<td class="(done|failed|not-ended)">', page.text)
     assert states == ["failed", *["not-ended"] * 3, "done"]

@@ -25,7 +25,7 @@ SCRIPT = str(Path(__file__).with_name("swept_main.py"))
 def ended(tmp_path):
     """Return ended(ranks, flags, summary) -> a run that ended, in its folder."""
 
-    def write(ranks, flags, summary=None, says="", seconds=1.0):
+    def write(ranks, flags, summary=None, error="", seconds=1.0):
         cell = Cell(ranks, flags)
         folder = tmp_path / sweep_grid.folder_name("x.py", cell)
         with run_folders.folder(folder, flags) as writer:
@@ -33,7 +33,7 @@ def ended(tmp_path):
                 writer.summary(summary)
         (folder / "output.txt").touch()
         job = Job(f"lr={flags.get('lr')}", cell, folder, [], ranks or 1)
-        return Ended(job, int(bool(says)), seconds, says)
+        return Ended(job, int(bool(error)), seconds, error)
 
     return write
 
@@ -68,7 +68,7 @@ def test_groups_have_numpys_median_and_quartiles(ended):
 def test_runs_of_one_cell_are_one_group_and_a_failure_has_found_nothing(ended):
     rows = sweep_results.frame([ended(None, {}, {"loss": x}) for x in (1, 2)])
     assert sweep_results.groups(rows, [])["count"].to_list() == [2]
-    failed = ended(2, {"lr": "1"}, {"loss": 1.0}, says="no luck")
+    failed = ended(2, {"lr": "1"}, {"loss": 1.0}, error="no luck")
     assert "loss" not in sweep_results.frame([failed]).columns
 
 
