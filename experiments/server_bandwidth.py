@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             for load in loads(lengths, server_counts, comm.size):
                 row = measure(comm, load)
                 writer.row(row)
-                key = f"{row['what']}_{row['bytes']}_{row['servers']}"
+                key = f"{row['load']}_{row['bytes']}_{row['servers']}"
                 summary[key] = row["of_raw"]
             writer.summary(summary)
         return summary

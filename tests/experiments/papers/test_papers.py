@@ -87,7 +87,7 @@ def test_a_page_has_a_row_a_claim_and_a_section_a_paper(shelf, tmp_path):
     assert "Rule: The number is even." in text
     assert "0.25 kWh (RAPL)" in text
     assert "never by hand" in text
-    assert text.count("All on") == 1  # machine
+    assert text.count("All runs:") == 1  # machine
     assert (summary["holds"], summary["fails"], summary["untested"]) == (2, 0, 2)
     assert summary["one_1"] == "holds"
     assert "no such thing" in (tmp_path / "run/one/a/output.txt").read_text()
