@@ -15,8 +15,8 @@ from dml.runs import results
 from dml.runs.writers import Row, Writer, ignore
 from dml.types import BadInput, Comm, Params, Step
 
-GRACE = 0.25  # seconds within which a signal reaches all ranks
-SOON = 0.001  # seconds until a signal during deserialisation is handled again
+SIGNAL_SECONDS = 0.25  # seconds within which a signal reaches all ranks
+RETRY_SECONDS = 0.001  # seconds until a signal that arrived inside NUMBA is handled
 NUMBA = "numba.core.serialize"
 
 
@@ -36,8 +36,8 @@ def train(
 
     Args:
       steps: Steps of a strategy.
-      evaluate: params -> measures by name; called where a step's parameters are
-        collected.
+      evaluate: params -> measures by name; called on ranks on which a step's
+        parameters are collected.
       writer: Receives a row per step.
       evaluate_every: Number of epochs, or of updates for steps without epochs, between
         evaluations; 0 evaluates at the end only.
@@ -125,7 +125,7 @@ def last_step(
 
 
 def progress(step: Step) -> dict[str, int]:
-    """Return the number of updates and, if the step has one, of epochs so far."""
+    """Return the number of updates so far and, if the step has epochs, of epochs."""
     epoch = {} if step.epoch is None else {"epoch": step.epoch}
     return {"step": step.number} | epoch
 
@@ -138,15 +138,16 @@ def count(step: Step) -> int:
 def evaluate_step(
     evaluate: Callable[[Params], Mapping[str, Any]], step: Step
 ) -> Mapping[str, Any]:
-    """Evaluate where the parameters are collected; collective."""
+    """Evaluate on the ranks on which the parameters are collected; collective."""
     params = step.params()
     return {} if params is None else evaluate(params)
 
 
 def due(number: int, before: int | None, every: int) -> bool:
-    """Return whether a multiple of `every` was reached since the step before; 0: never.
+    """Return whether a multiple of `every` is above `before` and at most `number`.
 
-    A step may consist of many updates, so `number` itself need not be a multiple.
+    A step may consist of many updates, so `number` itself need not be a multiple. 0 has
+    no multiples.
     """
     before = number - 1 if before is None else before
     return bool(every) and number // every > before // every
@@ -163,7 +164,7 @@ def verified(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
       comm: Ranks.
       every: Number of epochs or updates between verifications; 0: never.
     """
-    from dml.metrics.replicas import Diverged, first_difference  # takes half a second
+    from dml.metrics.replicas import Diverged, first_difference  # slow: 0.5 s
 
     before = None
     for step in steps:
@@ -198,7 +199,7 @@ def checkpointed(
       every: Seconds between saves; 0 saves before a stop only.
       stop_requested: () -> whether a stop was requested.
     """
-    stop_requested()  # from here on a stop saves the last step
+    stop_requested()  # after this call a signal no longer raises: a step is saved
     saved, step = time.monotonic(), None
     for step in steps:
         due = every and time.monotonic() - saved >= every
@@ -218,11 +219,11 @@ def checkpointed(
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether Ctrl-C or SIGTERM was received.
 
-    Before its first call the signal raises KeyboardInterrupt: there is nothing to save
-    yet. A second signal ends the run at once.
+    Before the first call of the function a signal raises KeyboardInterrupt, as there is
+    nothing to save yet. A second signal ends the run at once.
     """
     received: list[int] = []
-    asking = False
+    polled = False  # whether stop_requested was called
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in signals}
 
@@ -231,23 +232,23 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
     def handle(number: int, frame: Any) -> None:
-        if not asking and frame and frame.f_globals.get("__name__") == NUMBA:
-            # order matters: a kernel's C code calls this module to convert results, and
-            # crashes if the call raises
+        if not polled and frame and frame.f_globals.get("__name__") == NUMBA:
+            # order matters: a kernel's C code calls Numba's Python code to convert
+            # results, and crashes if the call raises
             signal.signal(signal.SIGALRM, handle)
-            signal.setitimer(signal.ITIMER_REAL, SOON)
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
-        if not asking:  # mpirun forwards the terminal's signal: ignore the second
+        if not polled:  # the terminal and mpirun send it: ignore the second
             for number in signals:
                 signal.signal(number, signal.SIG_IGN)
-            time.sleep(GRACE)  # until all ranks have received it: then clean up
+            time.sleep(SIGNAL_SECONDS)  # until all ranks have received the signal
             raise KeyboardInterrupt
         restore()  # a second signal ends the run at once
         received.append(number)
 
     def stop_requested() -> bool:
-        nonlocal asking
-        asking = True
+        nonlocal polled
+        polled = True
         return bool(received)
 
     for number in signals:

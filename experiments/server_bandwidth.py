@@ -10,8 +10,8 @@ alternately, so that drift affects all equally; the values are medians.
 
 Cost: 10 s on 2 cores.
 Result: on 2 cores of an EPYC (Zen 5), a push of 4 MB has 0.53 to 0.84 of the speed of
-raw, a push and pull of 4 MB 0.45 to 1.05, 4096 rows of width 50 have 0.46 to 1.03, and a
-push of 1 KB has 0.14, due to Python's time per message. Raw sends unchanged data.
+raw, a push and pull of 4 MB 0.45 to 1.05, 4096 rows of width 50 have 0.46 to 1.03, and
+a push of 1 KB has 0.14, due to Python's time per message. Raw sends unchanged data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             for load in loads(lengths, server_counts, comm.size):
                 row = measure(comm, load)
                 writer.row(row)
-                key = f"{row['what']}_{row['bytes']}_{row['servers']}"
+                key = f"{row['load']}_{row['bytes']}_{row['servers']}"
                 summary[key] = row["of_raw"]
             writer.summary(summary)
         return summary
@@ -80,9 +80,9 @@ def loads(lengths: list[int], server_counts: list[int], size: int) -> Iterator[L
     """Yield dense pushes of these lengths, without and with pulls, and sparse rows."""
     for servers in server_counts:
         ranks = roles(size, servers)
-        for what in ("push", "push and pull"):
+        for name in ("push", "push and pull"):
             for length in lengths:
-                yield Load(what, ranks, length, 1, None)
+                yield Load(name, ranks, length, 1, None)
         draws = np.random.default_rng(FLAGS.seed).permutation(FLAGS.table)
         keys = draws[: FLAGS.rows].astype(np.int32)
         yield Load("rows", ranks, FLAGS.table, FLAGS.width, keys)
@@ -102,7 +102,7 @@ def measure(comm: CountedComm, load: Load) -> Row:
     gamma = 0.0 if network else rates.gamma  # virtual ranks add without cost
     rates = Rates(rates.alpha, rates.beta, gamma)
     return {
-        "what": load.what,
+        "load": load.name,
         "bytes": load.nbytes,
         "servers": servers,
         "workers": workers,

@@ -171,7 +171,7 @@ function path(plot, curve) {
     text += `${pen}${plot.x.place(xs[i]).toFixed(1)} ${plot.y.place(ys[i]).toFixed(1)}`;
     pen = "L";
   }
-  // A single point would not be observer.
+  // A path of a single point is not drawn: add a short line.
   return ys.length === 1 && text ? `${text}m-2 0h4` : text;
 }
 

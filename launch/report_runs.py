@@ -82,7 +82,7 @@ def failure_lines(folder: Path) -> list[str]:
     try:
         record = results.read_object(folder / "sweep.json")
         code = f"code {record['code']}" if record["code"] else ""
-        text = str(record["says"] or code)
+        text = str(record["error_message"] or code)
     # not a run of a sweep, or killed while writing
     except (BadInput, KeyError, RecursionError):
         return []
@@ -133,7 +133,7 @@ def last_lines(path: Path) -> list[str]:
 
 
 def start_time(path: Path) -> str:
-    """Return the start time of a run by the name of its folder, or by config.json."""
+    """Return the start time: from the folder's name, or the age of config.json."""
     match = TIME.fullmatch(path.name)
     if match:
         return f"{match[1]} {match[2]}:{match[3]}"

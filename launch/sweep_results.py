@@ -18,7 +18,13 @@ from dml.figures import style as figures
 from dml.runs import results
 from dml.types import BadInput
 
-RESERVED = ("n", "code", "wall_seconds", "run", "says")  # reserved column names
+RESERVED = (
+    "n",
+    "code",
+    "wall_seconds",
+    "run",
+    "error_message",
+)  # reserved column names
 MEASURES = (
     "loss",
     "accuracy",
@@ -47,7 +53,7 @@ def frame(runs: Sequence[Ended]) -> pl.DataFrame:
         values = [by_name.get(key) for by_name in summaries]
         columns[f"summary.{key}" if key in {*columns, *RESERVED} else key] = values
     columns["run"] = [run.job.folder.name for run in runs]
-    columns["says"] = [run.error for run in runs]
+    columns["error_message"] = [run.error for run in runs]
     return pl.DataFrame([series(name, values) for name, values in columns.items()])
 
 
@@ -111,7 +117,7 @@ def value_text(value: Any) -> str:
 def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Return statistics of every numeric column over runs with equal keys."""
     numbers = measure_names(rows, keys)
-    succeeded = pl.col("says") == ""
+    succeeded = pl.col("error_message") == ""
     columns = [succeeded.sum().alias("count")]
     columns += [
         statistic(pl.col(name).filter(succeeded)).alias(f"{name}_{suffix}")
@@ -186,7 +192,7 @@ def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> N
                 f"expected --{flag} of {', '.join(columns)}, got {name}; correct it"
             )
     keys = [by, x] if by and by != x else [x]
-    complete = rows.select(*keys, "says", pl.col(y).alias("y")).drop_nulls()
+    complete = rows.select(*keys, "error_message", pl.col(y).alias("y")).drop_nulls()
     if complete.is_empty():
         raise BadInput(
             f"expected successful runs with {x} and {y}, got none; fix the runs"

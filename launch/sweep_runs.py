@@ -230,7 +230,7 @@ def conclude(running: Running, timeout: float | None) -> Ended:
             "cores": running.cores,
             "code": code,
             "seconds": seconds,
-            "says": ended.error,
+            "error_message": ended.error,
         },
     )
     return ended
@@ -251,7 +251,7 @@ def earlier_result(job: Job) -> Ended | None:
         record: Mapping[str, Any] = json.loads((job.folder / "sweep.json").read_text())
         if Cell(record["ranks"], record["flags"]) != job.cell:
             return None
-        return Ended(job, record["code"], record["seconds"], record["says"])
+        return Ended(job, record["code"], record["seconds"], record["error_message"])
     # missing, or incomplete because the sweep was killed
     except (OSError, ValueError, TypeError, KeyError):
         return None

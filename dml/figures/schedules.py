@@ -29,7 +29,7 @@ class DrawableSchedule(Protocol):
     @property
     def rounds(self) -> int: ...
     @property
-    def piece(self) -> np.ndarray: ...  # 0: forward; 1 or more: piece of a backward
+    def piece(self) -> np.ndarray: ...  # 0: forward pass; 1, 2, …: backward pass
     @property
     def microbatch(self) -> np.ndarray: ...
     @property
@@ -84,7 +84,8 @@ def add_schedule(axes: Any, schedule: DrawableSchedule, inches: float) -> None:
       inches: Width of the forward pass of a stage.
     """
     ticks, stages = schedule.piece.shape
-    half_height = 0.42 if stages <= MAX_DETAILED_RANKS else 0.5  # of a box; rows have 1
+    # half the height of a box; boxes of adjacent stages are 1 apart
+    half_height = 0.42 if stages <= MAX_DETAILED_RANKS else 0.5
     scale = np.array([1, 1 / schedule.rounds, 1 / schedule.rounds])
     rows = [(stage, 0, ticks / schedule.rounds) for stage in range(stages)]
     bars(axes, np.array(rows), half_height, facecolor=BUBBLE_COLOUR, label="bubble")

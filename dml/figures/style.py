@@ -170,7 +170,7 @@ def curves(
       series: Curves by name.
       x: Label of the x axis.
       y: Label of the y axis.
-      **look: Options of `panels`.
+      **options: Options of `panels`.
     """
     panels(path, [Panel("", series, x, y)], **options)
 

@@ -33,7 +33,8 @@ def draw(path: Path, timeline: Timeline) -> None:
     seconds = max(interval.end for interval in timeline.intervals) - begin
     unit, scale = axis_unit(seconds)
     size = (10, min(1.5 + 0.42 * rows, 9.0))
-    half_height = 0.28 if rows <= MAX_DETAILED_RANKS else 0.2  # of a bar; rows have 1
+    # half the height of a bar; bars of adjacent ranks are 1 apart
+    half_height = 0.28 if rows <= MAX_DETAILED_RANKS else 0.2
     style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
     with figures.drawing(path, size=size, style=style) as (_, (axes,)):
         for name, colour, by_rank in bar_layers(timeline):

@@ -40,7 +40,7 @@ def run_collective(
       name: Name of the call, for error messages.
       value: This rank's contribution.
       combine: Computes the result from all values; called by the last rank to enter.
-      cost: Seconds in addition to α for each of ⌈log₂ p⌉ rounds.
+      cost: Seconds of the call in addition to ⌈log₂ p⌉ rounds of α each.
       pause: Called while polling for the result; None blocks.
     """
     process = comm.process
@@ -86,9 +86,9 @@ class VirtualWindow:
         self.comm, self.parts = comm, parts
 
     def barrier(self, pause: Any = None) -> None:
-        """Wait for all ranks; poll if `pause` is not that of the rank's process."""
+        """Wait for all ranks; if `pause` is given, call it while polling."""
         if pause == self.comm.process.pause:
-            pause = None
+            pause = None  # blocking also yields to the other ranks
         run_collective(self.comm, "barrier", None, lambda values: None, pause=pause)
 
     def Free(self) -> None:

@@ -36,7 +36,7 @@ def evaluate_routed(
 
 @njit(cache=True)
 def process_messages(tables):
-    """Process all messages; return False if slots are lacking."""
+    """Process all messages; return False if there is no free slot."""
     heap = [(0.0, 0, 0, 0)]
     heap.clear()
     ranks, slots, eager = tables.ranks, tables.slots, tables.rates.eager
@@ -67,7 +67,7 @@ def process_messages(tables):
 
 @njit(cache=True)
 def advance(rank, tables, heap):
-    """Advance a rank until it waits or ends; return False if slots are lacking."""
+    """Advance a rank until it waits or ends; return False if there is no free slot."""
     rank_state = tables.ranks[rank]
     while rank_state.operation < rank_state.end:
         operation = tables.operations[rank_state.operation]
@@ -113,7 +113,7 @@ def advance(rank, tables, heap):
 
 @njit(cache=True)
 def post(rank, k, receives, sends, tables, heap):
-    """Post the receive and the send of segment k; return False if slots are lacking.
+    """Post the receive and the send of segment k; return False if no slot is free.
 
     Args:
       rank: Rank that posts.

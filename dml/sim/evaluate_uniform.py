@@ -16,7 +16,7 @@ from numba import njit
 from dml.sim.networks.fabric import Rates
 from dml.types import Round
 
-ROUNDING = 1e-15  # relative to the latest clock: largest difference of equal shifts
+ROUNDING = 1e-15  # shifts are equal if they differ by this share of a late clock
 
 
 class State(NamedTuple):

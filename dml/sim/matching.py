@@ -2,7 +2,7 @@
 
 message without receive  ─► inbox, by source        Ranks run ahead in virtual time.
 receive without message  ─► posted, by source       A match whose time depends on
-blocking receive waits   ─► copied to its buffer    other messages is an event of
+message awaited by Recv  ─► copied to its buffer    other messages is an event of
 receive from ANY source  ─► AnySource               `World`, in order of time.
 """
 
@@ -36,7 +36,7 @@ class Matching(Group):
         self.inbox: dict[int, list[Any]] = {}  # by source: messages without a receive
         self.posted: dict[int, Any] = {}  # by source: receives without a message
         self.blocked_on = NO_RANK  # source of the blocking receive without a request
-        self.arrived = 0.0  # when its message arrived, in s
+        self.arrived = 0.0  # arrival time of the message of that receive, in s
         self.any_source: AnySource | None = None
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:

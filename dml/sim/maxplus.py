@@ -31,7 +31,7 @@ def k_of_p(seconds_TxP: np.ndarray, k: int) -> np.ndarray:
     return np.broadcast_to(starts_T[:, None], seconds_TxP.shape)
 
 
-def pace(starts_TxP: np.ndarray, skip: int = 0) -> float:
+def seconds_per_step(starts_TxP: np.ndarray, skip: int = 0) -> float:
     """Return the mean seconds per step, without the first `skip` steps."""
     elapsed_P = starts_TxP[-1] - starts_TxP[skip]
     return float(elapsed_P.mean()) / (len(starts_TxP) - 1 - skip)

@@ -65,7 +65,7 @@ class Process:
         world.polling.append(self)
         world.idle += 1
         if world.idle > len(world.polling) and not (world.ready or world.starting):
-            world.let_time_pass()
+            world.skip_polling()
         self.switch()
 
     def switch(self) -> None:

@@ -210,7 +210,7 @@ class RoutedMessage:
             request.finish(done)
         receive.finish(done)
 
-    # The receiver receives from ANY source.
+    # Only for receivers that have received from ANY source.
 
     def deliver(self, after: float) -> float:
         """Make the message visible, not before `after`; return that time."""

@@ -16,7 +16,7 @@ from greenlet import GreenletExit, getcurrent
 
 from dml.sim.process import Process, describe
 
-PATIENCE = 1000  # polls by all ranks without progress before a deadlock is reported
+MAX_FRUITLESS_POLLS = 1000  # polls by all ranks without progress; more: a deadlock
 
 
 class Deadlock(RuntimeError):
@@ -37,9 +37,8 @@ class World:
         self.network, self.limits = network, limits
         self.hub = getcurrent()
         self.starting, self.ending = True, False
-        self.ready: list[
-            Process
-        ] = []  # last in, first out, as the last rank is in the cache
+        # A stack: the data of the rank added last is most likely in the CPU's cache.
+        self.ready: list[Process] = []
         self.polling: deque[Process] = deque()  # resumed when none is ready
         # Events: a heap ordered by time, rank and the rank's order of sends.
         self.events: list[tuple[float, int, tuple, int, Any]] = []
@@ -129,8 +128,8 @@ class World:
         """Reset the counters of polls, as the result of a poll may have changed."""
         self.idle = self.fruitless = 0
 
-    def let_time_pass(self) -> None:
-        """Advance to the next event or completion, if all ranks that can run poll."""
+    def skip_polling(self) -> None:
+        """Advance to the next event or completion; called when all ready ranks poll."""
         self.idle = 0
         due = [p for p in self.polling if p.polls and p.polls.done > p.clock]
         first = min(due, key=lambda process: process.polls.done, default=None)
@@ -140,7 +139,7 @@ class World:
             first.clock = first.polls.done
             return self.progress()
         self.fruitless += 1
-        if self.fruitless > PATIENCE:
+        if self.fruitless > MAX_FRUITLESS_POLLS:
             self.hub.throw(Deadlock(self.report()))
 
     def stop(self, process: Process) -> None:
@@ -155,7 +154,7 @@ class World:
         self.hub.throw(error)
 
     def report(self) -> str:
-        """Describe the call that each rank waits in, and the messages not received."""
+        """Describe the call in which each rank waits, and the messages not received."""
         stuck = [p for p in self.processes if p.waits or p.polls]
         lines = [
             f"  rank {p.rank} at {p.clock:.9f} s: {describe(p.waits or p.polls)}"
@@ -179,7 +178,7 @@ class World:
         ]
 
     def check_all_received(self) -> None:
-        """Raise `Deadlock` where messages are lost and no rank has died."""
+        """Raise `Deadlock` if messages are lost and no rank has died."""
         lost = self.lost()
         if lost and not any(process.died for process in self.processes):
             head = f"all ranks have ended, and {len(lost)} messages are lost"

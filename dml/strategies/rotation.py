@@ -1,16 +1,16 @@
 """Rotation (Gemulla 2011): ranks work on blocks that share no row, then pass them on.
 
       words  contexts           In each turn a rank works on blocks that no other rank
-    r0 │ 0     0 ──► r1         uses. It receives those that another rank had: as a
-    r0 │ 1     1                message with the rows or, where all ranks share one
-    r1 │ 2     2 ──► r0         table, as an empty message. A rank sends its first
-    r1 │ 3     3                block's contexts early; the receiver needs them last.
+    r0 │ 0     0 ──► r1         uses. The previous rank of a block sends a message: the
+    r0 │ 1     1                rows of the block or, if all ranks share one table, an
+    r1 │ 2     2 ──► r0         empty message. A rank sends the contexts of its first
+    r1 │ 3     3                block early; the receiver needs them last.
 
 An example has two rows: a word and a context, or a user and an item. Every row changes
-in the order of one rank, so results are bit-identical on any number of ranks and by
-either medium. By messages each of the B blocks of contexts, n/B numbers, moves between
-ranks p times per epoch: pn words for examples with two sides; plus the losses of all
-cells.
+in the order of one rank, so results are bit-identical on any number of ranks, with
+messages and with shared memory. With messages each of the B blocks of contexts, n/B
+numbers, is sent p times per epoch: pn words for examples with two sides, plus the
+losses of all cells.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ def rotation(
     timer: Timer,
     by_messages: bool | None = None,
 ) -> Iterator[Step]:
-    """Train as one worker of `hogwild` does; yield a Step an epoch.
+    """Train as one worker of `hogwild` does; yield a Step per epoch.
 
     Args:
       problem: Problem to train, equal on all ranks; it needs a kernel with blocks of
@@ -81,7 +81,7 @@ def rotation(
                 transfers.send(turn.sends)
         with timer("wait"):
             transfers.receive(back[comm.rank])
-            tree_allreduce(comm, losses)  # one term is not zero: exact in any order
+            tree_allreduce(comm, losses)  # exact: a loss is 0 on all ranks but one
         number += order.steps
         yield Step(
             number=number,

@@ -46,7 +46,7 @@ ZERO = {
 class Placement(NamedTuple):
     """The functions of one level of ZeRO for one model on one mesh.
 
-    "Placed" trees are sharded or replicated as the level states.
+    "Placed" trees are sharded or replicated, as the level determines.
 
     Attributes:
       loss: (placed params, batch) -> loss, on one device.

@@ -129,7 +129,7 @@ def test_nothing_that_a_run_says_becomes_an_element(made, tmp_path):
             {EVIL: 1.0, "text": EVIL, "list": [EVIL]},
         )
         (path / f'{name}".svg').write_text(f"<svg>{EVIL}</svg>")
-        (path / "sweep.json").write_text(json.dumps({"code": 1, "says": EVIL}))
+        (path / "sweep.json").write_text(json.dumps({"code": 1, "error_message": EVIL}))
     broken = tmp_path / f"broken{name}"
     broken.mkdir()
     (broken / "config.json").write_text(EVIL)
@@ -178,14 +178,18 @@ def test_an_unreadable_folder_is_named_and_the_others_are_shown(
 def test_failed_and_unended_runs_show_their_last_lines(made, tmp_path):
     place = sweep(tmp_path / "x", many=1)
     died = folder(place / "died", {"lr": 1.0}, [{"step": 1, "loss": 9.0}])
-    (died / "sweep.json").write_text(json.dumps({"code": 1, "says": "a\nloss is nan"}))
+    (died / "sweep.json").write_text(
+        json.dumps({"code": 1, "error_message": "a\nloss is nan"})
+    )
     going = folder(place / "going", {"lr": 1.0})
     (going / "output.txt").write_text("step 1\nstep 2\n")
     for pipe in ("output.txt", "sweep.json"):  # left alone: reading it would block
         os.mkfifo(folder(place / f"piped {pipe}", {"lr": 1.0}) / pipe)
     unborn = place / "unborn"
     unborn.mkdir()
-    (unborn / "sweep.json").write_text(json.dumps({"code": 2, "says": "no such flag"}))
+    (unborn / "sweep.json").write_text(
+        json.dumps({"code": 2, "error_message": "no such flag"})
+    )
     page = made(place)
     states = re.findall('<td class="(done|failed|not-ended)">', page.text)
     assert states == ["failed", *["not-ended"] * 3, "done"]

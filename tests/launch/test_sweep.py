@@ -94,7 +94,7 @@ def test_a_failing_run_is_kept_and_the_others_go_on(swept, tmp_path, capsys):
     rows = table(tmp_path)
     late = "begun\nended after --timeout=0.5 s"
     says = "begun\na line before\nexpected luck, got none"
-    assert [(row["code"], row["says"], row["loss"]) for row in rows] == [
+    assert [(row["code"], row["error_message"], row["loss"]) for row in rows] == [
         *(("0", "", "1.0"), ("124", late, ""), ("1", says, ""), ("124", late, ""))
     ]
     folder = tmp_path / "out" / rows[2]["run"]

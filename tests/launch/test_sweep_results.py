@@ -25,7 +25,7 @@ SCRIPT = str(Path(__file__).with_name("swept_main.py"))
 def ended(tmp_path):
     """Return ended(ranks, flags, summary) -> a run that ended, in its folder."""
 
-    def write(ranks, flags, summary=None, says="", seconds=1.0):
+    def write(ranks, flags, summary=None, error="", seconds=1.0):
         cell = Cell(ranks, flags)
         folder = tmp_path / sweep_grid.folder_name("x.py", cell)
         with run_folders.folder(folder, flags) as writer:
@@ -33,7 +33,7 @@ def ended(tmp_path):
                 writer.summary(summary)
         (folder / "output.txt").touch()
         job = Job(f"lr={flags.get('lr')}", cell, folder, [], ranks or 1)
-        return Ended(job, int(bool(says)), seconds, says)
+        return Ended(job, int(bool(error)), seconds, error)
 
     return write
 
@@ -72,7 +72,7 @@ def test_groups_have_numpys_median_and_quartiles(ended):
 def test_runs_of_one_cell_are_one_group_and_a_failure_has_found_nothing(ended):
     rows = sweep_results.frame([ended(None, {}, {"loss": x}) for x in (1, 2)])
     assert sweep_results.groups(rows, [])["count"].to_list() == [2]
-    failed = ended(2, {"lr": "1"}, {"loss": 1.0}, says="no luck")
+    failed = ended(2, {"lr": "1"}, {"loss": 1.0}, error="no luck")
     assert "loss" not in sweep_results.frame([failed]).columns
 
 
@@ -99,7 +99,7 @@ def test_columns_of_mixed_types_are_written_and_read(ended, tmp_path):
 
 
 def test_no_name_hides_another(ended):
-    taken = {"lr": 7, "code": 8, "says": 9, "n": 10}
+    taken = {"lr": 7, "code": 8, "error_message": 9, "n": 10}
     rows = sweep_results.frame([ended(3, {"lr": "1", "run": "x", "n": "4"}, taken)])
     (row,) = rows.iter_rows(named=True)
     own = [row[name] for name in ("lr", "--run", "--n", "n", "code")]
@@ -124,8 +124,14 @@ def test_a_figure_has_medians_and_quartiles_by_name(ended, monkeypatch, tmp_path
     assert list(drawn["series"]) == ["text \\$_\\$ □"]
     sweep_results.draw(tmp_path, rows, "n", "wall_seconds", None, "")
     assert drawn["series"] == {"wall_seconds": ([2], [1.0])}
-    for axes in (("lrr", "loss", None), ("lr", "says", None), ("lr", "loss", "lrr")):
-        with pytest.raises(BadInput, match="expected --.* of .*lr.*, got (lrr|says)"):
+    for axes in (
+        ("lrr", "loss", None),
+        ("lr", "error_message", None),
+        ("lr", "loss", "lrr"),
+    ):
+        with pytest.raises(
+            BadInput, match="expected --.* of .*lr.*, got (lrr|error_message)"
+        ):
             sweep_results.draw(tmp_path, rows, *axes, "")
 
 

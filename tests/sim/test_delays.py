@@ -15,7 +15,7 @@ from dml.sim.delays import (
     straggler,
     stream,
 )
-from dml.sim.maxplus import k_of_p, pace, ssp
+from dml.sim.maxplus import k_of_p, seconds_per_step, ssp
 from dml.types import BadInput
 
 SEED = 7
@@ -160,5 +160,5 @@ def test_a_step_ends_with_its_kth_for_all(k, size):
 
 def test_pace_is_the_mean_from_start_to_start_after_the_settling():
     starts_TxP = np.array([[0.0, 0.0], [5.0, 5.0], [6.0, 8.0], [8.0, 10.0]])
-    assert pace(starts_TxP) == 3.0
-    assert pace(starts_TxP, skip=1) == 2.0
+    assert seconds_per_step(starts_TxP) == 3.0
+    assert seconds_per_step(starts_TxP, skip=1) == 2.0

@@ -1,7 +1,7 @@
 """Documents as tf-idf rows with labels +1 for some groups and -1 for all others.
 
-Inputs are CSR matrices (float32). The texts are two tables of a wheel; the matrices are
-computed once and cached.
+Inputs are CSR matrices (float32). The texts of a data set are two tables in a Python
+wheel; the matrices are computed once and cached.
 """
 
 import csv

@@ -13,7 +13,7 @@ from dml.types import BadInput
 
 UNKNOWN = -1  # true label of a node whose label is not known
 PHOTOGRAPHS = ("china", "flower")  # images of scikit-learn, 427 by 640
-MAX_COST = 1.5  # of a label at a point; larger costs are clipped
+MAX_COST = 1.5  # largest cost of a label at a node; larger costs are clipped
 PHOTOGRAPH_NOISE = 0.25  # standard deviation; colours are 0 to 1
 MIN_DEVIATION = 1 / 255  # least standard deviation of the colours of a label
 GENERATED_NOISE = 1.0  # standard deviation; the grey level of a label is its number

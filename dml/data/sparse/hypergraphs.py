@@ -11,14 +11,14 @@ import numpy as np
 
 from dml.types import BadInput, Batch, Edges
 
-MARGIN = 0.1  # distance from the hyperplane before rows are normalized
+MARGIN = 0.1  # distance added between a document and the hyperplane
 
 
 class Group(NamedTuple):
     """Sizes of a group of edges; edges of different groups share no row."""
 
     size: int  # number of edges
-    hot: int  # number of hot rows: one per edge; the first edge has all of them
+    hot: int  # number of hot rows; the first edge has all, every other edge has one
     cold: int  # number of other rows
 
 
@@ -63,7 +63,7 @@ def documents(edges: Edges, width: int, seed: int) -> Batch:
 
     Args:
       edges: The hypergraph.
-      width: Number of rows of the hypergraph, the columns of the documents.
+      width: Number of rows of the hypergraph, and of columns of the documents.
       seed: Random seed.
     """
     from scipy.sparse import csr_matrix

@@ -59,7 +59,7 @@ def tensor_transformer(
       dtype: Dtype of the arithmetic.
       sequence: Whether `tensor` also slices activations by positions.
       ring: Number of devices of the axis `sequence`.
-      mixture: Experts in place of each feed-forward; None: dense.
+      mixture: Experts in place of each feed-forward layer; None: dense.
     """
     if size < 1:
         raise BadInput(f"expected at least 1 device, got tensor={size}; pass 1 or more")
@@ -105,7 +105,7 @@ def check_divisions(
       causal: Whether the network is GPT, not BERT.
       ring: Number of devices of the axis `sequence`.
       sequence: Whether `tensor` slices activations by positions.
-      mixture: Experts in place of each feed-forward, or None.
+      mixture: Experts in place of each feed-forward layer, or None.
     """
     if mixture and (sequence or ring > 1):
         raise BadInput(

@@ -51,7 +51,7 @@ def modules(
       causal: Whether the network is GPT, not BERT.
       dtype: Dtype of the arithmetic, a key of DTYPES.
       partition: Partition of a device; by default the full network.
-      mixture: Experts in place of each feed-forward; None: dense.
+      mixture: Experts in place of each feed-forward layer; None: dense.
     """
     if min(shape) < 1 or shape.width % shape.heads:
         raise BadInput(
@@ -96,7 +96,7 @@ def init_params(
     Args:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
-      mixture: Experts in place of each feed-forward; None: dense.
+      mixture: Experts in place of each feed-forward layer; None: dense.
       key: Random key.
     """
 
@@ -119,7 +119,7 @@ class Network:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
       partition: Partition of a device.
-      mixture: Experts in place of each feed-forward; None: dense.
+      mixture: Experts in place of each feed-forward layer; None: dense.
     """
 
     parts: Mapping[str, linen.Module]
@@ -235,7 +235,7 @@ def transformer(
       dtype: Dtype of the arithmetic, a key of DTYPES.
       remat: Whether the backward pass recomputes the activations inside each layer.
       partition: Partition of a device; by default the full network.
-      mixture: Experts in place of each feed-forward; None: dense.
+      mixture: Experts in place of each feed-forward layer; None: dense.
     """
     parts = modules(shape, causal, dtype, partition, mixture)
     network = Network(parts, shape, causal, partition, mixture)

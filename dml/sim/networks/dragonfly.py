@@ -28,7 +28,7 @@ from dml.sim.networks.fabric import (
 
 
 class Dragonfly(NamedTuple):
-    """A balanced dragonfly; links: local by router, then global by group."""
+    """A balanced dragonfly; local links by router, then global links by group."""
 
     h: int  # ranks per router, and global links per router
     rates: Rates = Rates()
@@ -76,7 +76,7 @@ class Dragonfly(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Cables inside a group are short, those between groups long."""
+        """Return the hardware; cables are short in a group and long between groups."""
         h, routers = self.h, self.routers
         inside, between = routers * (2 * h - 1) // 2, routers * h // 2
         return Report(

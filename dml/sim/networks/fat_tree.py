@@ -74,7 +74,7 @@ class FatTree(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Cables inside a pod are short, those to cores long."""
+        """Return the hardware; cables inside a pod are short, cables to cores long."""
         routers, ranks = 5 * self.k**2 // 4, self.capacity
         return Report(
             routers=routers,

@@ -9,8 +9,8 @@
     ranks 0 2      # only these routers have ranks; without such a line all have ranks
 
 Routers have numbers from 0, with or without gaps. Each router with ranks has
-`concentration` consecutive ranks. Routing is minimal, by tables; the bisection is an
-upper bound, by search.
+`concentration` consecutive ranks. Messages take minimal routes from tables. The
+bisection is found by a search, so it is an upper bound.
 """
 
 from math import inf
@@ -28,7 +28,7 @@ RATES = Rates()
 
 
 class Graph(NamedTuple):
-    """A graph from `read`; links by router, then by neighbour."""
+    """A graph from a file; its links are sorted by router, then by neighbour."""
 
     table: Table
     factors: tuple[float, ...]  # relative bandwidth of each link
@@ -62,7 +62,7 @@ class Graph(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Cables count as long: their length is not known."""
+        """Return the hardware; all cables have the price of long cables."""
         cables = len(self.table.ends) // 2
         return Report(
             routers=len(self.table.far),
@@ -145,7 +145,7 @@ def cable(
 def numbers(words: list[str], path: str | Path, number: int) -> list[int]:
     """Parse the numbers of routers."""
     if not words or not all(word.isdecimal() and len(word) < 10 for word in words):
-        wrong(path, number, "routers by numbers from 0", " ".join(words) or "none")
+        wrong(path, number, "numbers of routers, 0 or more", " ".join(words) or "none")
     return [int(word) for word in words]
 
 

@@ -64,7 +64,7 @@ class Hosts(NamedTuple):
         return [rank // self.ranks for rank in range(size)]
 
     def report(self, prices: Prices) -> Report:
-        """All cables are short: the hosts stand in one row of racks."""
+        """Return the hardware; all cables are short: hosts are in one row of racks."""
         return Report(
             routers=1,
             links=self.number,

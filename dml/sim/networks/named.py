@@ -2,7 +2,7 @@
 
 `network` parses text such as torus:16x16. A name without a shape selects the smallest
 network that holds all ranks. A suffix @α,β,γ sets the rates of ports, of links (hop
-α/10, β) and of memory (α/5, β/10). The text α,β,γ is a uniform network.
+α/10, β) and of the memory of a host (α/5, β/10). The text α,β,γ is a uniform network.
 """
 
 from collections.abc import Callable
@@ -91,7 +91,10 @@ def ring(shape: str, size: int, rates: Rates) -> Torus:
 
 
 def torus(shape: str, size: int, rates: Rates) -> Torus:
-    """Without a shape, take sides a ≤ b ≤ c ≤ 2a of fewest ranks, then of least sum."""
+    """Build a torus; without a shape, its sides are a ≤ b ≤ c ≤ 2a.
+
+    Of these the sides with the fewest ranks are taken, then those of the least sum.
+    """
     if shape:
         return Torus(tuple(sides(shape, 8)), rates)
     shapes = []

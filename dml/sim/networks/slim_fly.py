@@ -5,9 +5,10 @@
     (0, x, y')  y - y' in X         (1, m, c')  c - c' in X'
 
 q = 4w + d, d in -1, 0, 1, a prime power: 2q² routers of k' = (3q - d)/2 cables each and
-⌈k'/2⌉ ranks; Moore's bound is 1 + k'², an eighth more (Besta & Hoefler 2014). With ξ of
-all powers, X = ξ⁰, ξ², ... and X' = ξ¹, ξ³, ...; for d = -1 half of each and its
-negatives (Hafner 2004). Routing by tables; the bisection is an upper bound, by search.
+⌈k'/2⌉ ranks; Moore's bound is 1 + k'², an eighth more (Besta & Hoefler 2014). X is
+ξ⁰, ξ², ... and X' is ξ¹, ξ³, ... for a primitive element ξ; for d = -1 half of each and
+its negatives (Hafner 2004). Messages take routes from tables. The bisection is found by
+a search, so it is an upper bound.
 """
 
 from functools import lru_cache
@@ -26,7 +27,7 @@ ORDERS = [q for q in range(3, MAX_ORDER + 1) if q % 4 != 2 and prime_power(q)[0]
 
 
 class SlimFly(NamedTuple):
-    """Slim Fly of order q; links by router, then neighbour.
+    """Slim Fly of order q; links are sorted by router, then by neighbour.
 
     Router (s, x, y) has number (s·q + x)·q + y.
     """
@@ -67,7 +68,10 @@ class SlimFly(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Cables inside a rack are short; a rack has the columns (0, x) and (1, x)."""
+        """Return the hardware; cables inside a rack are short, other cables long.
+
+        A rack has the columns (0, x) and (1, x).
+        """
         graph, routers, q = mms(self.q), 2 * self.q**2, self.q
         tail, head = graph.ends.T // q % q
         inside = int((tail == head).sum()) // 2

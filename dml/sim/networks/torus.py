@@ -28,7 +28,10 @@ from dml.sim.networks.fabric import (
 
 
 class Torus(NamedTuple):
-    """A torus; links by rank, then dimension, up before down; a side of 2 has one."""
+    """A torus; its links are sorted by rank, dimension and direction, up first.
+
+    A side of 2 has only the links up.
+    """
 
     dims: tuple[int, ...]
     rates: Rates = Rates()
@@ -77,7 +80,7 @@ class Torus(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """All cables are short: a folded torus has no long cables."""
+        """Return the hardware; all cables of a folded torus are short."""
         routers, cables = self.capacity, self.capacity * self.degree // 2
         return Report(
             routers=routers,

@@ -1,4 +1,4 @@
-"""Text to co-occurrences on ranks: pieces in; vocab.txt, cooccurrence.bin out.
+"""Count the co-occurrences of words on all ranks into files of records and words.
 
     word numbers       |--- rank 0 ---|--- rank 1 ---|--- rank 2 ---|
     counted in chunks  |----|----|----|  a chunk becomes a sorted run on disk
@@ -28,15 +28,15 @@ VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
 
 
 class Rules(NamedTuple):
-    """The rules of counting, and its memory.
+    """Rules of counting, and a limit on memory.
 
     Attributes:
       window: Greatest distance of two words that co-occur.
-      symmetric: Whether words before and after a word are its contexts, or only before.
+      symmetric: Whether the words after a word are its contexts, too.
       min_count: Least count of a word in the vocabulary.
       max_vocab: Greatest number of words in the vocabulary; 0: all.
-      memory: Bytes of all ranks together, for text, index and records of counting and
-        merging; without the program, a piece of text and the dictionaries of words.
+      memory: Bytes of all ranks together for counting and merging. The program, a piece
+        of text and the dictionaries of words need additional memory.
     """
 
     window: int = 15
@@ -49,9 +49,9 @@ class Rules(NamedTuple):
 class Counted(NamedTuple):
     """The totals of a count."""
 
-    words: int  # in the vocabulary
+    words: int  # number of words in the vocabulary
     records: int
-    tokens: int  # words in the text, unknown ones too
+    tokens: int  # number of words of the text, with unknown words
     documents: int
 
 
@@ -67,7 +67,7 @@ def count(
       pieces: Calls that return pieces of text.
       tokens: text -> words.
       folder: Receives the vocabulary and the records.
-      rules: The rules of counting, and its memory.
+      rules: Rules of counting, and a limit on memory.
     """
     for name, least in ("window", 1), ("min_count", 1), ("max_vocab", 0):
         if getattr(rules, name) < least:
@@ -99,9 +99,10 @@ def count(
 
 
 def share(comm: Comm, words: int, memory: int) -> tuple[int, int]:
-    """Return the number of records in a rank's memory for runs, and for work.
+    """Return the numbers of records in a rank's memory: for runs, and for other work.
 
-    Work needs a word's records from every rank, twice, and their sum.
+    The other work is at least a merge of the records of one word, up to one record per
+    context: the records of every rank, twice, and their sum.
     """
     work = (2 * comm.size + 13) * (words + 64)
     records = memory // comm.size // COUNT.itemsize

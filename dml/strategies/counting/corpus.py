@@ -6,7 +6,7 @@
     owners ────────► all ranks: the vocabulary
     numbers ───────► positions in the vocabulary, in one file that all ranks see
 
-A rank stores its dictionary of different words in memory.
+A rank stores a dictionary of its distinct words in memory.
 """
 
 from collections import defaultdict
@@ -33,9 +33,9 @@ class Corpus(NamedTuple):
     """The numbered text, equal on all ranks."""
 
     vocabulary: Vocabulary
-    length: int  # known words and ends of documents
-    tokens: int  # known and unknown words
-    documents: int
+    length: int  # number of known words and of ends of documents
+    tokens: int  # number of known and unknown words
+    documents: int  # number of documents
 
 
 class Numbered(NamedTuple):
@@ -60,7 +60,7 @@ def number(
       pieces: Calls that return pieces of text.
       tokens: text -> words.
       path: File that all ranks see.
-      limits: Min_count and max_vocab.
+      limits: Least count of a word, and largest number of words in the vocabulary.
     """
     with Scratch(path.with_suffix(".own"), np.int32, unnamed=True) as own:
         numbered = read_pieces(
@@ -99,9 +99,10 @@ def read_pieces(pieces: Pieces, tokens: Tokens, own: Scratch) -> Numbered:
 def common_vocabulary(
     comm: Comm, numbered: Numbered, limits: tuple[int, int]
 ) -> Vocabulary:
-    """Sum the counts of all ranks, by hash of the word; return the vocabulary.
+    """Sum the counts of all ranks; return the vocabulary.
 
-    Two exchanges of every rank's different words, then one of the frequent words.
+    A word's owner is the rank given by its hash. Each rank sends its distinct words and
+    their counts to the owners, which send the frequent words and sums to all ranks.
     """
     words, counts = numbered.words[1:], numbered.counts[1:]
     hashes = np.fromiter((crc32(word.encode()) for word in words), np.uint32)

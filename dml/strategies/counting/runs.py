@@ -1,4 +1,4 @@
-"""Sorted runs of counts on ranks in; one sorted file of records out.
+"""Merge the sorted runs of counts of all ranks into one sorted file of records.
 
 rank 0   ==|====|=|=   ==|===|=|==      a run: records by word, then context
 rank 1   =|=====|==|   ===|===|==|
@@ -41,16 +41,17 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
       memory: Number of records that fit into a rank's memory.
     """
     words, size = len(runs.totals), comm.size
-    # Of a slab: a part sent, one received (twice), one merged before and one after.
+    # A slab is in memory several times: records sent, records received (twice), and the
+    # merged records before and after the received ones are added.
     limit = (memory - (2 * size + 12) * words) // 6
-    totals, heaviest = runs.totals.copy(), runs.totals.copy()
+    totals, max_totals = runs.totals.copy(), runs.totals.copy()
     turns = np.array([len(runs.edges) - 1])
     ALLREDUCE["ring"](comm, totals, np.add)
-    ALLREDUCE["ring"](comm, heaviest, np.maximum)
+    ALLREDUCE["ring"](comm, max_totals, np.maximum)
     ALLREDUCE["ring"](comm, turns, np.maximum)
     at, sums, done = list(runs.edges), kernels.sums(words), 0
     with Scratch(path, RECORD) as file:
-        for start, stop in slabs(heaviest, min(limit, MAX_SLAB_RECORDS)):
+        for start, stop in slabs(max_totals, min(limit, MAX_SLAB_RECORDS)):
             edges = cut(totals, start, stop, size)
             merged = np.empty(0, COUNT)
             for turn in range(turns[0]):
@@ -68,13 +69,15 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
     return done
 
 
-def slabs(heaviest: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut the words so that no rank has more records of a slab than limit, or a word's.
+def slabs(max_totals: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut the words into slabs, each with at most `limit` records per rank.
+
+    A word with more records on a rank is a separate slab.
 
     >>> [*slabs(np.array([5, 9, 2, 2, 2, 1]), 6)]
     [(0, 1), (1, 2), (2, 5), (5, 6)]
     """
-    ends, start = np.cumsum(heaviest), 0
+    ends, start = np.cumsum(max_totals), 0
     while start < len(ends):
         before = ends[start - 1] if start else 0
         stop = int(np.searchsorted(ends, before + limit, "right"))
@@ -105,7 +108,7 @@ def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndar
     if turn >= len(runs.edges) - 1:
         return [np.empty(0, COUNT)] * (len(edges) - 1)
     first = at[turn]
-    # records have words from 1: the first beyond the slab reaches edges[-1] + 1
+    # numbers of words in records start at 1: edges[-1] + 1 is the first after the slab
     stop = runs.spool.search("word", edges[-1] + 1, (first, runs.edges[turn + 1]))
     records, at[turn] = runs.spool.get(first, stop - first), stop
     inner = np.searchsorted(records["word"], np.array(edges[1:-1], np.int32) + 1)

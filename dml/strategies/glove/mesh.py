@@ -9,12 +9,15 @@
 
 The words of the psums are sent by XLA and not counted in Steps.
 
-`dml.strategies.mesh` computes one minibatch per call and divides minibatches only: 200
-calls of 1024 records took 0.20 s where one call per group took 0.08 s (2000 words, 48
-columns, one core; 20,000 words and 16,384 records on two devices: 0.83 s and 0.59 s).
+`dml.strategies.mesh` divides minibatches only, and computes one minibatch per call of
+XLA. Its calls took longer than those of groups:
 
-AdaGrad computes exact roots here, so the bits differ from those of `serial`; test_mesh
-compares both.
+    words    records per minibatch   devices      one minibatch   group of minibatches
+     2,000     1,024                 1 (1 core)   0.20 s          0.08 s
+    20,000    16,384                 2            0.83 s          0.59 s
+
+AdaGrad computes exact square roots here and approximate ones in `serial`, so the bits
+of the results differ; test_mesh compares both.
 """
 
 import functools
@@ -33,12 +36,12 @@ from dml.strategies.glove.problem import take
 from dml.types import BadInput, Comm, Embeddings, Problem, Step, identity
 from dml.update.rows import pack
 
-GROUP = 64  # greatest number of minibatches in a call; hides the cost of a call
+GROUP = 64  # largest number of minibatches in a call
 SPLIT, REPLICATED = PartitionSpec(None, "dim"), PartitionSpec()
 State = Any  # Embeddings on devices
 _SPECS: Any = (SPLIT, REPLICATED, SPLIT, REPLICATED)
 SPECS = Embeddings(*_SPECS)
-FED = PartitionSpec(None, "batch")
+RECORDS = PartitionSpec(None, "batch")
 
 
 def mesh(
@@ -67,7 +70,7 @@ def mesh(
     count = len(tiles.logs)
     batch, train = min(batch, count), trainer(axes)
     total = -(-count // batch)
-    group = -(-total // -(-total // GROUP))  # groups of one size: one compilation
+    group = -(-total // -(-total // GROUP))  # equal groups compile once
     place = functools.partial(split, axes)
     state: State = jax.tree.map(place, problem.products.state, SPECS)
     for epoch, _ in enumerate(batches, 1):
@@ -76,7 +79,7 @@ def mesh(
             for first in range(0, total, group):
                 records = feed(tiles, first * batch, (group, batch), axes)
                 state, loss = train(state, records, np.float32(update))
-                jax.block_until_ready(losses[-1:])  # prepare one group ahead, no more
+                jax.block_until_ready(losses[-1:])  # prepare one group in advance
                 losses.append(loss)
             mean = float(np.concatenate(losses).sum(dtype=np.float64)) / count
         yield Step(
@@ -91,7 +94,7 @@ def mesh(
 
 
 def check(dim: int, comm: Comm, axes: Mesh) -> None:
-    """Raise BadInput if devices cannot share the columns, or ranks have no devices."""
+    """Raise BadInput if `dim` is indivisible, or ranks are not processes of JAX."""
     if dim % axes.shape["dim"]:
         raise BadInput(
             f"expected dimensions that {axes.shape['dim']} devices can share equally, "
@@ -100,7 +103,8 @@ def check(dim: int, comm: Comm, axes: Mesh) -> None:
     if jax.process_count() != comm.size:
         raise BadInput(
             f"expected one run of JAX on {comm.size} ranks, got one on "
-            f"{jax.process_count()}; start(comm) first, and drop --simulate"
+            f"{jax.process_count()}; call dml.wire.mesh.devices.start(comm) first, and "
+            "omit --simulate"
         )
 
 
@@ -116,7 +120,7 @@ def trainer(axes: Mesh) -> Callable[..., tuple[State, jax.Array]]:
     sharded = jax.shard_map(
         train,
         mesh=axes,
-        in_specs=(SPECS, Records(FED, FED, FED, FED), REPLICATED),
+        in_specs=(SPECS, Records(RECORDS, RECORDS, RECORDS, RECORDS), REPLICATED),
         out_specs=(SPECS, REPLICATED),
     )
     return jax.jit(sharded, donate_argnums=0)
@@ -144,13 +148,13 @@ def descend(state: State, records: Records, rate: jax.Array) -> tuple[State, jax
 def adagrad(
     params: jax.Array, squares: jax.Array, steps: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Update every number, as update.rows does; a step of 0 changes no bit."""
+    """Update every element as update.rows does; a step of 0 changes no bit."""
     squares = squares + steps * steps
     return params - steps * jax.lax.rsqrt(squares), squares
 
 
 def split(axes: Mesh, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
-    """Return an array that all ranks have; each device stores its part."""
+    """Return a sharded copy of an array that is equal on all ranks."""
     return jax.make_array_from_callback(
         array.shape, NamedSharding(axes, spec), array.__getitem__
     )
@@ -159,8 +163,8 @@ def split(axes: Mesh, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
 def feed(tiles: Tiles, start: int, shape: tuple[int, int], axes: Mesh) -> Records:
     """Return the next minibatches, divided among the devices.
 
-    Rows are padded with records of weight 0 to a length that the devices share equally;
-    so are the minibatches after the last.
+    Records of weight 0 pad each minibatch to a multiple of the number of devices, and
+    fill the minibatches after the last one of the epoch.
 
     Args:
       tiles: All records.
@@ -190,7 +194,7 @@ def feed(tiles: Tiles, start: int, shape: tuple[int, int], axes: Mesh) -> Record
         def of_device(index: Any) -> np.ndarray:
             return part(*index[1].indices(wide)[:2])[n]
 
-        sharding = NamedSharding(axes, FED)
+        sharding = NamedSharding(axes, RECORDS)
         return jax.make_array_from_callback((group, wide), sharding, of_device)
 
     return Records(*map(field, range(len(Records._fields))))

@@ -1,7 +1,8 @@
 """GloVe as a Problem: co-occurrence records in tiles, and a table of rows.
 
 A row of the table consists of the vector, the bias and AdaGrad's squares of both
-(`dml.update.rows`). Minibatches are consecutive records, epochs are orders of tiles.
+(`dml.update.rows`). A minibatch is a range of consecutive records, an epoch an order of
+the tiles.
 """
 
 import functools
@@ -52,7 +53,7 @@ def problem(
 
 
 def of_servers(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
-    """Return the problem of rows without AdaGrad's squares."""
+    """Return the problem for servers, with rows without AdaGrad's squares."""
     from dml.strategies.glove.served import problem
 
     return problem(state, tiles, batch)
@@ -119,14 +120,14 @@ def place(tiles, offsets, tile, start, out):
 
 
 class Gradient:
-    """Owns the memory in which the gradients of equal rows are summed."""
+    """The gradient function; owns the memory in which rows' gradients are summed."""
 
     def __init__(self, rows: int, dim: int, batch: int):
         self.rows, self.dim, self.most = rows, dim, min(rows, 2 * batch)
 
     @functools.cached_property
     def memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Allocate at the first call: slots (row -> its sum, or -1), rows, sums."""
+        """Slots (row -> index of its sum, or -1), rows and sums."""
         values = np.empty((self.most, padded_length(self.dim) + LANES), np.float32)
         slot = np.full(self.rows, -1, np.int32)
         return slot, np.empty(self.most, np.int32), values

@@ -3,8 +3,8 @@
     row    | vector, zeros            | bias |      The bias is the last number, so
              0 … dim                   R - 1        that loops run over the full row.
 
-Words per minibatch: those of the rows that its parts touch, twice, and of the rows'
-numbers. A worker has two tables of rows: the start value and its copy.
+Words sent per minibatch: the touched rows of each part, pulled and pushed, and their
+row numbers. A worker has two tables of rows: the start value and its copy.
 
 Layout and order of sums differ from those of `problem`;
 `tests/strategies/glove/test_server.py` compares both.
@@ -32,7 +32,7 @@ Batch = tuple[np.ndarray, Records, np.ndarray]  # indices, records, rows of the 
 
 
 def width(dim: int) -> int:
-    """Return the number of floats in a row, a multiple of a register's."""
+    """Return the number of floats in a row, padded to full SIMD registers."""
     return padded_length(dim + 1)
 
 

@@ -1,9 +1,9 @@
-"""GloVe's records in tiles: counts in, tiles in shared memory of the host out.
+"""Divide the records of GloVe into tiles, in the shared memory of each host.
 
     file     |  rank 0's part  |  rank 1's part  |     each rank counts its records by
     tile 7   | … | from part 0 | from part 1 | … |     tile and writes them in the
                                                        order of the file
-Then each rank shuffles some of the tiles. The result does not depend on the ranks.
+Then each rank shuffles some of the tiles. The tiles are equal for any number of ranks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,11 +49,11 @@ class Order(NamedTuple):
 def tiled(
     comm: Comm, records: np.ndarray, words: int, order: Order
 ) -> tuple[Tiles, Blocks]:
-    """Tile all records, once a host; collective. Records may be in any order.
+    """Divide all records into tiles, once per host; collective.
 
     Args:
       comm: Ranks.
-      records: All records, as in the file.
+      records: All records, in any order.
       words: Number of words.
       order: How records are ordered and weighted.
 
@@ -108,7 +108,7 @@ def pieces(records: np.ndarray) -> Iterator[tuple[Pair, np.ndarray]]:
 
 
 def gathered(comm: Comm, counts: np.ndarray) -> np.ndarray:
-    """Return every rank's counts, one row a rank."""
+    """Return every rank's counts, one row per rank."""
     each = np.zeros((comm.size, len(counts)), np.int64)
     each[comm.rank] = counts
     all_gather(comm, each)

@@ -1,4 +1,4 @@
-"""Parallel SGD: each worker trains a table of its own; the result is the mean.
+"""Parallel SGD: the mean of tables that the workers train independently.
 
     worker 0   blocks 5 0 1   w_0 ─┐
     worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2       (Zinkevich 2010)

@@ -136,7 +136,7 @@ def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
 def serial_descent(
     problem: Problem,
 ) -> Callable[[np.ndarray, Any, np.ndarray, EpochSettings], float]:
-    """Return (table, data, blocks, settings) -> summed loss, which changes the table.
+    """Return (table, data, blocks, settings) -> summed loss; it updates the table.
 
     The blocks are visited one after another. Without a fused kernel a block is an edge.
     """
@@ -167,7 +167,7 @@ def allocate_gradients(problem: Problem) -> np.ndarray:
 
 
 class Table(NamedTuple):
-    """How `train_epochs` reads the table of a strategy at the end of an epoch.
+    """The functions by which `train_epochs` reads the table after an epoch.
 
     Attributes:
       settle: (data, steps of the epoch) -> None; applies the deferred decay to this

@@ -32,7 +32,7 @@ def start(comm: Comm) -> None:
     if comm.platform.virtual:
         raise BadInput(
             f"expected real ranks on a mesh of devices, got {comm.size} virtual ranks; "
-            "drop --simulate"
+            "omit --simulate"
         )
     hosts = comm.platform.hosts()
     if on_cpu():

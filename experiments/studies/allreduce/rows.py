@@ -38,7 +38,7 @@ def measure(
     Args:
       comm: Communicator of the ranks that reduce.
       table: All-reduces by name.
-      buffer: Buffer to reduce; a row says whether its memory is registered.
+      buffer: Buffer to reduce, in registered or in other memory.
       flags: Flags of allreduce.py.
       checked: Results of earlier checks; see `benchmark`.
     """

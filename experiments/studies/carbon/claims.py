@@ -7,9 +7,9 @@ from dml.runs.results import Run
 TOLERANCE = 0.01  # relative tolerance: printed watts and hours are rounded
 
 
-@claim("kWh, CO2e and dollars are a formula", "its table")
+@claim("kWh, CO2e and dollars follow from formulas", "its table")
 def recomputed(run: Run) -> Verdict:
-    """No cell is off by more than 1 %, from hours, exact ones where they are known."""
+    """All cells are within 1 %, computed from exact or, if unknown, printed hours."""
     worst = run.summary["strubell_worst_error"]
     measured = f"off by {worst:.2%} at most"
     return verdict(
@@ -17,9 +17,9 @@ def recomputed(run: Run) -> Verdict:
     )
 
 
-@claim("to the digit that is printed", "its table")
+@claim("to the last printed digit", "its table")
 def rounded(run: Run) -> Verdict:
-    """Every cell, from the same hours, is the printed one after rounding."""
+    """Every cell, computed from the same hours, is the printed one after rounding."""
     exact, count = run.summary["strubell_exact"], run.summary["strubell_cells"]
     return verdict(
         exact == count > 0, f"{exact} of {count}", "to the last printed digit"

@@ -21,9 +21,7 @@ ENERGY_COLUMNS = {  # key of a summary: column
     "cost_usd": "cost_usd",
     "energy_source": "source",
 }
-MAX_EPOCH_FACTOR = (
-    4  # largest number of epochs of a run, as a multiple of the first run's
-)
+MAX_EPOCH_FACTOR = 4  # epochs of a run are at most this multiple of the first run's
 Runner = Callable[[str, int], Run]  # strategy, epochs -> run
 
 
@@ -87,8 +85,8 @@ def cost(run: Run | None) -> Row:
     if missing:
         raise BadInput(
             f"expected {', '.join(ENERGY_COLUMNS)} in {run.path / 'summary.json'}, "
-            f"got no {', '.join(missing)}; run an experiments/glove.py that "
-            "records energy"
+            f"got no {', '.join(missing)}; run the current "
+            "experiments/glove.py, which records energy"
         )
     spent = {column: run.summary[name] for name, column in ENERGY_COLUMNS.items()}
     return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}

@@ -67,15 +67,15 @@ def published(summary: Row, patterson_rows: Sequence[Row]) -> str:
     agreeing = [row["model"] for row in patterson_rows if days_agree(row)]
     return (
         f"\nStrubell: {summary['strubell_exact']} of {summary['strubell_cells']} cells "
-        f"as printed, {summary['strubell_exact_printed']} of them from printed hours: "
-        "BERT's 79 are 79.2 (3.3 days),\n  NAS on TPU took 32,633 (979 M steps of 10 h "
-        f"for 300,000), not 32,623.\nPatterson: all cells within "
-        f"{summary['patterson_worst_error']:.1%}, from printed days; the MWh "
-        f"imply days (by days) that round to the printed days for {len(agreeing)} of "
-        f"{len(patterson_rows)}.\n"
-        f"  Last two columns: the same runs with Strubell's data centre and grid. The "
-        f"NAS that Strubell puts\n  at {summary['search_tonnes']:.0f} t is "
-        f"{SEARCH} t by Patterson: PUE, grid, TPUs, and a smaller model searched."
+        f"equal the published ones, {summary['strubell_exact_printed']} of them with "
+        "the published hours.\n  Other hours: BERT 79.2 instead of 79 (3.3 days); NAS "
+        "on TPU 32,633 instead of 32,623 (979 M steps,\n  10 h for 300,000).\n"
+        f"Patterson: all cells are within {summary['patterson_worst_error']:.1%}, with "
+        "the published days. The days computed from the MWh\n  (by days) round to the "
+        f"published days for {len(agreeing)} of {len(patterson_rows)} models. Last two "
+        "columns: the same runs with Strubell's data\n  centre and grid. The NAS has "
+        f"{summary['search_tonnes']:.0f} t by Strubell and {SEARCH} t by Patterson, "
+        "with another PUE and grid, TPUs,\n  and a search with a smaller model."
     )
 
 

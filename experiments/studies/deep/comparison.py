@@ -56,9 +56,9 @@ def one_device(problem: Problem) -> Division:
 
 def mesh(name: str, available: Sequence[jax.Device], size: int) -> Mesh:
     """Return the first devices as a mesh of one axis."""
-    # with several processes all devices take part: each process runs the program
-    may_leave = jax.process_count() == 1
-    if len(available) < size or (len(available) > size and not may_leave):
+    # every process runs the program, so a mesh has devices of all processes
+    may_omit = jax.process_count() == 1
+    if len(available) < size or (len(available) > size and not may_omit):
         raise BadInput(
             f"expected {size} devices for the axis {name}, got {len(available)}; pass "
             f"--simulate={size}, or start {size} ranks"

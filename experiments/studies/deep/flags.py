@@ -19,7 +19,13 @@ SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
 WARMUP_DIVISOR = 10  # steps of a run per step of its warm-up
 # Flags that a resumed run may change; they affect no examples, order or rates.
-FREE = {*flags.WRITTEN, *flags.VIRTUAL, *deep_hybrid.OWN, "straggle", "watchdog"}
+FREE = {
+    *flags.WRITTEN,
+    *flags.VIRTUAL,
+    *deep_hybrid.HYBRID_FLAGS,
+    "straggle",
+    "watchdog",
+}
 FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
 FREE |= {
     "strategy",
@@ -72,23 +78,26 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.integer(
         "local_every",
         8,
-        "Updates between two averages of the strategy local.",
+        "Number of updates between two averages of strategy local.",
         1,
         MAX_COUNT,
     )
     values.integer(
         "local_after",
         0,
-        "Number of first updates of local, each of which is averaged.",
+        "Number of updates at the start of local that are all averaged.",
         0,
         MAX_COUNT,
     )
     values.integer(
-        "accumulate", 1, "Microbatches of a rank whose gradients are accumulated.", 1
+        "accumulate", 1, "Number of microbatches per rank, with summed gradients.", 1
     )
-    values.switch("noise", False, "Measure the gradient noise scale.")
+    values.switch("noise", False, "Measurement of the gradient noise scale.")
     values.integer(
-        "batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1
+        "batch",
+        defaults["batch"],
+        "Number of examples in a minibatch, over all ranks.",
+        1,
     )
     values.integer(
         "steps",
@@ -103,7 +112,7 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.integer(
         "base_batch",
         0,
-        "Batch size for which --lr is stated; 0: --lr is not scaled.",
+        "Batch size to which --lr applies; 0: --lr is not scaled.",
         0,
     )
     values.number("decay", defaults["decay"], "Weight decay; 0: none.", 0)
@@ -125,7 +134,7 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.integer(
         "warmup_steps",
         -1,
-        f"Steps of the warm-up; -1: 1/{WARMUP_DIVISOR} of all.",
+        f"Number of steps of the warm-up; -1: 1/{WARMUP_DIVISOR} of all.",
         -1,
         MAX_COUNT,
     )
@@ -133,7 +142,9 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.choice(
         "dtype", "float32", ["float32", "bfloat16"], "Data type of matrix products."
     )
-    values.switch("remat", False, "Recompute layers in the backward pass: less memory.")
+    values.switch(
+        "remat", False, "Recomputation of layers in the backward pass, to save memory."
+    )
     values.integer(
         "check_every",
         100,

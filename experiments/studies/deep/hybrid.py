@@ -22,7 +22,7 @@ from dml.wire.mesh import axes, devices
 from dml.wire.plans.pipelines import SCHEDULES
 from studies.deep.setup import Setup
 
-OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
+HYBRID_FLAGS = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
 
 
 def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> None:
@@ -31,16 +31,18 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
         "mesh",
         mesh,
         "Axes and sizes of the mesh: data, stage, tensor, sequence, as "
-        "data:2,stage:2,tensor:2; empty: all data.",
+        "data:2,stage:2,tensor:2; empty: all devices on axis data.",
     )
     values.choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
     values.integer(
         "microbatches", microbatches, "Number of microbatches of a replica.", 1
     )
-    values.integer(
-        "rounds", 1, "Parts of the network on each stage with interleaved.", 1
+    values.integer("rounds", 1, "Number of parts per stage in schedule interleaved.", 1)
+    values.switch(
+        "sequence",
+        False,
+        "Whether activations are divided over axis tensor by position.",
     )
-    values.switch("sequence", False, "Divide activations over the axis tensor, too.")
     values.choice(
         "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."
     )
@@ -74,7 +76,8 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         microbatches=values.microbatches,
         rounds=values.rounds,
         remat=values.remat
-        and setup.tensor is not None,  # a dense model recomputes by itself
+        and setup.tensor
+        is not None,  # a model that is not divided applies --remat itself
         seconds=costs(setup) if sizes["stage"] > 1 else (),
     )
     if setup.comm.rank == 0:

@@ -12,7 +12,7 @@ from dml.runs.writers import Row, Writer, collector
 from dml.train import Curve
 from studies.deep.comparison import largest_difference
 
-CLOSE = 1e-4  # tolerance of a loss: float32 sums in other orders
+CLOSE = 1e-4  # tolerance of a loss: meshes add float32 numbers in other orders
 MEASURES = {  # measure of a Step, in bytes: column, in MB
     "bytes_held": "held_mb",
     "bytes_temporary": "temporary_mb",
@@ -42,7 +42,7 @@ def row(
         "tokens_per_second": tokens / float(np.median(later)),
         **{mb: megabytes(result.summary, key) for key, mb in MEASURES.items()},
         "loss": result.losses[-1],
-        "apart": largest_difference(result.losses, reference),
+        "loss_difference": largest_difference(result.losses, reference),
         "losses": result.losses,
     }
 
@@ -67,20 +67,20 @@ COLUMNS = {
     "stage": (6, optional_number("stage_mb")),
     "data": (6, optional_number("data_mb")),
     "last loss": (9, "{loss:.5f}"),
-    "loss diff": (9, "{apart:.1e}"),
+    "loss diff": (9, "{loss_difference:.1e}"),
 }
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return whether all loss curves agree, and the fastest mesh."""
-    apart = max(row["apart"] for row in rows)
+    """Return whether losses equal those of one device, and the fastest mesh."""
+    difference = max(row["loss_difference"] for row in rows)
     meshes = rows[1:]
     fastest = max(meshes, key=lambda row: row["tokens_per_second"])
     return {
         "meshes": len(meshes),
         "loss": rows[0]["loss"],
-        "apart": apart,
-        "verdict": "the same curve" if apart <= CLOSE else "other curves",
+        "loss_difference": difference,
+        "verdict": "equal" if difference <= CLOSE else "not equal",
         "fastest": fastest["mesh"],
         "tokens_per_second": fastest["tokens_per_second"],
     }
@@ -89,8 +89,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 def result(summary: Row) -> str:
     """Return the result in one sentence."""
     return (
-        f"{summary['meshes']} meshes have {summary['verdict']} as one device, within "
-        f"{summary['apart']:.1e}; the fastest is {summary['fastest']} with "
+        f"The losses of {summary['meshes']} meshes are {summary['verdict']} to those "
+        f"of one device, with differences up to {summary['loss_difference']:.1e}; the "
+        f"fastest mesh is {summary['fastest']} with "
         f"{summary['tokens_per_second']:,.0f} tokens/s."
     )
 

@@ -12,7 +12,7 @@ from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
 
 PREFETCH = 2  # minibatches prepared in the background
-Cutter = Callable[..., Tensor]  # tensor_transformer of one network
+MakeTensor = Callable[..., Tensor]  # tensor_transformer, for one shape
 
 
 class Setup(NamedTuple):
@@ -25,7 +25,7 @@ class Setup(NamedTuple):
     update: optimizer.
     timer: measures the phases.
     state, memory: optimizer state and reducer memory of the checkpoint, if resumed.
-    done: updates before the checkpoint.
+    done: number of updates before the checkpoint.
     tensor: makes the tensor-parallel model; None if the network has none.
     """
 
@@ -38,12 +38,12 @@ class Setup(NamedTuple):
     state: Any = None
     memory: Any = None
     done: int = 0
-    tensor: Cutter | None = None
+    tensor: MakeTensor | None = None
 
     @property
     def prefetch(self) -> int:
         """Return the number of minibatches to prefetch."""
-        # virtual ranks share a thread
+        # virtual ranks share one thread: nothing runs in the background
         return 0 if self.comm.platform.virtual else PREFETCH
 
     @property

@@ -51,7 +51,7 @@ OWN = {
     "synchronous": ["bucket_mb", "shards"],
     "mesh": ["zero", "call"],
     "local": ["local_every", "local_after"],
-    "hybrid": deep_hybrid.OWN,
+    "hybrid": deep_hybrid.HYBRID_FLAGS,
 }
 
 
@@ -65,12 +65,16 @@ def steps(setup: Setup) -> Iterator[Step]:
         setup.update,
         comm=setup.comm,
         timer=setup.timer,
-        **(STRATEGIES[name](setup) if name in STRATEGIES else own(setup, train_by)),
+        **(
+            STRATEGIES[name](setup)
+            if name in STRATEGIES
+            else user_arguments(setup, train_by)
+        ),
     )
 
 
-def own(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
-    """Return those arguments that a user's own strategy has as parameters."""
+def user_arguments(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
+    """Return those arguments that a user's strategy has as parameters."""
     arguments = extend.accepted(train_by, setup.wire | setup.options)
     if setup.state is not None and "state" not in arguments:
         raise BadInput(
@@ -131,7 +135,7 @@ def check(values: flags.FlagValues, workers: int) -> None:
     measurable = replicated and workers > 1
     if values.noise and not measurable:
         raise BadInput(
-            "expected --noise with two workers or more that hold whole gradients, got "
+            "expected --noise with two workers or more that have full gradients, got "
             f"{workers} by --strategy={values.strategy} --zero={values.zero}; pass "
             "--strategy=synchronous and more ranks"
         )

@@ -1,4 +1,4 @@
-"""Training of transformers on text: the flags and the task of gpt.py and bert.py."""
+"""Flags and task of gpt.py and bert.py, which train transformers on text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -38,22 +38,30 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
 
     Args:
         name: key of SIZES.
-        subwords: key of tokens.TOKENIZERS.
+        subwords: name of the tokenizer in the help.
         length: default of --length.
         defaults: defaults of batch, steps and decay.
     """
-    own = {"optimizer": "adamw", "lr": 2e-3, "clip": 1.0, "bucket_mb": 1.0}
-    values = deep_flags.define(**own, **defaults)
+    shared = {"optimizer": "adamw", "lr": 2e-3, "clip": 1.0, "bucket_mb": 1.0}
+    values = deep_flags.define(**shared, **defaults)
     values.text(
         "corpus", "enwiki", "Text: names, files or folders, separated by commas."
     )
     values.integer(
-        "vocabulary", 2048, f"Tokens of {subwords}, trained on the corpus.", 1
+        "vocabulary",
+        2048,
+        f"Number of tokens of {subwords}, which is trained on the corpus.",
+        1,
     )
-    values.integer("length", length, "Tokens of an example.", 1)
+    values.integer("length", length, "Number of tokens per example.", 1)
     values.choice("size", "tiny", list(SIZES[name]), "Size of the network.")
-    values.integer("experts", 0, "Experts in place of each feed-forward; 0: none.", 0)
-    values.integer("choices", 1, "Experts per token.", 1)
+    values.integer(
+        "experts",
+        0,
+        "Number of experts that replace each feed-forward layer; 0: none.",
+        0,
+    )
+    values.integer("choices", 1, "Number of experts per token.", 1)
     values.number(
         "capacity", 1.25, "Capacity of an expert, relative to equal loads.", 0
     )
@@ -93,7 +101,7 @@ def task(
     corpus: str,
     vocabulary: int,
     seed: int,
-    mixed: tuple[int, int, float, float],
+    mixture_sizes: tuple[int, int, float, float],
     dtype: str,
     remat: bool,
 ) -> deep.Task:
@@ -101,12 +109,12 @@ def task(
     known = tokens(corpus, kind.subwords, vocabulary)
     training, held_out = kind.windows(known, length, seed)
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES[kind.name][size])
-    experts, *rest = mixed
+    experts, *rest = mixture_sizes
     mixture = Mixture(experts, shape.width, 4 * shape.width, *rest) if experts else None
     if mixture:
         capacity(mixture, length)
-    own: dict[str, Any] = {"dtype": dtype, "mixture": mixture}
-    network = transformer(shape, kind.causal, remat=remat, **own)
+    options: dict[str, Any] = {"dtype": dtype, "mixture": mixture}
+    network = transformer(shape, kind.causal, remat=remat, **options)
     finish = partial(kind.show, network, known, held_out)
-    cut = partial(tensor_transformer, shape, kind.causal, **own)
+    cut = partial(tensor_transformer, shape, kind.causal, **options)
     return deep.Task(network, training, held_out, "tokens", length, finish, cut)

@@ -31,7 +31,7 @@ from dml.wire.mesh import devices
 from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
 from studies.deep import strategies
-from studies.deep.setup import Cutter, Setup
+from studies.deep.setup import MakeTensor, Setup
 from studies.deep.steps import Speed, guarded, renumbered
 
 
@@ -53,7 +53,7 @@ class Task(NamedTuple):
     unit: str
     units: int
     finish: Callable[[Path, Params], Mapping[str, Any]]
-    tensor: Cutter | None = None
+    tensor: MakeTensor | None = None
 
     @property
     def count(self) -> int:
@@ -140,7 +140,7 @@ def train_rank(
         values: flags.
         comm: communicator of all ranks.
         path: run folder.
-        stopped: whether a signal asked the run to stop.
+        stopped: () -> whether a signal to stop was received.
         task: makes network and data.
     """
     start, comm = time.perf_counter(), flags.delayed(values, comm)
@@ -225,7 +225,7 @@ def start_or_resume(
     if not values.resume:
         return 0, params, None, None
 
-    def say(line: str) -> None:
+    def write_line(line: str) -> None:
         if comm.rank == 0:
             sys.stderr.write(f"{line}\n")
 
@@ -235,7 +235,7 @@ def start_or_resume(
         "state": jax.eval_shape(optimizer.init, params),
         "memory": states.shapes(folder, "memory"),
     }
-    done, saved = states.load(folder, rules, like, say)
+    done, saved = states.load(folder, rules, like, write_line)
     if done > steps or (done == steps and Path(values.resume, "summary.json").exists()):
         raise BadInput(
             f"expected more than the {done} steps of the run in {values.resume}, got "
@@ -243,7 +243,7 @@ def start_or_resume(
         )
     memory = saved.pop("memory") or None
     if memory and len(memory[0]) != comm.size:
-        say(
+        write_line(
             f"the reducer's memory of {len(memory[0])} ranks is dropped: this run has "
             f"{comm.size}"
         )

@@ -34,7 +34,7 @@ from studies.deep.comparison import (
 )
 
 COLUMNS = {
-    "strategy": (14, "{way}"),
+    "strategy": (14, "{strategy}"),
     "layers": (6, "{layers}"),
     "ticks": (5, "{ticks}"),
     "gain": (5, "{gain:.2f}"),
@@ -50,7 +50,7 @@ def row(name: str, layers: int, length: int, result: Curve) -> Row:
     """Return the row of a division; `length` counts the words read and written."""
     count = tick_count(name, layers, length)
     return {
-        "way": name,
+        "strategy": name,
         "layers": layers,
         "ticks": count,
         "gain": layers * length / count,
@@ -160,7 +160,8 @@ def examples(
     for read, expected, written in list(zip(*batch, translations_BxT, strict=True))[
         :count
     ]:
-        verdict = "right" if (expected == written).all() else f"is {sentence(expected)}"
+        equal = (expected == written).all()
+        verdict = "correct" if equal else f"correct: {sentence(expected)}"
         yield f"{sentence(read)} -> {sentence(written)}  {verdict}"
 
 
@@ -212,6 +213,6 @@ def sweep(panel: Any, layers: int, read: int, written: int) -> None:
         xlabel="tick",
         ylabel="layer",
         yticks=range(1, layers + 1),
-        title=f"{layers} layers x {read + written} times (read, then written) "
+        title=f"{layers} layers x {read + written} words (read, then written) "
         f"in {times_KxN.shape[1]} ticks",
     )

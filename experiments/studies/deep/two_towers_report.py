@@ -98,7 +98,7 @@ def draw(path: Path, rows: Sequence[Row], kernel_HxWxIxO: np.ndarray) -> None:
     curves = {}
     for row in rows:
         where = "one device" if row["devices"] == 1 else f"{row['devices']} devices"
-        share = f"{row['accuracy']:.1%} right"
+        share = f"{row['accuracy']:.1%} correct"
         curves[f"cross at {row['crossings']}, {where}: {share}"] = row["losses"]
     halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
     layout = [[number, "losses"] for number in range(TOWERS)]

@@ -26,7 +26,7 @@ def same_accuracy(run: Run) -> Verdict:
     """The highest analogy accuracy is within half a point of the lowest."""
     shares = by_strategy(run, "analogy_accuracy")
     if None in shares.values():
-        return untested("the vocabulary has no analogy's words")
+        return untested("no analogy has all its words in the vocabulary")
     least, most = min(shares.values()), max(shares.values())
     measured = f"{least:.1%} to {most:.1%}"
     return verdict(most - least <= HALF, measured, f"{len(shares)} runs")
@@ -41,7 +41,7 @@ def reference(run: Run) -> Verdict:
     corpus = str(run.flags["corpus"])
     shares = by_strategy(run, "analogy_accuracy").values()
     if None in shares:
-        return untested(f"{corpus} has no analogy's words")
+        return untested(f"no analogy has all its words in {corpus}")
     least, most = min(shares), max(shares)
     measured = f"{least:.1%} to {most:.1%}"
     if TEXT8 not in corpus:

@@ -35,13 +35,13 @@ def define(values: flags.FlagValues) -> None:
         "corpus", "enwiki", "Named texts, files or folders, separated by commas."
     )
     values.text("pattern", r"\w+", "Regular expression of a word.")
-    values.switch("lower", True, "Turn letters to lower case.")
+    values.switch("lower", True, "Conversion of letters to lower case.")
     values.integer(
         "min_count", 5, "Minimum count of a word of the vocabulary.", 1, MAX_COUNT
     )
     values.integer("max_vocab", 0, "Maximum number of words; 0: all.", 0, MAX_COUNT)
     values.integer(
-        "window", 15, "Words of context on each side, weighted by 1/distance.", 1
+        "window", 15, "Number of context words on each side, of weight 1/distance.", 1
     )
     values.switch(
         "symmetric", True, "Context on both sides of a word; else on its left only."

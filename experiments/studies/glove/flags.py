@@ -60,28 +60,36 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     values.number("x_max", 10.0, "Count from which a record has full weight.", TINY)
     values.number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
     values.number("lr", 0.05, "Learning rate of AdaGrad.", 0)
-    values.integer("epochs", 15, "Passes over all records.", 1)
+    values.integer("epochs", 15, "Number of epochs.", 1)
     values.integer(
         "blocks",
         8,
-        "Blocks of words that ranks rotate; at least the number of ranks.",
+        "Number of blocks of words in rotation; at least the number of ranks.",
         1,
     )
     values.integer(
         "batch",
         0,
-        f"Records of a minibatch; 0: {BATCH}; serial 1; server "
-        f"{SERVER_BATCH}, or {STALE_BATCH} with stale gradients.",
+        f"Number of records per minibatch; 0: {BATCH}, but 1 with serial, and "
+        f"{SERVER_BATCH} with server ({STALE_BATCH} if gradients are stale).",
         0,
         MAX_COUNT,
     )
     values.choice(
-        "medium", "auto", ["auto", "memory", "messages"], "Medium of rotating blocks."
+        "medium",
+        "auto",
+        ["auto", "memory", "messages"],
+        "Medium of blocks in rotation.",
     )
     values.choice(
-        "rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows."
+        "rows",
+        "auto",
+        ["auto", "sparse", "dense"],
+        "Format of summed rows in an exchange.",
     )
-    values.integer("columns", 1, "Devices over which a mesh divides columns.", 1)
+    values.integer(
+        "columns", 1, "Number of devices over which a mesh divides columns.", 1
+    )
     values.extensible(
         *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
         "All-reduce of products or of rows.",

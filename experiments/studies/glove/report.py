@@ -103,7 +103,7 @@ def results(summary: Mapping[str, Any]) -> str:
         f"loss {{loss:.5f}}  {{records:,}} records  {speed}"
         "  {words_sent:,} elements sent  vectors {vectors_sha256:.8}",
         "counting {cooccurrence_seconds:.1f} s  training {seconds:.1f} s"
-        "  in all {total_seconds:.1f} s",
+        "  total {total_seconds:.1f} s",
     )
     return "\n".join(
         [*neighbours, *(cell(summary, template) for template in templates)]

@@ -55,7 +55,7 @@ def all_worse(
 ) -> Verdict:
     """Judge whether the first of each pair of warm-ups has larger errors."""
     if min(len(errors[name]) for pair in pairs for name in pair) < MIN_SEEDS:
-        return untested(f"fewer than {MIN_SEEDS} seeds prove nothing")
+        return untested(f"fewer than {MIN_SEEDS} seeds")
     texts, holds = [], []
     for serial, other in pairs:
         apart, p = (
@@ -64,18 +64,21 @@ def all_worse(
         )
         holds.append(worse(errors[serial], errors[other]))
         texts.append(f"{serial} - {other} {apart.mean():+.2%} (p = {p:.3f})")
-    return verdict(all(holds), ", ".join(texts), f"asked p of {SIGNIFICANCE:g} at most")
+    return verdict(
+        all(holds), ", ".join(texts), f"required p of {SIGNIFICANCE:g} at most"
+    )
 
 
 @claim(
-    "accuracy holds to a batch, then falls",
+    "accuracy is constant up to a batch size, then falls",
     "AlexNet 58.42, 59.19, 59.00, 58.88, 57.97, 55.90 %",
 )
 def holds_then_falls(run: Run) -> Verdict:
-    """Accuracy holds up to x4 workers or more, and is lost with all larger numbers.
+    """Accuracy holds up to 4 workers or more, and is lost with all larger numbers.
 
-    All with gradual warm-up. It is lost where errors are worse than one worker's by the
-    exact test over seeds, with a chance of 5 %, or by over a point on the mean.
+    All rows have gradual warm-up. Accuracy is lost if the errors are larger than those
+    of one worker by the exact test over seeds (p of 5 %), or if the mean is larger by
+    over a percentage point.
     """
     rows = [row for row in run.rows if row["warmup"] in SCALED]
     errors = {row["workers"]: np.array(row["errors"]) for row in rows}
@@ -90,11 +93,12 @@ def holds_then_falls(run: Run) -> Verdict:
     return verdict(holds, measured, f"as good up to x{last}")
 
 
-@claim("gradual warm-up errs as one worker", "23.74, 23.60 %")
+@claim("gradual warm-up has the error of one worker", "23.74, 23.60 %")
 def as_one(run: Run) -> Verdict:
-    """Gradual warm-up is not worse than the baseline, nor by a point on the mean.
+    """Gradual warm-up does not have larger errors than the baseline.
 
-    It is worse if the exact test over seeds says so, with a chance of 5 %.
+    The errors are larger by the exact test over seeds (p of 5 %), or if their mean is
+    larger by over a percentage point.
     """
     errors = by_warmup(run)
     serial, many = errors[BASELINE], errors["gradual"]
@@ -106,22 +110,22 @@ def as_one(run: Run) -> Verdict:
 
 @claim("an unscaled rate is the worst", "41.67 %")
 def unscaled(run: Run) -> Verdict:
-    """Unscaled errs more than every other row, by the exact test over seeds."""
+    """Unscaled has larger errors than all other rows, by the exact test over seeds."""
     others = (BASELINE, "gradual", "none", "constant")
     return all_worse(by_warmup(run), [("unscaled", other) for other in others])
 
 
 @claim("other warm-ups are worse", "none 24.84, constant 25.88 %")
 def gradual(run: Run) -> Verdict:
-    """None and constant err more than gradual, by the exact test over seeds."""
+    """None and constant have larger errors than gradual, by the test over seeds."""
     return all_worse(by_warmup(run), [("none", "gradual"), ("constant", "gradual")])
 
 
-@claim("steps fall as 1/k with k workers, and then hardly", "a bound of the batch")
+@claim("steps fall as 1/k with k workers, and then more slowly", "a bound of the batch")
 def steps(run: Run) -> Verdict:
-    """Steps to the target fall as k^-0.75 or faster, and at last as k^-0.5 or slower.
+    """Steps to the target fall as k^-0.75 or faster, and later as k^-0.5 or slower.
 
-    By the fastest warm-up for each k; the largest k may miss the target instead.
+    For each k the fastest warm-up counts. The largest k may miss the target instead.
     """
     steps_by_workers: dict[int, float] = {}
     for row in run.rows:
@@ -145,7 +149,7 @@ def steps(run: Run) -> Verdict:
     if missed:
         measured = f"{measured}, then miss the target"
     holds = first <= -STEEP_POWER and (missed or last >= -FLAT_POWER)
-    return verdict(holds, measured, f"asked k^-{STEEP_POWER} and k^-{FLAT_POWER}")
+    return verdict(holds, measured, f"required k^-{STEEP_POWER} and k^-{FLAT_POWER}")
 
 
 PAPER = (holds_then_falls, as_one, unscaled, gradual)

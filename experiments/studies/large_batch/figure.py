@@ -46,7 +46,7 @@ def accuracies(path: Path, rows: Sequence[Row]) -> None:
             batches = [row["batch"] for row in group]
             look = {"label": name, "color": COLOURS[name], "elinewidth": 0.8}
             ours.errorbar(batches, means, around, fmt="o-", capsize=2, **look)
-        ours.set_title(f"ours: mean, least and most of {len(rows[0]['errors'])} seeds")
+        ours.set_title(f"ours: mean and range of {len(rows[0]['errors'])} seeds")
         ours.set_ylim(min(max(low - 5, 0), 90), 100)
         ours.legend(loc="lower left")
         theirs.plot(list(ALEXNET), list(ALEXNET.values()), "o-", color="k")
@@ -62,7 +62,7 @@ def targets(
     """Draw steps and epochs to the target by batch size, and speed-up by workers.
 
     Args:
-        path: of path.svg and path.png.
+        path: path of the figures, without .svg and .png.
         rows: rows of all trainings.
         times: rows with speed-ups.
         limit: batch size that doubles the epochs, if known.
@@ -121,8 +121,8 @@ def losses(path: Path, curves: Mapping[tuple[str, int], Any], between: float) ->
                 axes.fill_between(epochs, *around, alpha=0.12, linewidth=0, **look)
         for axes in panels:
             axes.set(xlabel="epochs", ylabel="training loss", yscale="log")
-        start.set(xlim=(0, min(8.0, float(epochs[-1]))), title="the start")
-        full.set_title("mean, least and most of all seeds")
+        start.set(xlim=(0, min(8.0, float(epochs[-1]))), title="first epochs")
+        full.set_title("mean and range of all seeds")
         full.legend()
 
 

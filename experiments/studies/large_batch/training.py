@@ -38,11 +38,11 @@ class Plan(NamedTuple):
 
     model: the network.
     training, held_out: images.
-    base: images of a worker in a minibatch.
+    base: number of images of a worker in a minibatch.
     largest: largest number of workers.
     snapshots: number of evaluations of a training.
-    every: minibatches of `largest` workers between two snapshots.
-    parameters: parameters of the model.
+    every: number of minibatches of `largest` workers between two snapshots.
+    parameters: number of parameters of the model.
     measure: params -> accuracy on held-out images.
     """
 
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
     @property
     def between(self) -> int:
-        """Return the images between two snapshots."""
+        """Return the number of images between two snapshots."""
         return self.every * self.largest * self.base
 
     def steps(self, factor: int) -> int:
@@ -95,7 +95,7 @@ def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) 
     Args:
         model: key of MODELS, or FILE.py:NAME.
         data: name of the images.
-        base: images of a worker in a minibatch.
+        base: number of images of a worker in a minibatch.
         factors: numbers of workers.
         epochs: epochs of each training.
     """
@@ -105,7 +105,7 @@ def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) 
     if not minibatches:
         raise BadInput(
             f"expected minibatches of at most {epochs * len(training.targets)} images, "
-            f"as --epochs={epochs} sees, got {base} x {largest}; pass more --epochs"
+            f"all of --epochs={epochs}, got {base} x {largest}; pass more --epochs"
         )
     every = -(-minibatches // SNAPSHOTS)
     make_model = extend.find(model, MODELS, extend.MODELS)
@@ -184,9 +184,10 @@ def noise_scales(plan: Plan, snapshots: Sequence[Params], seed: int) -> list[flo
 
 @partial(jax.jit, static_argnums=0)
 def _squares(loss: Any, snapshots: Params, indices: Any, data: Batch) -> Any:
-    """Return two numbers per snapshot, from the workers' gradients.
+    """Return two arrays with an element per snapshot.
 
-    The mean of their squared norms, and the squared norm of their mean.
+    The elements are the mean of the squared norms of the workers' gradients, and the
+    squared norm of the mean of these gradients.
     """
 
     def squared_norms(arguments: Any) -> Any:

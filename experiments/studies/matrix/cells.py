@@ -48,7 +48,7 @@ def cells(
                 if result := cell(comm, method, find_problem(problem), updates):
                     yield row | result
             except BadInput as error:
-                yield row | {"fits": False, "why": str(error)}
+                yield row | {"fits": False, "reason": str(error)}
 
 
 def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:

@@ -184,9 +184,10 @@ def steps(
 
 
 def find_method(name: str) -> Method:
-    """Return the row of a name in METHODS, or that of a user's own function.
+    """Return the row of a name in METHODS, or a row for a function of a user.
 
-    `synchronous NAME` sums gradients by any all-reduce; other names are own strategies.
+    `synchronous NAME` sums gradients by any all-reduce; other names are strategies of a
+    user.
     """
     if name in METHODS:
         return METHODS[name]
@@ -195,11 +196,11 @@ def find_method(name: str) -> Method:
         function = extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
         return Method(strategy_name, lambda entry, comm: {"reducer": exact(function)})
     extend.find(name, {}, extend.STRATEGIES)
-    return Method(name, partial(own_options, name))
+    return Method(name, partial(user_options, name))
 
 
-def own_options(name: str, entry: Entry, comm: CountedComm) -> Own:
-    """Return those options that an own strategy has as parameters."""
+def user_options(name: str, entry: Entry, comm: CountedComm) -> Own:
+    """Return those options that a user's strategy has as parameters."""
     ring = ALLREDUCE["ring"]
     offered = {"reducer": exact(ring), "allreduce": ring, "batch": entry.batch}
     return extend.accepted(strategy(name, entry.make()), offered)

@@ -1,4 +1,4 @@
-"""A table of small problems of every kind, and problems of a user's own file.
+"""A table of small problems of every kind, and problems from a user's file.
 
 A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
 """
@@ -29,7 +29,7 @@ from dml.update.table import table
 from dml.wire.memory.state import Order
 
 SEED, GLOVE_BATCH = 0, 60
-RATE = 0.1  # default learning rate of own problems
+RATE = 0.1  # default learning rate of users' problems
 TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
 
 
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
       rate: Learning rate of updates by single examples.
       batches: (problem, batch, seed) -> the indices of each minibatch.
       orders: (problem, seed) -> the order of each epoch.
-      served: Update rule of rows on servers, if different.
+      served: Update rule of rows on servers, if it differs from `update`.
       blocks: Whether `rotation` can divide the examples, which have one row of users
         and one of items.
       own: Arguments of strategies that the problem needs, by strategy.
@@ -242,12 +242,12 @@ def find_problem(name: str) -> Entry:
     """Return the entry of a name in PROBLEMS, of an entry point, or of FILE.py:NAME."""
     if name in PROBLEMS:
         return PROBLEMS[name]
-    return own(name, extend.find(name, {}, extend.PROBLEMS))
+    return user_entry(name, extend.find(name, {}, extend.PROBLEMS))
 
 
 @cache
-def own(name: str, make_problem: Callable[[], Problem]) -> Entry:
-    """Return the entry of a user's own problem, which is shared by virtual ranks."""
+def user_entry(name: str, make_problem: Callable[[], Problem]) -> Entry:
+    """Return the entry of a user's problem, which is shared by virtual ranks."""
     made = extend.make(name, make_problem, Problem)
     check(name, made)
     return Entry(lambda: made, min(48, made.examples), make_update(made, "sgd", RATE))

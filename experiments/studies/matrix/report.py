@@ -79,7 +79,7 @@ def reasons(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     empty: dict[str, list[Row]] = {}
     for row in rows:
         if not row["fits"]:
-            empty.setdefault(row["why"].partition(";")[0], []).append(row)
+            empty.setdefault(row["reason"].partition(";")[0], []).append(row)
     texts = [
         [", ".join(dict.fromkeys(row[key] for row in group)) for key in KEYS]
         for group in empty.values()

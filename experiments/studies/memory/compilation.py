@@ -23,13 +23,13 @@ class Case(NamedTuple):
 
 
 # XLA's CPU compiler drops the optimization barriers of remat. Its scheduler then keeps
-# both the original and the recomputed values: no byte is saved.
+# the original and the recomputed values in memory, so that remat saves nothing.
 KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 CASES = {  # step and compiler options, by name
-    "few tokens": (Case(8, 64, False), {}),
-    "four times as long": (Case(8, 256, False), {}),
+    "short examples": (Case(8, 64, False), {}),
+    "long examples": (Case(8, 256, False), {}),
     "remat": (Case(8, 256, True), {}),
-    "remat, barriers kept": (Case(8, 256, True), KEEP_BARRIERS),
+    "remat with barriers": (Case(8, 256, True), KEEP_BARRIERS),
 }
 
 

@@ -37,7 +37,7 @@ VERDICTS = {0.005: "agrees", ROUNDING: "agrees as rounded"}  # by largest deviat
 DEVICES: Columns = {
     "devices": (7, "{devices:d}"),
     "mesh": (27, "{mesh}"),
-    "options": (21, "{how}"),
+    "options": (21, "{options}"),
     "b x M": (7, "{microbatch} x {microbatches}"),
 }
 PARTS_GB: Columns = {
@@ -55,7 +55,7 @@ COLUMNS: dict[str, Columns] = {
         "published GB": (12, "{published_gigabytes:g}"),
         "16 x published": (14, "{sixteen_byte_gigabytes:g}"),
         "16 x counted": (12, "{gigabytes:.2f}"),
-        "diff": (6, "{off:+.1%}"),
+        "diff": (6, "{deviation:+.1%}"),
         " verdict": (0, " {verdict}"),
     },
     "holding": {
@@ -71,12 +71,12 @@ COLUMNS: dict[str, Columns] = {
         "s per step": (10, "{seconds:.3g}"),
         "tokens/s": (10, "{tokens_per_second:,.0f}"),
         "compute": (7, "{compute_share:.1%}"),
-        "largest other": (14, "{binds} {binds_share:.1%}"),
+        "largest other": (14, "{largest_other} {largest_other_share:.1%}"),
     },
     "stages": {
         "stage": (5, "{stage:d}"),
         "blocks": (6, "{blocks:d}"),
-        "in flight": (9, "{alive:d}"),
+        "in flight": (9, "{in_flight:d}"),
         "parameters/device": (17, "{parameters:,}"),
         **PARTS_GB,
     },
@@ -135,7 +135,7 @@ def lecture(arguments: Arguments, *_: Any) -> Iterator[Row]:
             "published_gigabytes": workload.gigabytes,
             "sixteen_byte_gigabytes": BYTES * workload.billions,
             "gigabytes": gigabytes,
-            "off": deviation,
+            "deviation": deviation,
             "verdict": next(
                 (
                     text
@@ -182,7 +182,7 @@ def stages(arguments: Arguments, *_: Any) -> Iterator[Row]:
             "mesh": mesh_text(plan),
             "stage": stage,
             "blocks": blocks(workload.shape.layers, plan.stage, stage),
-            "alive": IN_FLIGHT[plan.schedule](plan, stage),
+            "in_flight": IN_FLIGHT[plan.schedule](plan, stage),
             "parameters": stage_parameters(
                 workload.shape, workload.causal, plan, stage
             ),
@@ -200,19 +200,19 @@ def plan_columns(candidate: Candidate) -> dict[str, Any]:
     """Return the columns that describe a plan."""
     costs = candidate.seconds._asdict()
     computed = costs.pop("compute")
-    binds = max(costs, key=lambda name: costs[name])
+    other = max(costs, key=lambda name: costs[name])
     return {
         "devices": candidate.plan.devices,
         "mesh": mesh_text(candidate.plan),
-        "how": options_text(candidate.plan),
+        "options": options_text(candidate.plan),
         "microbatch": candidate.plan.microbatch,
         "microbatches": candidate.plan.microbatches,
         **gigabytes(candidate.memory),
         "seconds": candidate.seconds.total,
         "device_seconds": candidate.price,
         "compute_share": computed / candidate.seconds.total,
-        "binds": binds if costs[binds] else "nothing",
-        "binds_share": costs[binds] / candidate.seconds.total,
+        "largest_other": other if costs[other] else "nothing",
+        "largest_other_share": costs[other] / candidate.seconds.total,
     }
 
 

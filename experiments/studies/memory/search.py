@@ -48,7 +48,7 @@ LECTURE = [name for name, workload in MODELS.items() if workload.billions]
 class Search(NamedTuple):
     """The arguments of a search.
 
-    known: model, minibatch and published sizes.
+    workload: model, minibatch and published sizes.
     limit: bytes of a device's memory.
     machine: speed of devices and links.
     schedule: pipeline schedule.
@@ -149,7 +149,7 @@ def candidates(search: Search, devices: int) -> list[Candidate]:
 
 
 def fewest_devices(search: Search, at_least: int = 1) -> int:
-    """Return the fewest devices, at least `begin`, on which the model fits."""
+    """Return the fewest devices, but at least `at_least`, on which the model fits."""
     for mesh in meshes(search):
         if mesh.devices >= at_least and can_fit(search, mesh):
             return mesh.devices

@@ -23,7 +23,7 @@ from dml.types import BadInput
 
 ROOT = Path(__file__).parents[3]
 SIZES = ("full", "quick", "tiny")
-TINY = "a test's, which says nothing of the paper"  # the scale of the size tiny
+TINY = "that of a test, too small to judge the paper"  # scale of the size tiny
 Record = dict[str, Any]
 
 
@@ -34,7 +34,7 @@ class Command(NamedTuple):
     flags: str = ""
     quick: str = ""
     tiny: str = ""
-    ranks: int = 0  # of mpirun; 0: none
+    ranks: int = 0  # number of ranks that mpirun starts; 0: no mpirun
 
     def words(self, size: str) -> list[str]:
         """Return the flags of a size; later ones replace earlier ones."""
@@ -54,8 +54,8 @@ class Paper(NamedTuple):
     """A table of papers.toml; a paper without commands cannot be run."""
 
     name: str
-    cited: str  # authors, title, where, year
-    scale: str  # scale of these runs and of the paper; {cores} of this machine
+    cited: str  # authors, title, venue, year
+    scale: str  # scale of our runs and of the paper; {cores}: number of our cores
     claims: Sequence[Judged]
     commands: Mapping[str, Command] = {}
     figure: str = ""
@@ -90,7 +90,7 @@ def paper(
 
 
 def imported(names: str) -> list[Claim]:
-    """Return the claims of names such as glove.claims.CLAIMS, of studies.glove."""
+    """Import claims by names such as glove.claims.CLAIMS, relative to studies."""
     claims: list[Claim] = []
     for name in names.split():
         module, _, attribute = name.rpartition(".")
@@ -188,7 +188,7 @@ def machine() -> Record:
 
 
 def energy(runs_by_command: Mapping[str, Run]) -> Record:
-    """Return the total energy, None if a run has none, and the energy's sources."""
+    """Return the energy of all runs, None if a run lacks it, and its sources."""
     summaries = [run.summary for run in runs_by_command.values()]
     kwh = [summary.get("energy_kwh") for summary in summaries]
     sources = dict.fromkeys(summary.get("energy_source") for summary in summaries)

@@ -26,7 +26,7 @@ def as_formula(run: Run) -> Verdict:
 
 
 @claim(
-    "its nine cells, Transformer",
+    "nine speed-ups of a Transformer",
     "K = 2, 4, 8: M = 1 1, 1.07, 1.3; M = 4 1.7, 3.2, 4.8; M = 32 1.8, 3.4, 6.3",
 )
 def as_published(run: Run) -> Verdict:
@@ -39,7 +39,9 @@ def as_published(run: Run) -> Verdict:
         if abs(row["virtual"] / row["published"] - 1) > CELL_TOLERANCE
     ]
     measured = f"{len(cells) - len(deviating)} of {len(cells)}"
-    return verdict(not deviating, measured, "; ".join(deviating) or "all are near")
+    return verdict(
+        not deviating, measured, "; ".join(deviating) or "all are within 10 %"
+    )
 
 
 @claim("almost linear at M = 32", "0.79 K at least")
@@ -51,11 +53,11 @@ def almost_linear(run: Run) -> Verdict:
         row["virtual"] / row["stages"] for row in cells if row["microbatches"] == most
     ]
     least = min(efficiencies)
-    reason = f"M = {most}, asked {MIN_EFFICIENCY:g}"
+    reason = f"M = {most}, required {MIN_EFFICIENCY:g}"
     return verdict(least >= MIN_EFFICIENCY, f"{least:.2f} K at least", reason)
 
 
-@claim("imbalance bounds it", "AmoebaNet 1.21, 1.84, 3.48")
+@claim("the imbalance of stages bounds the speed-up", "AmoebaNet 1.21, 1.84, 3.48")
 def imbalanced(run: Run) -> Verdict:
     """The speed-up of uneven stages is 80 % to 100 % of K/imbalance."""
     cells = rows(run, table="imbalance")
@@ -73,10 +75,10 @@ def no_gain(run: Run) -> Verdict:
         row["virtual"] for row in rows(run, table="grid") if row["microbatches"] == 1
     )
     holds = most <= MAX_SPEEDUP_M1
-    return verdict(holds, f"{most:.2f} at most", f"asked {MAX_SPEEDUP_M1:g}")
+    return verdict(holds, f"{most:.2f} at most", f"required {MAX_SPEEDUP_M1:g}")
 
 
-@claim("faster the larger M, and K", "Table 2")
+@claim("speed-up grows with M and with K", "Table 2")
 def ordered(run: Run) -> Verdict:
     """The speed-up grows with M for every K, and with K for every M above 1."""
     by_stages: dict[int, list[float]] = {}

@@ -111,7 +111,7 @@ def speeds(
         for name, (_, programs) in built.items():
             pairs = zip(times[SERIAL], times[name], strict=True)
             yield {
-                "way": name,
+                "schedule": name,
                 "stages": stages,
                 "microbatches": microbatches,
                 "milliseconds": 1e3 * float(np.median(times[name])),

@@ -112,7 +112,7 @@ def schedule_rows(arguments: Arguments) -> Iterator[Row]:
             "schedule": name,
             "rounds": schedule.rounds,
             "bubble": facts.bubble(schedule),
-            "alive": facts.in_flight(schedule).tolist(),
+            "in_flight": facts.in_flight(schedule).tolist(),
             "formula": facts.speed_up(schedule),
             "virtual": speed_up(schedule, arguments.layers),
             "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),
@@ -162,30 +162,32 @@ TABLES: dict[str, Table] = {
         "temporary buffers",
         STAGES
         | {"M": (2, "{microbatches}")}
-        | {"schedule": (8, "{way:8}")}
+        | {"schedule": (8, "{schedule:8}")}
         | {"ms per step": (11, "{milliseconds:.0f}"), "formula": SPEED_UPS["formula"]}
         | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
         measured,
         lambda row: {
-            f"measured_{row['way']}_{row['microbatches']}": row["measured"],
-            f"temporary_mb_{row['way']}_{row['microbatches']}": row["temporary_mb"],
+            f"measured_{row['schedule']}_{row['microbatches']}": row["measured"],
+            f"temporary_mb_{row['schedule']}_{row['microbatches']}": row[
+                "temporary_mb"
+            ],
         },
     ),
     "schedules": Table(
-        "Schedules with v parts per stage; in flight: most microbatches with saved "
-        "activations",
+        "Schedules with v parts per stage; in flight: largest number of microbatches "
+        "with saved activations",
         {
             "schedule": (11, "{schedule:11}"),
             "v": (2, "{rounds}"),
             "bubble": (6, "{bubble:.1%}"),
-            "in flight by stage": (20, lambda row: stage_counts(row["alive"])),
+            "in flight by stage": (20, lambda row: stage_counts(row["in_flight"])),
         }
         | SPEED_UPS
         | {"staleness by stage": (20, lambda row: stage_counts(row["staleness"]))},
         schedule_rows,
         lambda row: {
             f"bubble_{row['schedule']}": row["bubble"],
-            f"alive_{row['schedule']}": max(row["alive"]),
+            f"in_flight_{row['schedule']}": max(row["in_flight"]),
             f"speed_up_{row['schedule']}": row["virtual"],
             f"staleness_{row['schedule']}": max(row["staleness"]),
         },

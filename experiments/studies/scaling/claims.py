@@ -1,4 +1,4 @@
-"""Claims on how far training scales, judged by runs of scaling.py.
+"""Claims on the scaling of training, judged by runs of scaling.py.
 
 Sergeev & Del Balso, Horovod, 2018; the lecture's table of BERT-large on V100.
 """
@@ -44,19 +44,19 @@ def bert(run: Run) -> dict[str, Row]:
     return {row["job"]: row for row in rows(run, table="bert")}
 
 
-@claim("it scales", "236, 67, 47 min on 256, 1024, 1472")
+@claim("BERT-large scales", "236, 67, 47 min on 256, 1024, 1472")
 def efficient(run: Run) -> Verdict:
-    """The published minutes at 1024 and 1472 are 85 % of linear from 256, or more."""
+    """The published efficiencies of 1024 and 1472 relative to 256 are 85 % or more."""
     row = bert(run)["published"]
     least = min(row["efficiency_1024"], row["efficiency_1472"])
     measured = (
         f"{row['efficiency_1024']:.1%} at 1024, {row['efficiency_1472']:.1%} at 1472"
     )
-    reason = f"asked {MIN_EFFICIENCY:.0%}; arithmetic"
+    reason = f"required {MIN_EFFICIENCY:.0%}; arithmetic"
     return verdict(least >= MIN_EFFICIENCY, measured, reason)
 
 
-@claim("alpha, beta, gamma explain it", "67 and 47 min")
+@claim("the alpha-beta-gamma model predicts its times", "67 and 47 min")
 def modelled(run: Run) -> Verdict:
     """A model fitted to 256 V100 has errors of at most 10 % at 1024 and 1472.
 
@@ -69,16 +69,16 @@ def modelled(run: Run) -> Verdict:
     }
     best = min(errors, key=lambda job: errors[job])
     holds = errors[best] <= MODEL_TOLERANCE
-    reason = f"asked {MODEL_TOLERANCE:.0%}; {len(errors)} models"
+    reason = f"required {MODEL_TOLERANCE:.0%}; {len(errors)} models"
     return verdict(holds, f"{best}: {errors[best]:.1%}", reason)
 
 
 @claim("one V100 takes over two weeks", "> 2 weeks")
 def fortnight(run: Run) -> Verdict:
-    """256 times the minutes of 256 V100, one V100's if linear, are over two weeks."""
+    """One V100 takes over two weeks, if 256 V100 are 256 times as fast."""
     serial_minutes = 256 * bert(run)["published"]["minutes_256"]
     measured = f"{serial_minutes / 24 / 60:.0f} days"
-    return verdict(serial_minutes > FORTNIGHT, measured, "asked 14; arithmetic")
+    return verdict(serial_minutes > FORTNIGHT, measured, "required 14; arithmetic")
 
 
 CLAIMS = (efficient, modelled, fortnight)

@@ -101,8 +101,8 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield predictions for 1, 2, 4, ... workers, up to `most`.
 
-    A row has the speed-up with every all-reduce, the fastest one by hand, and its
-    bottleneck. Strong scaling ends at one example per worker.
+    A row has the speed-up with every all-reduce, the fastest all-reduce of BY_HAND, and
+    its bottleneck. Strong scaling ends at one example per worker.
     """
     size = 1
     while size <= most and training.examples(size) >= 1:

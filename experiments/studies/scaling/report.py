@@ -55,7 +55,8 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
         f"gamma {rates.gamma:.3g} s per byte, {training.host} workers per host; "
         f"overlap: with the backward pass, which takes {BACKWARD:.0%} of a gradient",
         "measured": "measured steps: gradient and all-reduce",
-        "bert": f"BERT-large by V100, efficiency from {min(PUBLISHED)} on; "
+        "bert": f"BERT-large by number of V100, efficiency relative to "
+        f"{min(PUBLISHED)}; "
         f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",
     }
 
@@ -68,7 +69,7 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw a panel without and one with overlap; mark where the bottleneck changes."""
+    """Draw panels without and with overlap; mark where the bottleneck changes."""
     with figures.drawing(path, 1, 2, size=(11.5, 4.4), sharey=True) as drawing:
         figure, panels = drawing
         for axes, overlap in zip(panels, (False, True), strict=True):

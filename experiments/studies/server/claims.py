@@ -71,16 +71,16 @@ def count_diverged(run: Run, consistency: str) -> tuple[int, int, str]:
 
 @claim("larger s diverges under high delay", "SSP, s = 10 (figure)")
 def ssp_diverges(run: Run) -> Verdict:
-    """SSP of the largest s ends no lower than it began, by every delay distribution."""
+    """With the largest s the objective of SSP does not fall, for each distribution."""
     count, distributions, measured = count_diverged(run, "ssp")
     return verdict(
         count == distributions, measured, f"{count} of {distributions} diverge"
     )
 
 
-@claim("ESSP does not", "ESSP, s = 10 (figure)")
+@claim("ESSP converges with larger s under high delay", "ESSP, s = 10 (figure)")
 def essp_converges(run: Run) -> Verdict:
-    """ESSP of the largest s ends lower than it began, by every delay distribution."""
+    """With the largest s the objective of ESSP falls, for each delay distribution."""
     count, distributions, measured = count_diverged(run, "essp")
     return verdict(not count, measured, f"{count} of {distributions} diverge")
 
@@ -98,7 +98,7 @@ def essp_tighter(run: Run) -> Verdict:
         ratios.append(rows[max(rows)]["staleness_mean"] / base["staleness_mean"])
     measured = ", ".join(f"{ratio:.2f}" for ratio in ratios)
     holds = max(ratios) <= STALENESS_RATIO
-    return verdict(holds, f"{measured} of SSP's", f"asked {STALENESS_RATIO:g}")
+    return verdict(holds, f"{measured} of SSP's", f"required {STALENESS_RATIO:g}")
 
 
 @claim("an interior best staleness exists", "tau = 8 of 0 ... 16")
@@ -116,7 +116,7 @@ def interior(run: Run) -> Verdict:
         texts.append(
             ", ".join(f"{tau}: {seconds_text(time)}" for tau, time in times.items())
         )
-        reason = "no tau reaches it" if best is None else f"tau = {best} is first"
+        reason = "no tau reaches it" if best is None else f"tau = {best} is fastest"
         reasons.append(reason)
     measured = f"virtual s to the target by tau {'; '.join(texts)}"
     return verdict(all(holds), measured, "; ".join(reasons))
@@ -126,7 +126,7 @@ def seconds_text(seconds: float | None) -> str:
     return "never" if seconds is None else f"{seconds:.0f}"
 
 
-@claim("waiting goes as tau grows", "idle 50 % -> 1.7 % at 16")
+@claim("waiting decreases as tau grows", "idle 50 % -> 1.7 % at 16")
 def idle(run: Run) -> Verdict:
     """Workers wait 40 % of their time or more at tau = 0, at most 5 % at the largest.
 
@@ -138,7 +138,7 @@ def idle(run: Run) -> Verdict:
         first, last = rows[least]["idle_share"], rows[most]["idle_share"]
         holds.append(first >= MIN_IDLE and last <= MAX_IDLE)
         texts.append(f"{first:.1%} at tau = {least}, {last:.1%} at {most}")
-    reason = f"asked {MIN_IDLE:.0%} and {MAX_IDLE:.0%}"
+    reason = f"required {MIN_IDLE:.0%} and {MAX_IDLE:.0%}"
     return verdict(all(holds), "; ".join(texts), reason)
 
 
@@ -155,41 +155,41 @@ def filtered(run: Run, plain: Run) -> Verdict:
     increase = run.summary["objective"] / plain.summary["objective"] - 1
     measured = f"{share:.1%} dropped, objective {increase:+.2%}"
     holds = share > DROPPED_SHARE and increase <= OBJECTIVE_INCREASE
-    return verdict(holds, measured, f"asked {DROPPED_SHARE:.0%}")
+    return verdict(holds, measured, f"required {DROPPED_SHARE:.0%}")
 
 
 @claim("caching keys halves the traffic", "half")
 def cached(run: Run, uncached: Run) -> Verdict:
     """Words sent with cached keys are at most 55 % of those without."""
     ratio = run.summary["words_sent"] / uncached.summary["words_sent"]
-    reason = "minibatches are drawn anew, so only a push repeats its pull's keys"
+    reason = "keys of minibatches differ, so only a push repeats the keys of a pull"
     return verdict(ratio <= WORD_RATIO, f"{ratio:.2f} of the words", reason)
 
 
 @claim("a fixed rate diverges", "90 % error at n = 15 and 30")
 def fixed(run: Run) -> Verdict:
-    """At every n above 1 a fixed alpha0 ends with over half of the images wrong."""
+    """At every n above 1 the test error with a fixed alpha0 is over 50 %."""
     errors, measured = by_n(run, "fixed_error", ".1%")
     holds = min(errors) > DIVERGED_ERROR
-    return verdict(holds, measured, f"asked over {DIVERGED_ERROR:.0%}")
+    return verdict(holds, measured, f"required over {DIVERGED_ERROR:.0%}")
 
 
-@claim("alpha0/tau survives, as hard sync", "about 18 %")
+@claim("alpha0/tau has the error of hard sync", "about 18 %")
 def divided(run: Run) -> Verdict:
-    """At every n above 1 alpha0/tau ends within 5 points of hard sync's error."""
-    errors, measured = by_n(run, "damped_error", ".1%")
+    """At every n above 1 the test error of alpha0/tau is at most 5 points higher."""
+    errors, measured = by_n(run, "scaled_error", ".1%")
     hard = run.summary["hard_sync_error"]
     most = hard + ERROR_INCREASE
     measured = f"{measured}; hard sync {hard:.1%}"
-    return verdict(max(errors) <= most, measured, f"asked {most:.1%} at most")
+    return verdict(max(errors) <= most, measured, f"required {most:.1%} at most")
 
 
 @claim("staleness is in 0 ... 2n", "P(tau > 2n) < 1e-4")
 def within(run: Run) -> Verdict:
     """At every n above 1 less than 1 in 10,000 gradients is staler than 2n."""
-    shares, measured = by_n(run, "damped_beyond_2n", ".1e")
+    shares, measured = by_n(run, "scaled_beyond_2n", ".1e")
     holds = max(shares) < STALE_SHARE
-    return verdict(holds, measured, f"asked less than {STALE_SHARE:g}")
+    return verdict(holds, measured, f"required less than {STALE_SHARE:g}")
 
 
 def by_n(run: Run, name: str, form: str) -> tuple[list[float], str]:
@@ -215,9 +215,11 @@ def adagrad_first(run: Run) -> Verdict:
     return faster_adagrad(run, (DOWNPOUR_SGD,))
 
 
-@claim("Downpour with AdaGrad beats sync, with stragglers", "reported")
+@claim(
+    "Downpour with AdaGrad is faster than synchronous SGD with stragglers", "reported"
+)
 def sync_beaten(run: Run) -> Verdict:
-    """Downpour with AdaGrad takes 2 % less time to the target than both sync ones."""
+    """Downpour with AdaGrad takes 2 % less time to the target than sync training."""
     return faster_adagrad(run, SYNCHRONOUS)
 
 
@@ -233,7 +235,7 @@ def faster_adagrad(run: Run, others: tuple[str, ...]) -> Verdict:
     fastest_other = min(times[name] for name in others)
     holds = times[DOWNPOUR_ADAGRAD] < (1 - TIME_DIFFERENCE) * fastest_other
     measured = f"virtual s to the target: {measured}"
-    return verdict(holds, measured, f"asked {TIME_DIFFERENCE:.0%} less")
+    return verdict(holds, measured, f"required {TIME_DIFFERENCE:.0%} less")
 
 
 DOWNPOUR = (adagrad_first, sync_beaten)

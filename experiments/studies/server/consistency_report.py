@@ -28,7 +28,7 @@ COLUMNS: Columns = {
         lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
     ),
     **select_columns("updates", "seconds", "to target"),
-    **select_columns("stale", "most", "late", "idle"),
+    **select_columns("stale", "max", "late", "idle"),
 }
 
 
@@ -103,7 +103,7 @@ def draw(path: Path, cases: Sequence[Case]) -> None:
         draw_objective(f"objective_{x}", grouped, x)
     bounded = [c for c in cases if c.row["consistency"].split(":")[0] in BOUNDED]
     if bounded:
-        draw_objective("who_diverges", group_by_delay(bounded), "clocks")
+        draw_objective("objective_bounded", group_by_delay(bounded), "clocks")
     for position, runs_by_consistency in enumerate(grouped.values(), 1):
         draw_waits(path / f"waiting_{position}", runs_by_consistency)
         draw_staleness(path / f"staleness_{position}", runs_by_consistency)

@@ -17,7 +17,7 @@ from studies.server.runs import (
 )
 
 COLUMNS: Columns = {
-    "way": (16, "{way}"),
+    "strategy": (16, "{strategy}"),
     "rate": (6, "{rate:g}"),
     "accuracy": (8, "{accuracy:.4f}"),
     **select_columns("to target", "seconds", "updates", "stale", "idle", "words"),
@@ -34,7 +34,7 @@ def case(result: RunResult, strategy: str, rate: float, target: float) -> Case:
       target: Target accuracy.
     """
     row = {
-        "way": strategy,
+        "strategy": strategy,
         "rate": rate,
         "accuracy": result.summary["accuracy"] or 0.0,
         "seconds_to_target": time_to_target(result, "accuracy", target, falls=False),
@@ -45,16 +45,17 @@ def case(result: RunResult, strategy: str, rate: float, target: float) -> Case:
 def best(cases: Sequence[Case]) -> dict[str, Case]:
     """Return the best case of each strategy.
 
-    It reaches the target first; if no case does, it is the most accurate one.
+    The best case reaches the target first; if no case reaches it, the best one has the
+    highest accuracy.
     """
 
     def order(case: Case) -> tuple[float, float]:
         seconds = case.row["seconds_to_target"]
         return math.inf if seconds is None else seconds, -case.row["accuracy"]
 
-    strategies = dict.fromkeys(case.row["way"] for case in cases)
+    strategies = dict.fromkeys(case.row["strategy"] for case in cases)
     return {
-        name: min((case for case in cases if case.row["way"] == name), key=order)
+        name: min((case for case in cases if case.row["strategy"] == name), key=order)
         for name in strategies
     }
 

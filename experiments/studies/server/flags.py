@@ -44,8 +44,8 @@ def define(values: flags.FlagValues) -> None:
     values.integer(
         "microbatches",
         1,
-        "Parts of a worker's minibatch; between them a colocated server handles "
-        "requests.",
+        "Number of parts of a worker's minibatch; between parts a colocated server "
+        "handles requests.",
         1,
     )
     values.integer(
@@ -63,7 +63,9 @@ def images(
     dense = [name for name, defaults in PROBLEMS.items() if defaults.dense]
     values.choice("problem", "digits", dense, "Data set.")
     values.integer("servers", servers, "Number of ranks that serve.", 1)
-    values.integer("batch", batch, "Images in a minibatch, over all workers.", 1)
+    values.integer(
+        "batch", batch, "Number of images in a minibatch, over all workers.", 1
+    )
     values.integer("clocks", clocks, "Number of minibatches.", 1)
     values.integer("snapshots", snapshots, "Clocks between two evaluations.", 1)
     values.number(

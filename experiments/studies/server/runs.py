@@ -36,7 +36,7 @@ COLUMNS: Columns = {  # numbers of a run in the tables of studies
     "seconds": (8, "{seconds:,.1f}"),
     "to target": (9, "{seconds_to_target:,.1f}"),
     "stale": (6, "{staleness_mean:.2f}"),
-    "most": (4, "{staleness_max}"),
+    "max": (4, "{staleness_max}"),
     "late": (5, "{late:,}"),
     "idle": (5, "{idle_share:.1%}"),
     "words": (12, "{words_sent:,}"),

@@ -23,7 +23,7 @@ TAG = 99  # of plain messages
 Call = Callable[[], Any]
 
 COLUMNS: Columns = {
-    "what": (14, "{what}"),
+    "load": (14, "{load}"),
     "bytes": (9, "{bytes:,}"),
     "servers": (7, "{servers}"),
     "workers": (7, "{workers}"),
@@ -40,14 +40,14 @@ class Load(NamedTuple):
     """The rows that every worker pushes and pulls in a clock.
 
     Attributes:
-      what: "push", "push and pull" or "rows".
+      name: "push", "push and pull" or "rows".
       roles: Workers and servers.
       rows: Number of rows of the table.
       width: Elements of a row.
       keys: Rows that a worker pushes and pulls; None: all rows.
     """
 
-    what: str
+    name: str
     roles: Roles
     rows: int
     width: int
@@ -61,7 +61,7 @@ class Load(NamedTuple):
 
     @property
     def pulls(self) -> bool:
-        return self.what != "push"
+        return self.name != "push"
 
 
 def conclude(summary: Mapping[str, Any]) -> str:

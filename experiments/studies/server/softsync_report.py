@@ -17,13 +17,13 @@ from studies.server.runs import RunResult, select_columns
 
 POINT = 0.01  # one percentage point; smaller differences of test errors are ignored
 COLUMNS: Columns = {
-    "way": (22, "{way}"),
+    "strategy": (22, "{strategy}"),
     "rate": (6, "{rate:g}"),
     "test error": (10, "{error:.1%}"),
     "objective": (9, lambda row: f"{row['objective'] or math.inf:.4f}"),
     **select_columns("updates", "seconds"),
     "tau": NUMBERS["stale"],  # mean staleness
-    **select_columns("most"),
+    **select_columns("max"),
     "P(tau>2n)": (9, "{beyond:.1e}"),
     **select_columns("idle"),
 }
@@ -41,9 +41,9 @@ def case(result: RunResult, n: int, alpha: float, scaled: bool) -> Case:
     counts = result.staleness
     rate = "alpha0/tau" if scaled else "alpha0"
     row = {
-        "way": f"{n}-softsync {rate}" if n else f"hard sync {alpha:g}",
+        "strategy": f"{n}-softsync {rate}" if n else f"hard sync {alpha:g}",
         "n": n,
-        "damped": scaled,
+        "scaled": scaled,
         "rate": alpha,
         "error": 1 - (result.summary["accuracy"] or 0.0),
         "beyond": float(counts[2 * n + 1 :].sum() / (counts.sum() or 1)),
@@ -74,7 +74,7 @@ def summarize(cases: Sequence[Case]) -> dict[str, Any]:
     hard = hard_sync(cases).row
     summary = {"alpha0": hard["rate"], "hard_sync_error": hard["error"]}
     for row in (case.row for case in cases if case.row["n"]):
-        key = f"{row['n']}_softsync_{'damped' if row['damped'] else 'fixed'}"
+        key = f"{row['n']}_softsync_{'scaled' if row['scaled'] else 'fixed'}"
         summary[f"{key}_error"] = row["error"]
         summary[f"{key}_tau"] = row["staleness_mean"]
         summary[f"{key}_beyond_2n"] = row["beyond"]
@@ -84,7 +84,9 @@ def summarize(cases: Sequence[Case]) -> dict[str, Any]:
 def draw(path: Path, cases: Sequence[Case]) -> None:
     """Draw the errors by clocks and seconds, and the staleness of gradients."""
     soft = [case for case in cases if case.row["n"]]
-    curves = {case.row["way"]: case.result.curves for case in (hard_sync(cases), *soft)}
+    curves = {
+        case.row["strategy"]: case.result.curves for case in (hard_sync(cases), *soft)
+    }
 
     def error_panel(x: str) -> Panel:
         series = {
@@ -95,7 +97,7 @@ def draw(path: Path, cases: Sequence[Case]) -> None:
 
     panels = [error_panel(x) for x in ("clocks", "seconds")]
     figures.panels(path / "error", panels)
-    scaled = {case.row["way"]: case for case in soft if case.row["damped"]}
+    scaled = {case.row["strategy"]: case for case in soft if case.row["scaled"]}
     server_figure.histograms(
         path / "staleness",
         {name: case.result.staleness for name, case in scaled.items()},

@@ -30,7 +30,7 @@ def tolerated_delays(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
 
 @claim("the delay that is tolerated grows with sparsity", "theorem")
 def sparsity(run: Run) -> Verdict:
-    """With density the tolerated delay falls in some pair of problems, and never grows.
+    """In no pair the denser problem tolerates a longer delay; in some, a shorter one.
 
     Pairs are neighbours in sparsity, at each learning rate.
     """
@@ -50,7 +50,7 @@ def sparsity(run: Run) -> Verdict:
 
 @claim("the delay that is tolerated falls with the step", "theorem")
 def step(run: Run) -> Verdict:
-    """With the rate the tolerated delay falls in some pair of rates, and never grows.
+    """In no pair the higher rate tolerates a longer delay; in some, a shorter one.
 
     Pairs are neighbouring rates, for each problem.
     """

@@ -50,13 +50,13 @@ def errors(
     distribution: DelayDistribution,
     flag_values: FlagValues,
 ) -> Iterator[Row]:
-    """Train with each rate and delay; yield the error and its ratio to no delay.
+    """Train with each rate and delay; yield the error, also relative to no delay.
 
     Args:
         batch: examples.
         rates: learning rates.
-        taus: factors of the delays; the first one is the reference, no delay.
-        distribution: delay distribution of a read in updates, for a factor of 1.
+        taus: factors of the delays; the first one is 0, the reference.
+        distribution: distribution of the delays of reads, in updates, for factor 1.
         flag_values: parsed flags.
     """
     data = svm.documents(batch, flag_values.mu)
@@ -95,7 +95,7 @@ def errors(
             "tau": tau,
             "error": results["error"],
             "ratio": results["error"] / undelayed_error,
-            # Double negation: an error of NaN is diverged, too.
+            # `not <` instead of `>=`: an error of NaN has diverged, too.
             "diverged": not results["error"] < start_error,
             "delay_mean": results["delay_mean"],
             "delay_max": results["delay_max"],

@@ -34,9 +34,9 @@ def efficient_batch(rows: Sequence[Row]) -> int | None:
     return batch
 
 
-@claim("a batch helps up to the gradients' diversity", "theorem")
+@claim("larger batches are efficient up to the gradient diversity", "theorem")
 def bounded(run: Run) -> Verdict:
-    """B0 is within a factor of 4 of the gradients' diversity, on all data.
+    """B0 is within a factor of 4 of the gradient diversity, on all data.
 
     B0 is the last batch size that takes at most twice the examples of batch size 1.
     """
@@ -46,12 +46,12 @@ def bounded(run: Run) -> Verdict:
         ratios.append(b0 / bound if b0 else math.inf)
         texts.append(f"{name}: B0 = {b0 or 'none'}, diversity {bound:.0f}")
     holds = all(1 / BOUND_FACTOR <= ratio <= BOUND_FACTOR for ratio in ratios)
-    return verdict(holds, "; ".join(texts), f"asked a factor of {BOUND_FACTOR:g}")
+    return verdict(holds, "; ".join(texts), f"required a factor of {BOUND_FACTOR:g}")
 
 
 @claim("beyond it there is no speed-up in steps", "theorem")
 def beyond(run: Run) -> Verdict:
-    """From B0 to k times B0, steps fall by less than the root of k, on all data."""
+    """From B0 to k B0, steps fall by less than the square root of k, on all data."""
     texts, holds = [], []
     for name, rows in nonempty(grouped(run.rows, "data"), "data").items():
         b0 = efficient_batch(rows)
@@ -63,10 +63,10 @@ def beyond(run: Run) -> Verdict:
         factor = rows[-1]["batch"] / b0
         holds.append(gain < math.sqrt(factor))
         texts.append(f"{name}: {gain:.2f} times fewer for {factor:g} times the batch")
-    return verdict(all(holds), "; ".join(texts), "asked less than the root")
+    return verdict(all(holds), "; ".join(texts), "required: less than the square root")
 
 
-@claim("repeated examples leave less", "theorem")
+@claim("repeated examples reduce it", "theorem")
 def repeated(run: Run) -> Verdict:
     """B0 of data with repeated examples is less than B0 of data without."""
     b0 = {

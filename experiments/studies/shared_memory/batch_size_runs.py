@@ -27,7 +27,7 @@ from dml.types import BadInput, Batch, CountedComm, Edges, Problem
 DATA = ["diverse", "repeated"]
 TIMED_WINDOWS = 6  # windows of a timing; the first warms the caches
 TRIAL_EPOCHS = 3  # a rate is abandoned if the objective has not fallen after them
-PATIENCE = 2.0  # a rate is abandoned at this multiple of the fewest examples
+MAX_EXAMPLES_RATIO = 2.0  # a rate is abandoned at this multiple of the fewest examples
 LOWEST = 2.0**-12  # lowest tried rate as a ratio to the first one
 
 
@@ -196,7 +196,9 @@ def search_rate(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Faste
 
     def examples(rate: float) -> float:
         if rate not in tried:
-            limit = min(plan.limit, PATIENCE * min(tried.values(), default=np.inf))
+            limit = min(
+                plan.limit, MAX_EXAMPLES_RATIO * min(tried.values(), default=np.inf)
+            )
             tried[rate] = examples_to_target(plan, batch, rate, comm, limit)
         return tried[rate]
 

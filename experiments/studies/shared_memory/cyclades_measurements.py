@@ -71,7 +71,7 @@ def bits(
                     "kind": "bits",
                     "batch": batch,
                     "hubs": share,
-                    "apart": int(deferred.sum()),
+                    "deferred": int(deferred.sum()),
                     "workers": ",".join(map(str, workers)),
                     "sha256": hashes[first],
                     "equal": len(set(hashes.values())) == 1,
@@ -124,7 +124,7 @@ def sizes(
                 "kind": "sizes",
                 "batch": batch,
                 "hubs": share,
-                "apart": int(deferred.sum()),
+                "deferred": int(deferred.sum()),
                 "components": float(np.mean([len(block) for block in sizes_by_block])),
                 "mean_size": float(np.concatenate(sizes_by_block).mean()),
                 "largest": float(np.mean(shares_of_largest)),
@@ -150,7 +150,7 @@ def compare_speed(
         first = timings_of_case[0]
         yield {
             "kind": "race",
-            "way": strategy,
+            "strategy": strategy,
             "workers": count,
             "batch": defaults.batch,
             "hubs": defaults.hubs,
@@ -190,7 +190,7 @@ def largest(
         if comm.rank == 0:
             yield {
                 "kind": "step",
-                "way": case[0],
+                "strategy": case[0],
                 "workers": case[1],
                 "epochs": epochs,
                 "tries": tries,

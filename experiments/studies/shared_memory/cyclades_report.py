@@ -20,10 +20,10 @@ PROBLEM = {"problem": (10, "{problem}")}
 BLOCKS = PROBLEM | {
     "batch": (5, "{batch}"),
     "hubs": (6, "{hubs:g}"),
-    "deferred": (8, "{apart}"),
+    "deferred": (8, "{deferred}"),
 }
 CASE = PROBLEM | {
-    "strategy": (8, "{way}"),
+    "strategy": (8, "{strategy}"),
     "workers": (7, "{workers}"),
 }
 KINDS = {
@@ -64,7 +64,7 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     sys.stdout.write(
         f"{most} workers on {hardware['cores']} cores ({hardware['processor']})\n"
     )
-    for other in grouped(steps, "way"):
+    for other in grouped(steps, "strategy"):
         if other not in (CYCLADES, SERIAL[0]):
             ratios = ", ".join(
                 f"{name} {ratio:.2f}x"
@@ -80,7 +80,7 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
 def step_ratios(steps: Sequence[Row], other: str) -> dict[str, float]:
     """Return CYCLADES' largest step divided by another strategy's, by problem."""
     cyclades, others = (
-        {row["problem"]: row["rate"] for row in matching(steps, way=strategy)}
+        {row["problem"]: row["rate"] for row in matching(steps, strategy=strategy)}
         for strategy in (CYCLADES, other)
     )
     return {name: rate / (others[name] or math.nan) for name, rate in cyclades.items()}
@@ -94,9 +94,11 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
     speeds = ("updates_per_second", "to_hogwild")
     return {
         **flatten_rows(sizes, "{problem}_batch_{batch}_hubs_{hubs:g}_{key}", "largest"),
-        **flatten_rows(runs, "{problem}_{way}_{workers}_{key}", *speeds),
+        **flatten_rows(runs, "{problem}_{strategy}_{workers}_{key}", *speeds),
         **{
-            f"{row['problem']}_{row['way'].replace(' ', '_')}_largest_step": row["rate"]
+            f"{row['problem']}_{row['strategy'].replace(' ', '_')}_largest_step": row[
+                "rate"
+            ]
             for row in steps
         },
     }
@@ -106,7 +108,7 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     """Draw the largest components by batch size, and speeds by workers."""
     sizes, runs = (matching(rows, kind=kind) for kind in ("sizes", "race"))
     series = {
-        f"{name}, {group[0]['apart']} deferred rows": (
+        f"{name}, {group[0]['deferred']} deferred rows": (
             [row["batch"] for row in group],
             [row["largest"] for row in group],
         )
@@ -133,5 +135,5 @@ def speeds(runs: Sequence[Row]) -> dict[str, figures.Curve]:
             [row["workers"] for row in group],
             [row["updates_per_second"] / unit for row in group],
         )
-        for strategy, group in grouped(runs, "way").items()
+        for strategy, group in grouped(runs, "strategy").items()
     }

@@ -2,11 +2,10 @@
 
 Niu et al., HOGWILD!, NIPS 2011; Pan et al., CYCLADES, NIPS 2016.
 
-Speeds are compared by their speed-up over serial: the median over pairs of timings that
-follow one another, which a slow phase of the host affects alike. Updates per second are
-medians of each strategy separately and are not compared. A difference of 5 % is noise:
-two runs on a quiet machine differ by as much. The larger stable step is asked on every
-problem, compared with the latest simulated reads.
+Speeds are compared by their speed-up over serial: the median over pairs of consecutive
+timings, so that a slow phase of the host affects both. Updates per second are medians
+of each strategy separately and are not compared. A difference of 5 % is noise: two runs
+on a quiet machine differ by as much.
 """
 
 import math
@@ -35,16 +34,16 @@ def rows_of_most_workers(run: Run) -> dict[str, dict[str, Row]]:
     most = max(row["workers"] for row in runs)
     widest = [row for row in runs if row["workers"] == most]
     return {
-        name: {row["way"]: row for row in group}
+        name: {row["strategy"]: row for row in group}
         for name, group in grouped(widest, "problem").items()
     }
 
 
 @claim("lock-free >= locked >= round robin", "cut 9x, round robin 5x; RCV1 3x")
 def ordered(run: Run) -> Verdict:
-    """On every problem, at the most workers, hogwild >= locked >= round robin.
+    """On every problem, with the most workers, hogwild >= locked >= round robin.
 
-    Speed-ups over serial are compared; 5 % of a speed are noise.
+    Speed-ups over serial are compared, with a tolerance of 5 %.
     """
     complete = {
         name: [rows_by_policy[policy]["speedup"] for policy in POLICIES]
@@ -74,12 +73,12 @@ def level(run: Run) -> Verdict:
     measured = (
         f"{ratios[0]:.2f} at {times[0]:.2g} us, {ratios[-1]:.2f} at {times[-1]:.3g} us"
     )
-    return verdict(ratios[0] < LEVEL <= ratios[-1], measured, f"asked {LEVEL:g}")
+    return verdict(ratios[0] < LEVEL <= ratios[-1], measured, f"required {LEVEL:g}")
 
 
-@claim("and only from 1 ms a gradient on", "> 1 ms")
+@claim("round robin is as fast only with gradients of 1 ms or more", "> 1 ms")
 def late(run: Run) -> Verdict:
-    """Round robin has 90 % of HOGWILD!'s speed only from 1 ms per gradient on.
+    """Round robin has 90 % of HOGWILD!'s speed only with gradients of 1 ms or more.
 
     A third of 1 ms is accepted, as machines differ.
     """
@@ -87,14 +86,14 @@ def late(run: Run) -> Verdict:
     last_below = max((i for i, ratio in enumerate(ratios) if ratio < LEVEL), default=-1)
     parity = times[last_below + 1] if last_below + 1 < len(times) else math.inf
     measured = (
-        f"from {parity:.3g} us on"
+        f"with {parity:.3g} us or more"
         if parity < math.inf
         else f"not up to {times[-1]:.3g} us"
     )
     required = PARITY_US / PARITY_FACTOR
     if parity == math.inf and times[-1] < required:
         return untested("no gradient took as long", measured)
-    return verdict(parity >= required, measured, f"asked {required:.0f} us or more")
+    return verdict(parity >= required, measured, f"required {required:.0f} us or more")
 
 
 def round_robin_ratios(
@@ -106,7 +105,11 @@ def round_robin_ratios(
     other: locking policy, or "serial".
     """
     speeds, base = (
-        {row["gradient_us"]: row["speedup"] for row in delays if row["way"] == policy}
+        {
+            row["gradient_us"]: row["speedup"]
+            for row in delays
+            if row["strategy"] == policy
+        }
         for policy in (ROUND_ROBIN, other)
     )
     times = sorted(nonempty(speeds, ROUND_ROBIN))
@@ -117,16 +120,16 @@ def round_robin_ratios(
 
 @claim("the speed-up falls with rho", "rho 0.44: 3x, less: 4 to 9x")
 def falls(run: Run) -> Verdict:
-    """HOGWILD!'s speed-up is lower by more than 5 % where one row is in every edge.
+    """HOGWILD!'s speed-up is lower by more than 5 % if one row is in every edge.
 
-    The two problems are generated and alike but for rho, 0.0002 and 1.
+    The two generated problems differ only in rho, which is 0.0002 and 1.
     """
     by_problem = rows_of_most_workers(run)
     sparse = by_problem["sparse"][HOGWILD_POLICY]["speedup"]
     dense = by_problem["dense"][HOGWILD_POLICY]["speedup"]
     most = sparse * (1 - NOISE)
     measured = f"{sparse:.2f}x at rho = 0.0002, {dense:.2f}x at 1"
-    return verdict(dense < most, measured, f"asked less than {most:.2f}x")
+    return verdict(dense < most, measured, f"required less than {most:.2f}x")
 
 
 @claim("many cores train an SVM faster", "3x at 10 of 12 cores")
@@ -141,13 +144,13 @@ def threefold(run: Run) -> Verdict:
     if used < MIN_CORES * NIU_CORES:
         return untested(f"{used} cores of {NIU_CORES}", measured)
     required = SPEEDUP_SHARE * SVM_SPEEDUP
-    return verdict(row["speedup"] >= required, measured, f"asked {required:.2g}x")
+    return verdict(row["speedup"] >= required, measured, f"required {required:.2g}x")
 
 
 HOGWILD = (ordered, level, late, falls, threefold)
 
 
-@claim("the bits of serial on any workers", "exact")
+@claim("bit-identical to serial for any number of workers", "exact")
 def same_bits(run: Run) -> Verdict:
     """For all batches, the tables of all numbers of workers have equal hashes."""
     bits = rows(run, kind="bits")
@@ -161,7 +164,7 @@ def same_bits(run: Run) -> Verdict:
 def quicker(run: Run) -> Verdict:
     """CYCLADES makes over 5 % more updates per second than HOGWILD! on some problem.
 
-    If not, that is no evidence on less than half of the published 18 cores.
+    If not, the claim is untested on less than half of the published 18 cores.
     """
     by_problem = rows_of_most_workers(run)
     ratios_by_problem = {
@@ -187,10 +190,10 @@ def quicker(run: Run) -> Verdict:
 def larger(run: Run) -> Verdict:
     """On every problem the largest stable step is 1.25 times HOGWILD!'s, or more.
 
-    HOGWILD! on many workers is simulated: all reads are late by that many updates.
+    HOGWILD! is simulated, with the largest of the tested delays of reads.
     """
     steps = {
-        (row["problem"], row["way"]): row["rate"] for row in rows(run, kind="step")
+        (row["problem"], row["strategy"]): row["rate"] for row in rows(run, kind="step")
     }
     delays = [int(name.split()[1]) for _, name in steps if name.startswith("late")]
     latest = max(nonempty(delays, "late"))
@@ -200,7 +203,7 @@ def larger(run: Run) -> Verdict:
     }
     measured = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in ratios.items())
     holds = all(ratio >= RATE_RATIO for ratio in ratios.values())
-    return verdict(holds, measured, f"reads {latest} updates late")
+    return verdict(holds, measured, f"reads delayed by {latest} updates")
 
 
 CYCLADES = (same_bits, quicker, larger)

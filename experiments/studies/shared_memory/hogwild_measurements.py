@@ -40,7 +40,7 @@ def compare_speed(
 ) -> Iterator[Row]:
     """Time all cases alternately; count lost updates in a separate run.
 
-    The arguments are those of `by_turns`.
+    The arguments are those of `run_alternately`.
     """
     timings = run_alternately(comm, problem, options, [SERIAL, *cases], repeats, epochs)
     counting = options._replace(counting=True)
@@ -53,7 +53,7 @@ def compare_speed(
         last_objective = objective(problem, timings_of_case[0].table)
         yield {
             "kind": "race",
-            "way": case[0],
+            "strategy": case[0],
             "workers": case[1],
             "updates_per_second": epochs * sparsity.edges / seconds(timings_of_case),
             "speedup": speedup(timings[SERIAL], timings_of_case),
@@ -93,7 +93,7 @@ def sweep(
                 "kind": "delay",
                 "delay_us": delay,
                 "gradient_us": seconds(timings[SERIAL]) / (epochs * count) * 1e6,
-                "way": case[0],
+                "strategy": case[0],
                 "workers": case[1],
                 "updates_per_second": epochs * count / seconds(timings[case]),
                 "speedup": speedup(timings[SERIAL], timings[case]),

@@ -23,7 +23,7 @@ from studies.shared_memory.hogwild_runs import SERIAL
 
 CASE = {
     "problem": (10, "{problem}"),
-    "strategy": (10, "{way}"),
+    "strategy": (10, "{strategy}"),
     "workers": (7, "{workers}"),
     "updates/s": (11, "{updates_per_second:,.0f}"),
     "speed-up": (8, "{speedup:.2f}"),
@@ -59,7 +59,7 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     )
     keys = ("speedup", "to_serial", "lost_share", "updates_per_second")
     runs = flatten_rows(
-        matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys
+        matching(rows, kind="race"), "{problem}_{strategy}_{workers}_{key}", *keys
     )
     return runs | round_robin_parity(matching(rows, kind="delay")) | hardware
 
@@ -71,7 +71,7 @@ def round_robin_parity(delays: Sequence[Row]) -> dict[str, float | None]:
       always.
     even_us: microseconds at which it has the speed of serial; None: never or always.
     """
-    if not {HOGWILD_POLICY, ROUND_ROBIN} <= {row["way"] for row in delays}:
+    if not {HOGWILD_POLICY, ROUND_ROBIN} <= {row["strategy"] for row in delays}:
         return {}
     parities: dict[str, float | None] = {}
     for key, other, level in (
@@ -125,6 +125,6 @@ def curves_by_strategy(rows: Sequence[Row], x: str, y: str) -> dict[str, figures
     """Return a curve for each strategy except serial."""
     return {
         strategy: ([row[x] for row in group], [row[y] for row in group])
-        for strategy, group in grouped(rows, "way").items()
+        for strategy, group in grouped(rows, "strategy").items()
         if strategy != SERIAL[0]
     }

@@ -44,10 +44,7 @@ LATE = "late "  # prefix of the name of simulated HOGWILD! with a delay
 
 
 def hypergraph(share: float, seed: int) -> Task:
-    """Return generated documents; each shares a row with this share of all documents.
-
-    So the sparsity measures ρ and Δ are both equal to the share.
-    """
+    """Return generated documents whose sparsity measures ρ and Δ equal `share`."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         from dml.data.sparse import hypergraphs
@@ -80,7 +77,7 @@ class Timing(NamedTuple):
     seconds: seconds of updates and of waiting for other workers.
     plan_seconds: seconds before the first epoch.
     table: table at the end, on rank 0.
-    lost_share: share of the changes of rows that was lost; None: not counted.
+    lost_share: share of the changes of rows that were lost; None: not counted.
     """
 
     seconds: float
@@ -165,8 +162,8 @@ def start_steps(
 ) -> Iterator[Step]:
     """Return the Steps of a strategy.
 
-    updates: strategy of --updates, or a simulation of HOGWILD! on one worker: "late 16"
-      has reads that are late by 16 updates.
+    updates: strategy of --updates; or, for example, "late 16": HOGWILD! simulated on
+      one worker, where each read is delayed by 16 updates.
     problem: problem.
     options: arguments of all strategies.
     comm: ranks of the strategy.

@@ -18,7 +18,7 @@ from dml.types import Problem
 from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save
 
-GENERATED = ((40, 40), 3)  # points, number of labels of a generated picture
+GENERATED = ((40, 40), 3)  # shape and number of labels of a generated picture
 PHOTOGRAPH = "flower"
 ENTITIES = Defaults(0.05, 0.985, 420, 16)
 OTHERS = Defaults(0.4, 0.9, 70, 64)

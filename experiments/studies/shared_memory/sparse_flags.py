@@ -19,7 +19,7 @@ class Defaults(NamedTuple):
       lr: Learning rate of the first epoch.
       decay: Factor of the learning rate from epoch to epoch.
       epochs: Number of epochs.
-      batch: Examples in a block.
+      batch: Number of examples in a block.
       hubs: cyclades defers rows in more than this share of the edges.
     """
 
@@ -35,7 +35,9 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     values.choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
     values.integer("threads", 1, "Number of workers per rank.", 1)
     values.integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
-    values.integer("batch", 0, "Examples in a block; 0 uses the problem's default.", 0)
+    values.integer(
+        "batch", 0, "Number of examples per block; 0 uses the problem's default.", 0
+    )
     values.number(
         "lr", 0.0, "Rate of the first epoch; 0 uses the problem's default.", 0
     )
@@ -70,7 +72,8 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     values.integer(
         "period",
         256,
-        "Examples of a worker after which hogwild_private adds the sums to the table.",
+        "Number of examples after which a worker of hogwild_private adds its sums to "
+        "the table.",
         1,
     )
     values.choice(

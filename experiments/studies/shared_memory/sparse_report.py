@@ -86,6 +86,6 @@ def summary_text(summary: Row) -> str:
         f"{summary['updates_per_second'] / 1e6:.2f} M updates/s by {workers}",
         "{lost_share:.2%} of changes lost",
         "training {seconds:.2f} s",
-        "in all {total_seconds:.1f} s",
+        "total {total_seconds:.1f} s",
     )
     return "  ".join(first) + "\n" + last

@@ -29,12 +29,13 @@ class Settings(NamedTuple):
       hubs: cyclades defers rows in more than this share of the examples to the end of
         a block.
       threads: Number of workers of each rank.
-      counting: Whether lost changes of rows are measured.
+      counting: Whether lost changes of rows are counted.
       delay: Number of extra reads by which each gradient is delayed.
       blocks: Number of blocks of rows on each side, in rotation.
       hot: hogwild_private sums the changes of rows in more than this share of the
         examples in private memory.
-      period: Edges of a worker after which hogwild_private adds the sums to the table.
+      period: Number of edges after which a worker of hogwild_private adds its sums to
+        the table.
     """
 
     update: Descent
@@ -135,7 +136,7 @@ def require_one_thread(updates: str, options: Settings) -> None:
 def start_rotation(
     problem: Problem, options: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
-    """Return the Steps of rotation, which visits one block of ratings at a time."""
+    """Return the Steps of rotation, with the ratings divided into blocks."""
     require_one_thread("rotation", options)
     problem, cells = rotation.in_blocks(problem, options.blocks)
     orders = rotation.orders(cells, options.seed)

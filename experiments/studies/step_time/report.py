@@ -70,7 +70,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
         bytes_held = lap.bytes_held or unsharded_bytes(setup)
         table.append(
             {
-                "contestant": name,
+                "strategy": name,
                 "peer": name in peers,
                 "ms": seconds * 1e3,
                 "lower_ms": low * 1e3,
@@ -127,7 +127,7 @@ def unsharded_bytes(setup: Setup) -> int:
 def columns(unit: str) -> Columns:
     """Return the columns of the table."""
     return {
-        "strategy": (18, "{contestant}"),
+        "strategy": (18, "{strategy}"),
         "ms": (8, "{ms:.1f}"),
         "quartiles ms": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
         f"{unit}/s": (10, f"{{{unit}_per_second:,.0f}}"),
@@ -154,7 +154,7 @@ def summary(
         "devices": len(jax.devices()),
         "device": jax.local_devices()[0].device_kind,
         "threads": threads(),
-        "best": best["contestant"],
+        "best": best["strategy"],
         rate: best[rate],
         "flops": flops(setup),
         "peak_teraflops": peak(setup, laps) / 1e12,
@@ -171,7 +171,7 @@ def summary(
             # The speed-up if the gradient hid all communication.
             totals["buckets_most"] = seconds / (seconds - plain.phases["wire"])
     for row in rows:
-        name = row["contestant"].replace(" ", "_").replace("=", "_").replace(".", "_")
+        name = row["strategy"].replace(" ", "_").replace("=", "_").replace(".", "_")
         totals |= {f"{name}_{key}": row[key] for key in kept if row[key] is not None}
     return totals
 
@@ -183,7 +183,7 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
 
 def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
     """Draw a stacked bar of the phases of a step for each row, with quartiles."""
-    names = [row["contestant"] for row in rows]
+    names = [row["strategy"] for row in rows]
     left = np.zeros(len(rows))  # ends of the bars so far
     medians, low, high = np.array(
         [(row["ms"], row["lower_ms"], row["upper_ms"]) for row in rows]

@@ -252,11 +252,9 @@ def time_alternately(
         Laps by name, equal on all ranks except for the phases.
     """
     rows = curve(alternate(comm, calls, repeats, seed)).rows
-    rows_by_call = [
-        [row for row in rows if row["contestant"] == name] for name in calls
-    ]
+    rows_by_call = [[row for row in rows if row["strategy"] == name] for name in calls]
     seconds = np.array(
-        [[row["took"] for row in call_rows[WARM:]] for call_rows in rows_by_call]
+        [[row["duration"] for row in call_rows[WARM:]] for call_rows in rows_by_call]
     )
     losses = np.array(
         [[call_rows[0]["loss"], call_rows[-1]["loss"]] for call_rows in rows_by_call]
@@ -287,7 +285,7 @@ def alternate(
             comm.Barrier()
             start = comm.Wtime()
             result = calls[names[index]]()
-            measures = {"contestant": names[index], "took": comm.Wtime() - start}
+            measures = {"strategy": names[index], "duration": comm.Wtime() - start}
             step = result if isinstance(result, Step) else no_step
             # Without parameters, which would stay in memory until the next repeat.
             yield step._replace(

@@ -127,7 +127,7 @@ def load(network: nn.Module, params: Any) -> None:
             remaining.remove(id(module[last]))
             array = np.asarray(module[last])
             if last == "kernel":
-                # JAX has inputs x outputs last, PyTorch outputs x inputs first.
+                # axes: ... x inputs x outputs in JAX, outputs x inputs x ... in PyTorch
                 array = np.moveaxis(array, (-1, -2), (0, 1))
             weight.copy_(torch.from_numpy(array.copy()))
     assert not remaining

@@ -1,7 +1,7 @@
 """Training of a PyTorch reference, as a generator of Steps.
 
 Several ranks use DistributedDataParallel over gloo, or over NCCL on GPUs. PyTorch uses
-as many threads as XLA, and its fused optimizer, which is its fastest.
+as many threads as XLA, and the fused optimizer, the fastest of PyTorch.
 """
 
 import importlib.util
@@ -106,7 +106,7 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
             with autocast:
                 loss = network(*batch)
             loss.backward()
-            value = loss.item()  # waits for the forward pass of a GPU only
+            value = loss.item()  # a GPU may still compute the backward pass
             synchronize(device)
         with timer("update"):
             if values.clip:
@@ -118,7 +118,7 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
 
 
 def synchronize(device: Any) -> None:
-    """Wait for a GPU; do nothing on CPUs, where calls return at the end."""
+    """Wait for a GPU; do nothing on CPUs, where all calls are synchronous."""
     import torch
 
     if device.type == "cuda":

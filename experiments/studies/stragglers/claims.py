@@ -18,10 +18,10 @@ MEAN_TOLERANCE = 0.05  # relative: a mean of few draws
 MIN_RATIO, MAX_RATIO = 0.95, 1.25
 
 
-@claim("the slowest grows as log n", "1 + (ln n + 0.58)/0.5")
+@claim("the time of the slowest worker grows as log n", "1 + (ln n + 0.58)/0.5")
 def logarithm(run: Run) -> Verdict:
     """The slowest of n takes c + H_n/mu seconds, within 5 %, for every n."""
-    steps = rows(run, way="synchronous", law=FIGURE)
+    steps = rows(run, barrier="synchronous", law=FIGURE)
     steps = sorted(steps, key=lambda row: row["workers"])
     deviations = [row["maxplus"] / slowest(row["workers"]) - 1 for row in steps]
     measured = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in steps)
@@ -35,32 +35,32 @@ def slowest(n: int) -> float:
     return C + sum(1 / k for k in range(1, n + 1)) / MU
 
 
-@claim("running ranks are the max-plus recursion", "closed form")
+@claim("virtual ranks take the times of max-plus recurrences", "closed form")
 def running(run: Run) -> Verdict:
     """Virtual ranks differ from max-plus on the same draws by less than 1e-9."""
     return recursion(run.rows)
 
 
-@claim("time per clock is the max-plus recursion", "definition")
+@claim("SSP workers take the times of max-plus recurrences", "definition")
 def ssp_clock(run: Run) -> Verdict:
-    """Virtual SSP workers differ from the max-plus recursion by less than 1e-9."""
-    return recursion(rows(run, way="bounded"))
+    """Virtual SSP workers differ from the max-plus recurrence by less than 1e-9."""
+    return recursion(rows(run, barrier="bounded"))
 
 
 def recursion(steps: Sequence[Row]) -> Verdict:
     """Judge the largest deviation from max-plus, as a share of the total time."""
-    worst = max(row["off"] for row in steps)
+    worst = max(row["virtual_error"] for row in steps)
     holds = worst < ORACLE_TOLERANCE
     return verdict(
-        holds, f"{worst:.0e} of the total time", f"asked {ORACLE_TOLERANCE:g}"
+        holds, f"{worst:.0e} of the total time", f"required {ORACLE_TOLERANCE:g}"
     )
 
 
-@claim("injected delays cost what is drawn", "closed form")
+@claim("real ranks take the drawn delays", "closed form")
 def asleep(run: Run) -> Verdict:
     """Real ranks that sleep take 0.95 to 1.25 of the seconds of virtual ranks."""
     ratios = {
-        row["way"]: row["measured"] / row["virtual"]
+        row["barrier"]: row["measured"] / row["virtual"]
         for row in run.rows
         if row["measured"] is not None
     }
@@ -69,7 +69,7 @@ def asleep(run: Run) -> Verdict:
         MIN_RATIO <= ratio <= MAX_RATIO
         for ratio in nonempty(ratios, "measured").values()
     )
-    reason = f"asked {MIN_RATIO} to {MAX_RATIO}"
+    reason = f"required {MIN_RATIO} to {MAX_RATIO}"
     return verdict(holds, f"of virtual seconds: {measured}", reason)
 
 

@@ -10,19 +10,19 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.writers import Columns, Row, Writer, collector
 from dml.sim.delays import DelayDistribution, delay_distribution
-from dml.sim.maxplus import pace
+from dml.sim.maxplus import seconds_per_step
 from studies.stragglers.barriers import Barrier
 from studies.stragglers.ranks import Starts, virtual_starts
 
 COLUMNS: Columns = {
     "delay": (25, "{law}"),
     "workers": (7, "{workers:,}"),
-    "barrier": (12, "{way}"),
+    "barrier": (12, "{barrier}"),
     "grads": (6, "{grads:,}"),
     "formula": (8, "{formula:.3f}"),
     "max-plus": (8, "{maxplus:.3f}"),
     "virtual": (8, "{virtual:.3f}"),
-    "virtual error": (13, "{off:.0e}"),
+    "virtual error": (13, "{virtual_error:.0e}"),
     "measured": (8, "{measured:.3f}"),
     "grads/s": (8, "{grads_per_second:,.2f}"),
 }
@@ -41,7 +41,7 @@ def barrier_rows(
         delay: delay distribution of the draws.
         table: barriers by name.
         draws_TxP: computing times of T steps and P workers.
-        steps: number of steps, the first of draws_TxP, that virtual ranks run.
+        steps: number of steps that virtual ranks run, with the first draws.
         real: start times that real ranks measured with the same draws.
     """
     few_TxP = draws_TxP[:steps]
@@ -49,16 +49,16 @@ def barrier_rows(
     for name, barrier in table.items():
         expected_TxP = barrier.oracle(few_TxP)
         error_TxP = np.abs(starts[name] - expected_TxP) / (expected_TxP.max() or 1)
-        maxplus = pace(barrier.oracle(draws_TxP), skip=len(draws_TxP) // 5)
+        maxplus = seconds_per_step(barrier.oracle(draws_TxP), skip=len(draws_TxP) // 5)
         yield {
             "workers": few_TxP.shape[1],
-            "way": name,
+            "barrier": name,
             "grads": barrier.gradients,
             "formula": barrier.closed(delay),
             "maxplus": maxplus,
-            "virtual": pace(starts[name]),
-            "off": float(error_TxP.max()),
-            "measured": pace(real[name]) if real else None,
+            "virtual": seconds_per_step(starts[name]),
+            "virtual_error": float(error_TxP.max()),
+            "measured": seconds_per_step(real[name]) if real else None,
             "grads_per_second": barrier.gradients / maxplus if maxplus else None,
         }
 
@@ -102,7 +102,7 @@ def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersOf) -> None:
         formula = [table(n)[name].closed(delay) for n in many]
         if None not in formula:
             axes.plot(many, formula, linewidth=1.2, **color)
-        rows_of_barrier = [row for row in rows if row["way"] == name]
+        rows_of_barrier = [row for row in rows if row["barrier"] == name]
         for column, (style, _) in MARKS.items():
             points = [row for row in rows_of_barrier if row[column] is not None]
             xs, ys = [r["workers"] for r in points], [r[column] for r in points]
@@ -116,8 +116,10 @@ def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersOf) -> None:
 
 def totals(row: Row) -> Row:
     """Return the summary of a row, by delay distribution, barrier and workers."""
-    name = f"{row['law'].split(':')[0]}_{row['way']}_{row['workers']}".replace(" ", "_")
-    summary = {name: row["maxplus"], f"{name}_off": row["off"]}
+    name = f"{row['law'].split(':')[0]}_{row['barrier']}_{row['workers']}".replace(
+        " ", "_"
+    )
+    summary = {name: row["maxplus"], f"{name}_virtual_error": row["virtual_error"]}
     if row["measured"]:
         summary[f"{name}_measured_to_virtual"] = row["measured"] / row["virtual"]
     return summary

@@ -2,8 +2,8 @@
 
 A transformer's layers are divided by Megatron's scheme, a mixture of experts by experts
 and rows, and attention by positions on a ring. A stream is the input or output of a
-block, batch x positions x width float32 elements. Of a collective of n bytes each of t
-devices sends
+block, batch x positions x width float32 elements. For a collective of n bytes, each of
+t devices sends
 
     all-reduce                                  2 n (t - 1)/t bytes
     all-gather, reduce-scatter, all-to-all      n (t - 1)/t

@@ -11,9 +11,9 @@ ALLREDUCES = 4  # in a block: 2 forward, 2 backward
 ROUNDING = 0.05  # relative tolerance: the lecture rounds sizes to two digits
 
 
-@claim("2 + 2 all-reduces a layer", "exact bytes")
+@claim("2 + 2 all-reduces per layer", "exact bytes")
 def two_and_two(run: Run) -> Verdict:
-    """The compiled block has 4 all-reduces, and exactly the formula's bytes.
+    """The compiled block has 4 all-reduces and sends exactly the bytes of the formula.
 
     A device sends 2 b s h (t - 1)/t elements in each, for b examples of s positions,
     h units and t devices.
@@ -45,7 +45,7 @@ def counted(run: Run) -> Verdict:
     return within_rounding(run, "billions", "B")
 
 
-@claim("16 bytes a parameter", "5.12, 24, 275, 2800 GB")
+@claim("16 bytes per parameter", "5.12, 24, 275, 2800 GB")
 def sixteen_bytes(run: Run) -> Verdict:
     """16 bytes per counted parameter are within 5 % of each of the lecture's sizes."""
     return within_rounding(run, "gigabytes", "GB")

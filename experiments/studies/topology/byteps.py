@@ -1,6 +1,6 @@
 """BytePS on virtual ranks compared with the paper's formula.
 
-n workers have the gradients, and k = 0 ... n spare hosts only add them.
+n workers have gradients; k = 0 ... n spare hosts sum gradients and have none.
 """
 
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ def uniform(run: Run) -> dict[int, dict[int, Row]]:
 
 @claim("a ring's time is independent of p for large n", "theorem")
 def flat(run: Run) -> Verdict:
-    """A ring of the most ranks takes at most 1.15 times as long as one of the fewest.
+    """With the most ranks a ring takes at most 1.15 times as long as with the fewest.
 
     The buffer is the largest one, of 64 MB or more, since the time includes the latency
     of 2(p - 1) messages.
@@ -54,7 +54,7 @@ def flat(run: Run) -> Verdict:
 
 @claim("butterfly wins below the crossover", "theorem")
 def crossed(run: Run) -> Verdict:
-    """For every p butterfly is faster on the fewest bytes, the ring on the most."""
+    """For every p butterfly is faster for the smallest buffer, ring for the largest."""
     ratios = {
         p: [row["ring_seconds"] / row["butterfly_seconds"] for row in times.values()]
         for p, times in uniform(run).items()
@@ -64,10 +64,12 @@ def crossed(run: Run) -> Verdict:
         f"p = {p}: {by_bytes[0]:.2f} to {by_bytes[-1]:.2f}"
         for p, by_bytes in ratios.items()
     )
-    return verdict(holds, f"ring / butterfly {measured}", "asked above 1, then below")
+    return verdict(
+        holds, f"ring / butterfly {measured}", "required: above 1, then below"
+    )
 
 
-@claim("a ring sends the least there is", "2(p - 1)/p n a rank")
+@claim("a ring sends the minimum", "2(p - 1)/p n per rank")
 def optimal(run: Run) -> Verdict:
     """A ring of n words sends exactly 2(p - 1)n words, which is the least possible."""
     p = run.summary["p"]
@@ -94,7 +96,7 @@ def networks(run: Run) -> dict[str, Row]:
 
 @claim("its diameter is 2", "2")
 def diameter(run: Run) -> Verdict:
-    """Slim Fly's diameter is 2, and no other network's is as small."""
+    """The diameter of Slim Fly is 2, and those of other networks are larger."""
     diameters = {name: row["diameter"] for name, row in networks(run).items()}
     others = [hops for name, hops in diameters.items() if name != "slim_fly"]
     measured = ", ".join(f"{name} {hops}" for name, hops in diameters.items())
@@ -103,15 +105,15 @@ def diameter(run: Run) -> Verdict:
     )
 
 
-@claim("fewer routers than a fat tree", "about 50 % [M]")
+@claim("fewer routers than a fat tree", "about 50 %")
 def routers(run: Run) -> Verdict:
-    """Slim Fly has at most 50 % of a fat tree's routers per rank, or 10 % more."""
+    """Slim Fly has at most 1.1 times 50 % of the routers per rank of a fat tree."""
     return judge_ratio(run, lambda row: row["routers"] / row["ranks"], ROUTER_RATIO)
 
 
-@claim("cheaper than a fat tree", "about 25 % [M]")
+@claim("cheaper than a fat tree", "about 25 %")
 def price(run: Run) -> Verdict:
-    """Slim Fly costs at most 75 % of a fat tree per rank, or 10 % more."""
+    """Slim Fly costs at most 1.1 times 75 % of a fat tree per rank."""
     return judge_ratio(run, lambda row: row["cost_per_rank"], PRICE_RATIO)
 
 
@@ -122,12 +124,12 @@ def judge_ratio(run: Run, measure: Callable[[Row], float], published: float) -> 
     p = by_name["slim_fly"]["p"]
     measured = f"{ratio:.2f} of a fat tree's per rank, p = {p:,}"
     most = published * (1 + ABOUT_TOLERANCE)
-    return verdict(ratio <= most, measured, f"asked {most:.3g} at most")
+    return verdict(ratio <= most, measured, f"required {most:.3g} at most")
 
 
 @claim("a cheaper latency-bound all-reduce", "fewer hops")
 def few_bytes(run: Run) -> Verdict:
-    """On few bytes no network's fastest all-reduce is faster than Slim Fly's."""
+    """With the smallest buffer no network has a faster all-reduce than Slim Fly."""
     by_name, race = networks(run), rows(run, table="race")
     p = by_name["slim_fly"]["p"]
     few = min(row["bytes"] for row in race if row["p"] == p)
@@ -146,9 +148,9 @@ def few_bytes(run: Run) -> Verdict:
 
 @claim("t = 2n(n-1)M/((n^2+kn-2k)B)", "formula")
 def formula(run: Run) -> Verdict:
-    """Running ranks take the paper's time, to 1e-6, and the drain of the pipeline.
+    """Virtual ranks take the time of the formula and of draining the pipeline, to 1e-6.
 
-    With spare hosts the drain takes 1/S of that time, for S stages of the pipeline.
+    With spare hosts draining takes 1/S of the formula, for S stages of the pipeline.
     """
     hosts = byteps(run)
     error = max(
@@ -157,15 +159,15 @@ def formula(run: Run) -> Verdict:
     )
     drain = max(row["drained"] for row in hosts) - 1
     measured = f"relative error {error:.0e}, drain {drain:.1%} of the time"
-    reason = f"asked {TIME_TOLERANCE:g}, for k = 0 ... {hosts[-1]['k']}"
+    reason = f"required {TIME_TOLERANCE:g}, for k = 0 ... {hosts[-1]['k']}"
     return verdict(error <= TIME_TOLERANCE, measured, reason)
 
 
-@claim("spare hosts: from ring to PS", "formula")
+@claim("spare hosts: from a ring to a parameter server", "formula")
 def interpolates(run: Run) -> Verdict:
-    """Every spare host shortens the time, from a ring's to a parameter server's.
+    """Every spare host shortens the time, from a ring to a parameter server.
 
-    Without the drain, k = n takes n/(2(n - 1)) of the time of k = 0, to 0.1 %.
+    Without draining, k = n takes n/(2(n - 1)) of the time of k = 0, to 0.1 %.
     """
     hosts = byteps(run)
     times = [row["bandwidth_seconds"] / row["drained"] for row in hosts]
@@ -176,7 +178,7 @@ def interpolates(run: Run) -> Verdict:
     equal = abs(ratio / predicted - 1) <= LENGTH_TOLERANCE
     holds = falls and hosts[-1]["k"] == n and equal
     measured = f"{ratio:.4f} of a ring's time at k = {n}"
-    return verdict(holds, measured, f"asked {predicted:.4f}")
+    return verdict(holds, measured, f"required {predicted:.4f}")
 
 
 def byteps(run: Run) -> list[Row]:

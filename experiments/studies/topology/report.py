@@ -129,10 +129,10 @@ def two_level_gain(net: Any, row: Row) -> Row:
         "hosts": net.number,
         "bytes": nbytes,
         "ring_seconds": flat_seconds,
-        "dealt_seconds": remote_seconds,
+        "remote_seconds": remote_seconds,
         "hierarchical_seconds": levels_seconds,
         "gain": flat_seconds / levels_seconds,
-        "dealt_gain": remote_seconds / levels_seconds,
+        "remote_gain": remote_seconds / levels_seconds,
     }
 
 

@@ -65,7 +65,7 @@ def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
 
 
 def run(name: str, net: Any, size: int, nbytes: int) -> tuple[float, int]:
-    """Run an own all-reduce on virtual ranks.
+    """Run a user's all-reduce on virtual ranks.
 
     Return the seconds of the slowest rank, and the elements that all ranks send.
     """
@@ -117,8 +117,8 @@ def race_row(
         net: the network.
         size: number of ranks.
         nbytes: bytes of the buffer.
-        names: keys of SCHEDULES, whose rounds are evaluated, or own all-reduces, which
-            run on virtual ranks.
+        names: keys of SCHEDULES, whose rounds are evaluated, or all-reduces of a user,
+            which run on virtual ranks.
         group: ranks of a group of the hierarchical all-reduce.
     """
     times, sent, exact = {}, {}, True

@@ -32,14 +32,14 @@ BYTEPS: Columns = {
     "per spare host": (14, "{spare_share:.1%}"),
     "per worker": (10, "{worker_share:.1%}"),
     "paper ms": (9, scaled_cell("paper_seconds", 1e3, ".4g")),
-    "running ms": (10, scaled_cell("bandwidth_seconds", 1e3, ".4g")),
-    "run/paper": (
-        9,
+    "virtual ms": (10, scaled_cell("bandwidth_seconds", 1e3, ".4g")),
+    "virtual/paper": (
+        13,
         lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
     ),
     "1 + 1/S": (9, "{drained:.6f}"),
     "with α, γ ms": (12, scaled_cell("seconds", 1e3, ".4g")),
-    "pred/run": (8, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
+    "pred/virtual": (12, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
 }
 
 
@@ -86,10 +86,10 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "hosts": (6, "{hosts:,}"),
             "bytes": BYTES,
             "ring ms": (9, scaled_cell("ring_seconds", 1e3, ".4g")),
-            "remote ring ms": (14, scaled_cell("dealt_seconds", 1e3, ".4g")),
+            "remote ring ms": (14, scaled_cell("remote_seconds", 1e3, ".4g")),
             "two levels ms": (13, scaled_cell("hierarchical_seconds", 1e3, ".4g")),
             "gain": (6, "{gain:.3g}"),
-            "gain over remote": (16, "{dealt_gain:.3g}"),
+            "gain over remote": (16, "{remote_gain:.3g}"),
         },
         "byteps": BYTEPS,
     }

@@ -189,7 +189,7 @@ def test_each_rank_resumes_with_its_memory_or_all_without(tmp_path, ranks, capsy
         (["--zero=1"], "--strategy=mesh"),
         (["--strategy=local", "--bucket_mb=1"], "--strategy=synchronous"),
         (["--strategy=synchronous", "--local_every=2"], "--strategy=local"),
-        (["--strategy=local", "--noise", "--simulate=2"], "whole gradients"),
+        (["--strategy=local", "--noise", "--simulate=2"], "have full gradients"),
         (["--noise"], "two workers"),
         (["--strategy=serial", "--simulate=2"], "one rank"),
         (["--data=/nowhere"], "nowhere"),

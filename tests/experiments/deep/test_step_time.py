@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch):
     def go(*argv):
         given = ["step_time.py", f"--out={tmp_path}", *TINY, *argv]
         (summary,) = step_time.main(given)
-        return summary, {row["contestant"]: row for row in read_rows(tmp_path)}
+        return summary, {row["strategy"]: row for row in read_rows(tmp_path)}
 
     return go
 

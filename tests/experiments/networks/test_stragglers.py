@@ -17,14 +17,18 @@ def run(out, *argv):
 def test_running_ranks_take_as_long_as_by_max_and_plus_in_all_ways(tmp_path):
     _, rows = run(tmp_path, "--workers=1,4,30")
     assert len(rows) == 2 * 3 * 4
-    assert max(row["off"] for row in rows) < 1e-12
+    assert max(row["virtual_error"] for row in rows) < 1e-12
     assert {row["measured"] for row in rows} == {None}
 
 
 def test_long_runs_come_near_their_formula(tmp_path):
     _, rows = run(tmp_path, "--steps=3000", "--workers=8", "--law=lognormal:2,0.5")
     known = [row for row in rows if row["formula"]]
-    assert [row["way"] for row in known] == ["synchronous", "k of p", "asynchronous"]
+    assert [row["barrier"] for row in known] == [
+        "synchronous",
+        "k of p",
+        "asynchronous",
+    ]
     for row in known:
         assert row["maxplus"] == pytest.approx(row["formula"], rel=0.02)
 

@@ -30,7 +30,7 @@ WAYS = ("hogwild", "locked", "roundrobin")
 
 def races(*speeds, cores=2, names=("svm",), workers=2, ways=WAYS):
     """Return races of hogwild, locked and round robin on problems."""
-    keys = "kind problem way workers speedup"
+    keys = "kind problem strategy workers speedup"
     found = [
         ("race", name, way, workers, speed)
         for name, some in zip(names, speeds, strict=True)
@@ -40,7 +40,7 @@ def races(*speeds, cores=2, names=("svm",), workers=2, ways=WAYS):
 
 
 def delays(*ratios, takes=(0.2, 20.0, 2000.0)):
-    keys = "kind way gradient_us speedup"
+    keys = "kind strategy gradient_us speedup"
     found = [("delay", "hogwild", us, 2.0) for us in takes]
     both = zip(takes, ratios, strict=True)
     found += [("delay", "roundrobin", us, 2 * one) for us, one in both]
@@ -51,11 +51,11 @@ def cyclades(*equal, ratios=(0.7, 0.8), steps=(0.2, 0.1), workers=2):
     found = rows("kind workers equal", *(("bits", "1,2", one) for one in equal))
     raced = zip(("svm", "cut"), ratios, strict=True)
     found += rows(
-        "kind way workers problem to_hogwild",
+        "kind strategy workers problem to_hogwild",
         *(("race", "cyclades", workers, *one) for one in raced),
     )
     stepped = zip(("cyclades", "late 256"), steps, strict=True)
-    keys = "kind problem workers way rate"
+    keys = "kind problem workers strategy rate"
     found += rows(keys, *(("step", "svm", 1, *one) for one in stepped))
     return {"cyclades": run(found, {"cores": workers})}
 
@@ -77,9 +77,9 @@ def keys(sifted=0.95, objective=0.56, words=100):
 
 
 def softsync(fixed=0.9, damped=0.05, beyond=0.0):
-    ends = {"fixed_error": fixed, "damped_error": damped, "damped_beyond_2n": beyond}
+    ends = {"fixed_error": fixed, "scaled_error": damped, "scaled_beyond_2n": beyond}
     summary = {f"15_softsync_{end}": value for end, value in ends.items()}
-    first = {"1_softsync_fixed_error": 0.03, "1_softsync_damped_error": 0.9}
+    first = {"1_softsync_fixed_error": 0.03, "1_softsync_scaled_error": 0.9}
     return {"softsync": run(summary=summary | first | {"hard_sync_error": 0.025})}
 
 
@@ -99,7 +99,7 @@ def bounded(ssp, essp, stale=(40.0, 9.0)):
 
 
 def clocks(name, off):
-    return {name: run(rows("way off", ("bounded", off), ("other", 0.0)))}
+    return {name: run(rows("barrier virtual_error", ("bounded", off), ("other", 0.0)))}
 
 
 def downpour(adagrad, sgd, sync):
@@ -110,12 +110,12 @@ def downpour(adagrad, sgd, sync):
 
 
 def stragglers(ten=6.9, thousand=16.0, measured=1.1):
-    keys = "way workers maxplus measured virtual"
+    keys = "barrier workers maxplus measured virtual"
     found: list[tuple] = [("synchronous", 10, ten, None, 1.0)]
     found += [("synchronous", 1000, thousand, None, 1.0)]
     found += [("k of p", 8, 1.0, measured, 1.0)]
     law = {"law": "shifted_exponential:1,0.5"}
-    other = law | {"law": "pareto:2,3", "way": "synchronous", "workers": 10}
+    other = law | {"law": "pareto:2,3", "barrier": "synchronous", "workers": 10}
     other |= {"maxplus": 99.0, "measured": None}
     return {"stragglers": run([one | law for one in rows(keys, *found)] + [other])}
 

@@ -35,7 +35,7 @@ def test_sixteen_bytes_make_the_lectures_table(made):
             row["published_gigabytes"], rel=1e-3
         )
         assert row["gigabytes"] == 16 * parameters(*MODELS[name][:2]) / 1e9
-        assert abs(row["off"]) < 0.05
+        assert abs(row["deviation"]) < 0.05
         assert row["verdict"].startswith("agrees")
 
 

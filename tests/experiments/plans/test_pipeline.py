@@ -90,8 +90,8 @@ def test_a_run_shows_tables_and_pictures(tmp_path, capsys):
     rows = read_rows(tmp_path)
     assert {row["table"] for row in rows} == {*TABLES} - {"measured"}
     found = {row["schedule"]: row for row in rows if row["table"] == "schedules"}
-    assert found["gpipe"]["alive"] == [8] * 4
-    assert found["1f1b"]["alive"] == [4, 3, 2, 1]
+    assert found["gpipe"]["in_flight"] == [8] * 4
+    assert found["1f1b"]["in_flight"] == [4, 3, 2, 1]
     assert found["pipedream"]["staleness"] == [3, 2, 1, 0]
     assert not any(found["interleaved"]["staleness"])
     for name in SCHEDULES:
@@ -117,5 +117,5 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
     command(PYTHON, pipeline.__file__, *sizes, *options).check_returncode()
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
-    assert {row["way"] for row in rows} >= {"gpipe", "1f1b"}
+    assert {row["schedule"] for row in rows} >= {"gpipe", "1f1b"}
     assert all(row["milliseconds"] > 0 for row in rows)

@@ -63,4 +63,4 @@ def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
     assert real[0]["objective"] == virtual[0]["objective"]
     assert [row["gradients"] for row in real] == [12 * 3] * 2
     assert real[0]["seconds"] >= 12
-    assert (tmp_path / "real" / "who_diverges.svg").exists()
+    assert (tmp_path / "real" / "objective_bounded.svg").exists()

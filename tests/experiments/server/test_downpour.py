@@ -16,7 +16,7 @@ def small(monkeypatch):
 def run(out, *argv):
     given = [f"--out={out}", *SMALL, "--simulate=6", "--servers=2", *argv]
     summary = downpour.main(["downpour.py", *given])[0]
-    return summary, {(row["way"], row["rate"]): row for row in read_rows(out)}
+    return summary, {(row["strategy"], row["rate"]): row for row in read_rows(out)}
 
 
 def test_downpour_waits_for_nobody_and_is_stale(tmp_path, undrawn):

@@ -14,7 +14,7 @@ def run(path, *flags):
 
 def test_one_worker_takes_exactly_the_formula_and_no_more_than_bare_messages(tmp_path):
     rows = run(tmp_path, "--simulate=2", "--sizes=1KB,1MB", "--rows=100", "--table=500")
-    assert [row["what"] for row in rows] == [
+    assert [row["load"] for row in rows] == [
         *("push", "push", "push and pull", "push and pull", "rows")
     ]
     for row in rows[:4]:
@@ -29,6 +29,6 @@ def test_several_numbers_of_servers_are_a_table(tmp_path):
     rows = run(tmp_path, "--simulate=6", "--sizes=64KB", "--servers=1,2,3")
     found = {(row["servers"], row["workers"]) for row in rows}
     assert found == {(1, 5), (2, 4), (3, 3)}
-    pulled = [row for row in rows if row["what"] == "push and pull"]
+    pulled = [row for row in rows if row["load"] == "push and pull"]
     rates = [row["seconds"] / row["workers"] for row in pulled]
     assert rates[0] > rates[1] > rates[2]  # each has less at its port

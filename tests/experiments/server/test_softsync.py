@@ -24,7 +24,7 @@ def run(out, *argv):
 def test_staleness_is_about_n_and_hardly_ever_above_2n(tmp_path, undrawn):
     summary, rows = run(tmp_path, "--lr=0.1", LATE, "--clocks=60", "--snapshots=60")
     for row in rows[1:]:
-        n = int(row["way"].split("-")[0])
+        n = int(row["strategy"].split("-")[0])
         stale = np.array(row["staleness"])
         assert row["updates"] == stale.sum() // (6 // n) == 60 * n
         assert 0.6 * n < row["staleness_mean"] < 1.1 * n
@@ -40,7 +40,7 @@ def test_a_fixed_rate_is_lost_where_a_divided_one_is_not(tmp_path, undrawn):
     fixed, damped = rows[1:]
     assert damped["objective"] < 0.5 * fixed["objective"]
     assert summary["6_softsync_fixed_error"] == fixed["error"]
-    assert summary["6_softsync_damped_error"] == damped["error"]
+    assert summary["6_softsync_scaled_error"] == damped["error"]
 
 
 def test_hard_sync_finds_the_lowest_rate_that_is_as_good_as_the_best(tmp_path, undrawn):

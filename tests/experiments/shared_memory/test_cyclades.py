@@ -70,8 +70,8 @@ def test_a_run_leaves_four_tables_a_flat_summary_and_figures(tmp_path, capsys):
     assert "ours: 8 of 8 equal, by 1,2,3 workers (bit for bit): holds" in out
     assert "largest step of cyclades divided by that of late 3: svm " in out
     races = of("race")
-    assert {r["to_hogwild"] for r in races if r["way"] == "hogwild"} == {1.0}
-    ours = {r["objective"] for r in races if r["way"] == "cyclades"}
+    assert {r["to_hogwild"] for r in races if r["strategy"] == "hogwild"} == {1.0}
+    ours = {r["objective"] for r in races if r["strategy"] == "cyclades"}
     assert len(ours) == 2  # one a problem: on any workers the same
 
 
@@ -84,7 +84,7 @@ def test_rows_apart_change_the_bits_and_batches_the_order():
 
     rows = sim.run(program, 1)[0]
     assert len({row["sha256"] for row in rows}) == 4
-    assert [row["apart"] > 0 for row in rows] == [False, False, True, True]
+    assert [row["deferred"] > 0 for row in rows] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("wrong", [None, 2, 4])
@@ -174,7 +174,7 @@ def test_reads_that_are_not_late_have_the_bits_of_serial():
 def test_largest_steps_are_compared_with_each_other_strategy():
     steps = {"serial": 9.0, "hogwild": 1.0, "cyclades": 2.0, "late 9": 0.5}
     rows = [
-        {"kind": "step", "problem": "svm", "way": way, "rate": rate}
+        {"kind": "step", "problem": "svm", "strategy": way, "rate": rate}
         for way, rate in steps.items()
     ]
     assert cyclades_report.step_ratios(rows, "hogwild") == {"svm": 2.0}
