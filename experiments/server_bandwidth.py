@@ -9,9 +9,9 @@ python experiments/server_bandwidth.py --simulate=8                cost formula 
 alternately, so that drift affects all equally; the values are medians.
 
 Cost: 10 s on 2 cores.
-Result: on 2 cores of an EPYC (Zen 5), a push of 4 MB has 0.53 to 0.84 of the speed of
-raw, a push and pull of 4 MB 0.45 to 1.05, 4096 rows of width 50 have 0.46 to 1.03, and a
-push of 1 KB has 0.14, due to Python's time per message. Raw sends unchanged data.
+Result: in four runs on 2 cores of an EPYC (Zen 5), a push of 4 MB has 0.53 to 0.84 of
+the speed of raw, a push and pull of 4 MB 0.45 to 1.05, and 4096 rows of width 50 have
+0.46 to 1.03. A push of 1 KB has 0.14, due to Python's time per message.
 """
 
 from collections.abc import Iterator, Sequence
