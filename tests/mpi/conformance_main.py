@@ -26,7 +26,9 @@ from dml.wire.collectives import (
     broadcast,
     rates,
 )
+from dml.wire.comm.buffers import allocate, layout, release
 from dml.wire.comm.wrapper import Wrapper
+from dml.wire.reducers.fixed_point import order_free
 from tests.wire.collectives.spy import Spy
 from tests.wire.comm import orders
 
@@ -72,6 +74,21 @@ def reduced(comm, name, *case):
     return digest(buffer)
 
 
+def order_free_hash(comm):
+    """Return the hash of an order-free sum, equal by every all-reduce and memory."""
+    values, found = inputs(Case(comm.size, 3001, "float32", "sum", True)), set()
+    registered = allocate(comm, 3001)
+    for allreduce in ALLREDUCE.values():
+        reducer = order_free(allreduce)
+        for buffer in (np.empty(3001, np.float32), registered):
+            buffer[:] = values[comm.rank]
+            reducer.reduce(comm, buffer, reducer.init(layout(buffer)))
+            found.add(digest(buffer))
+    release(comm, registered)
+    assert len(found) == 1
+    return found.pop()
+
+
 def agreed(comm):
     """All in which real ranks and virtual ones must agree: bits, and what is sent."""
     found = []
@@ -83,6 +100,7 @@ def agreed(comm):
         found.append((name, dict(spy.messages), dict(spy.bytes)))
     spy = Spy(comm)
     all_gather(spy, np.zeros(33))
+    found.append(order_free_hash(comm))
     parts = [np.full(100_000 * dest, comm.rank) for dest in range(comm.size)]
     for source, part in enumerate(all_to_all(spy, parts)):
         assert part.tolist() == [source] * (100_000 * comm.rank)
