@@ -1,4 +1,8 @@
-"""Reducers by name: NAME or NAME:ARGUMENT, such as `order_free:64`."""
+"""Reducers by name: NAME, NAME:ARGUMENT or NAME:ARGUMENT+feedback.
+
+exact, order_free, order_free:64, qsgd:4, terngrad, natural, int8, sign+feedback,
+one_bit+feedback, top_k:0.01+feedback, random_k:0.01, power_sgd:2+feedback
+"""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -6,51 +10,67 @@ from typing import Any, NamedTuple
 
 from dml.types import AllReduce, BadInput, Reducer
 
+FEEDBACK = "+feedback"
 
-class Maker(NamedTuple):
-    """A function (allreduce, argument) -> Reducer.
+
+class Argument(NamedTuple):
+    """The argument of a reducer.
 
     Attributes:
-      module: Module below dml.wire.reducers, imported at the first use.
-      function: Name of the function.
-      argument: Type of its argument; None: it has none.
-      example: Text of an argument, for messages.
+      kind: int or float; None: there is no argument.
+      default: Its value if it is omitted.
     """
 
-    module: str
-    function: str
-    argument: Callable[[str], Any] | None = None
-    example: str = ""
+    kind: Callable[[str], float] | None = None
+    default: Any = None
 
 
-REDUCERS: Mapping[str, Maker] = {
-    "exact": Maker("exact", "exact"),
-    "order_free": Maker("fixed_point", "order_free", int, "64"),
+REDUCERS: Mapping[str, Argument] = {
+    "exact": Argument(),
+    "order_free": Argument(int, 32),  # bits of the integers
+    "qsgd": Argument(int, 4),  # levels
+    "terngrad": Argument(),
+    "natural": Argument(),
+    "int8": Argument(),
+    "sign": Argument(),
+    "one_bit": Argument(),
+    "top_k": Argument(float, 0.01),  # fraction of the elements
+    "random_k": Argument(float, 0.01),  # fraction of the elements
+    "power_sgd": Argument(int, 2),  # rank
 }
+
+
+class Choice(NamedTuple):
+    """A reducer that a text names."""
+
+    name: str
+    argument: Any
+    feedback: bool
 
 
 def is_name(text: str) -> bool:
     """Return whether a text begins with a name of REDUCERS."""
-    return text.partition(":")[0] in REDUCERS
+    return text.removesuffix(FEEDBACK).partition(":")[0] in REDUCERS
 
 
-def parse(text: str) -> tuple[Maker, tuple[Any, ...]]:
-    """Return the maker and the arguments that a text names."""
-    name, colon, argument = text.partition(":")
+def parse(text: str) -> Choice:
+    """Return the reducer that a text names; raise BadInput if there is none."""
+    feedback = text.endswith(FEEDBACK)
+    name, colon, value = text.removesuffix(FEEDBACK).partition(":")
     if name not in REDUCERS:
         raise BadInput(
             f"expected a reducer of {', '.join(REDUCERS)}, got {text!r}; correct it"
         )
-    maker = REDUCERS[name]
+    kind, default = REDUCERS[name]
     if not colon:
-        return maker, ()
-    if maker.argument is None:
+        return Choice(name, default, feedback)
+    if kind is None:
         raise BadInput(f"expected {name} without an argument, got {text!r}; correct it")
     try:
-        return maker, (maker.argument(argument),)
+        return Choice(name, kind(value), feedback)
     except ValueError as error:
         raise BadInput(
-            f"expected {name} or {name}:<number>, such as {name}:{maker.example}, got "
+            f"expected {name} or {name}:<number>, such as {name}:{default}, got "
             f"{text!r}; correct it"
         ) from error
 
@@ -59,10 +79,11 @@ def reducer(text: str, allreduce: AllReduce) -> Reducer:
     """Return the reducer that a text names.
 
     Args:
-      text: NAME or NAME:ARGUMENT.
+      text: NAME, NAME:ARGUMENT or NAME:ARGUMENT+feedback.
       allreduce: Sums buffers; a value of `dml.wire.collectives.ALLREDUCE`.
     """
-    maker, arguments = parse(text)
-    module = import_module(f"dml.wire.reducers.{maker.module}")
-    made: Reducer = getattr(module, maker.function)(allreduce, *arguments)
+    choice = parse(text)
+    # imported at the first use: most reducers need a compiler of kernels
+    makers = import_module("dml.wire.reducers.makers").MAKERS
+    made: Reducer = makers[choice.name](allreduce, choice.argument, choice.feedback)
     return made

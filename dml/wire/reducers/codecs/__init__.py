@@ -1,0 +1,34 @@
+"""Codecs: lossy codes of vectors, with a number of bytes that is known in advance."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Codec(NamedTuple):
+    """A lossy code of float32 vectors.
+
+    The sum of decoded codes is computed by `add`, code by code. A code of zero elements
+    has zero bytes. NaN and infinity remain visible: some decoded element is not finite.
+
+    Attributes:
+      nbytes: (length) -> bytes of the code of so many elements.
+      encode: (values, code, seed) -> None. Writes the code of the values; equal seeds
+        give equal codes.
+      add: (code, total) -> None. Adds the decoded values to `total`.
+      unbiased: Whether the mean of the decoded values over all seeds is the values.
+    """
+
+    nbytes: Callable[[int], int]
+    encode: Callable[[np.ndarray, np.ndarray, int], None]
+    add: Callable[[np.ndarray, np.ndarray], None]
+    unbiased: bool = False
+
+
+def decode(codec: Codec, code: np.ndarray, length: int) -> np.ndarray:
+    """Return the values of a code of `length` elements."""
+    values = np.zeros(length, np.float32)
+    if length:
+        codec.add(code, values)
+    return values

@@ -1,0 +1,137 @@
+"""PowerSGD (Vogels 2019): a low-rank approximation of the mean gradient.
+
+    M  a x b    gradient of a matrix, with the error of earlier steps
+    P = M Q     a x r; all-reduce; orthogonalize          Q: b x r, of the last step
+    Q = Mᵀ P    b x r; all-reduce
+    mean ≈ P Qᵀ
+
+One step of subspace iteration, started at the Q of the step before. P and Q are linear
+in M, so any all-reduce sums them. Vectors, and matrices of fewer than 2r(a + b)
+elements, are summed exactly. Words per step: those of all-reduces of r(a + b) elements
+per matrix.
+"""
+
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import AllReduce, BadInput, Comm
+from dml.wire.comm.buffers import Layout
+from dml.wire.reducers.lossy import Lossy
+
+EPSILON = 1e-8  # added to norms in the orthogonalization
+MIN_RATIO = 2  # least compression ratio of a matrix that is approximated
+
+
+def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
+    """Return the sum of rank-r approximations; use it with error feedback.
+
+    Args:
+      rank: Rank r of the approximation.
+      allreduce: Sums the factors.
+    """
+    if not 1 <= rank <= 1024:
+        raise BadInput(f"expected a rank of 1 to 1024, got {rank}; correct it")
+
+    def start(layout: Layout) -> dict[tuple[tuple[int, ...], ...], list[np.ndarray]]:
+        if not any(is_approximated(shape, rank) for shape in layout.shapes):
+            shapes = ", ".join(map(str, layout.shapes[:8]))
+            raise BadInput(
+                f"expected a matrix of more than 2r(a + b) elements for rank {rank}, "
+                f"got {shapes}; pass a smaller rank, or another --reduce"
+            )
+        draws = np.random.default_rng(0)  # equal on all ranks
+        sides = [matrix_shape(shape) for shape in layout.shapes]
+        factors = [
+            draws.standard_normal((columns, rank)).astype(np.float32)
+            for shape, (_, columns) in zip(layout.shapes, sides, strict=True)
+            if is_approximated(shape, rank)
+        ]
+        return {layout.shapes: factors}
+
+    def add_up(comm: Comm, term: np.ndarray, sent: Any, state: Any) -> Any:
+        ((shapes, old),) = state.items()
+        matrices, rest = views(term, shapes, rank)
+        exact = np.concatenate([part for part in rest] or [term[:0]])
+        lefts = packed([len(m) * rank for m in matrices], extra=len(exact))
+        for left, matrix, right in zip(lefts.parts, matrices, old, strict=True):
+            np.matmul(matrix, right, out=left.reshape(-1, rank))
+        lefts.rest[:] = exact
+        allreduce(comm, lefts.buffer, op=np.add)
+        bases = [orthogonal(left.reshape(-1, rank)) for left in lefts.parts]
+        rights = packed([m.shape[1] * rank for m in matrices])
+        for right, matrix, basis in zip(rights.parts, matrices, bases, strict=True):
+            np.matmul(matrix.T, basis, out=right.reshape(-1, rank))
+        if sent is not None:
+            sent_matrices, sent_rest = views(sent, shapes, rank)
+            for m, basis, right in zip(sent_matrices, bases, rights.parts, strict=True):
+                np.matmul(basis, right.reshape(-1, rank).T, out=m)
+            for part, own in zip(sent_rest, rest, strict=True):
+                part[:] = own
+        allreduce(comm, rights.buffer, op=np.add)
+        for m, basis, right in zip(matrices, bases, rights.parts, strict=True):
+            np.matmul(basis, right.reshape(-1, rank).T, out=m)
+        first = 0
+        for part in rest:
+            part[:] = lefts.rest[first : first + len(part)]
+            first += len(part)
+        new = [right.reshape(-1, rank).copy() for right in rights.parts]
+        return {shapes: new}
+
+    return Lossy(start, add_up)
+
+
+class Packed(NamedTuple):
+    """One buffer with several parts and a rest."""
+
+    buffer: np.ndarray
+    parts: list[np.ndarray]
+    rest: np.ndarray
+
+
+def packed(lengths: list[int], extra: int = 0) -> Packed:
+    """Allocate a buffer with parts of these lengths, and `extra` further elements."""
+    edges = np.cumsum([0, *lengths]).tolist()
+    buffer = np.empty(edges[-1] + extra, np.float32)
+    parts = [buffer[start:stop] for start, stop in pairwise(edges)]
+    return Packed(buffer, parts, buffer[edges[-1] :])
+
+
+def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the shape as a matrix: the last axis, and all others together."""
+    columns = shape[-1] if shape else 1
+    return math.prod(shape) // max(1, columns), columns
+
+
+def is_approximated(shape: tuple[int, ...], rank: int) -> bool:
+    """Return whether a low-rank approximation has at most half of the elements."""
+    rows, columns = matrix_shape(shape)
+    return len(shape) > 1 and rows * columns >= MIN_RATIO * rank * (rows + columns)
+
+
+def views(
+    vector: np.ndarray, shapes: tuple[tuple[int, ...], ...], rank: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return views of the approximated matrices of a vector, and of its other parts."""
+    matrices, rest, start = [], [], 0
+    for shape in shapes:
+        part = vector[start : start + math.prod(shape)]
+        start += len(part)
+        if is_approximated(shape, rank):
+            matrices.append(part.reshape(matrix_shape(shape)))
+        else:
+            rest.append(part)
+    return matrices, rest
+
+
+def orthogonal(matrix: np.ndarray) -> np.ndarray:
+    """Return the columns orthogonalized by Gram and Schmidt, in their order."""
+    basis = matrix.copy()
+    for column in range(basis.shape[1]):
+        own = basis[:, column]
+        own /= np.float32(np.linalg.norm(own) + EPSILON)
+        later = basis[:, column + 1 :]
+        later -= np.outer(own, own @ later)
+    return basis

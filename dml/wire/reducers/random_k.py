@@ -1,0 +1,53 @@
+"""Random elements: all ranks draw the same positions, whose values are summed exactly.
+
+    step 1    0.4  -0.1   0.0  -0.5      positions 1 and 3 of every rank
+    sent           -0.1        -0.5      k values by any all-reduce; no positions
+
+Without feedback the values are multiplied by n/k, which makes the sum unbiased; with
+feedback they are not. Words: those of an all-reduce of k values.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dml.types import AllReduce, BadInput, Comm
+from dml.wire.comm.buffers import Layout
+from dml.wire.reducers.codecs.hashing import seed_of
+from dml.wire.reducers.lossy import Lossy
+
+
+def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> Lossy:
+    """Return the sum of ⌈fraction · n⌉ random elements of n.
+
+    Args:
+      fraction: Share of the elements that is sent.
+      allreduce: Sums the values.
+      feedback: Whether the values are sent as they are, for error feedback.
+    """
+    if not 0 < fraction <= 1:
+        raise BadInput(
+            f"expected a fraction in (0, 1] of the elements, got {fraction}; correct it"
+        )
+
+    def start(layout: Layout) -> np.ndarray:
+        return np.zeros(1, np.int64)
+
+    def add_up(comm: Comm, term: np.ndarray, sent: Any, step: np.ndarray) -> np.ndarray:
+        k = math.ceil(fraction * len(term))
+        # order matters: the same positions on all ranks, so the seed has no rank
+        draws = np.random.default_rng(seed_of(int(step[0]), 0))
+        positions = draws.choice(len(term), k, replace=False, shuffle=False)
+        values = term[positions]
+        if not feedback:
+            values *= np.float32(len(term) / k)
+        if sent is not None:
+            sent[:] = 0
+            sent[positions] = values
+        allreduce(comm, values, op=np.add)
+        term[:] = 0
+        term[positions] = values
+        return step + 1
+
+    return Lossy(start, add_up, unbiased=not feedback)
