@@ -4,8 +4,8 @@
     QSGD, 4 levels       3.4  -0.8   0.0   1.9     |x| / norm · levels
     sent                 +4   -1     0     +2      rounded up or down at random
 
-Rounding up with the probability of the fraction makes the codes unbiased. A code has one
-float32 per block, and ⌈lg(2s + 1)⌉ bits per element for levels from -s to s.
+Rounding up with the probability of the fraction makes the codes unbiased. A code has
+one float32 per block, and ⌈lg(2s + 1)⌉ bits per element for levels from -s to s.
 """
 
 import numpy as np
@@ -36,8 +36,8 @@ def qsgd(levels: int) -> Codec:
 def terngrad() -> Codec:
     """Return TernGrad (Wen 2017): -1, 0 or 1 times the largest absolute value.
 
-    Values beyond 2.5 standard deviations are clipped first, as in the paper: the code is
-    an unbiased estimate of the clipped values. The vector is one block.
+    Values beyond 2.5 standard deviations are clipped first, as in the paper: the code
+    is an unbiased estimate of the clipped values. The vector is one block.
     """
 
     def encode(values: np.ndarray, code: np.ndarray, seed: int) -> None:
