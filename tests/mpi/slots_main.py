@@ -68,7 +68,8 @@ def compare(comm, name, more, taken) -> None:
     if comm.rank == 0:
         assert by_slots.table.tobytes() == by_messages.table.tobytes(), (name, more)
         words = by_slots.summary["words_sent"], by_messages.summary["words_sent"]
-        assert words[0] == words[1], (name, more, words)
+        if name != "essp":  # its words depend on when changed rows arrive
+            assert words[0] == words[1], (name, more, words)
 
 
 def is_worker(comm, more) -> bool:
