@@ -4,13 +4,17 @@ python experiments/compressed.py                              four virtual ranks
 python experiments/compressed.py --reducers=exact,top_k:0.01+feedback --ranks=16
 python experiments/compressed.py --problem=gpt --steps=100
 
-Every reducer trains the same network on the same minibatches with the same step size.
-`MB` is what a rank sends in the run, `ratio` how many times fewer bytes than the exact
-all-reduce. `codec us` is the measured time of coding and decoding per update and rank.
-`pays below` is the bandwidth at which this time equals the time of the saved bytes, if
-the exact all-reduce is a ring: on faster networks compression loses time.
+Each reducer trains the same network on the same minibatches at the same learning rate.
+`MB` is what a rank sends in the run; `ratio` is the number of times by which that is
+less than what the exact ring all-reduce sends. `codec us` is the measured time of a
+reduction beyond that of the exact one, per update and rank. `pays below` is the
+bandwidth at which this time equals the time to send the saved bytes: on faster networks
+compression loses time.
 
 Cost: 40 s on one core.
+Result: on 2 cores of an EPYC (Zen 5), 4 ranks: power_sgd:2+feedback sends 18 times
+fewer bytes than the exact ring at the same accuracy, sign+feedback 16 times fewer. They
+save time below 8 and 22 Gb/s.
 """
 
 from collections.abc import Sequence
@@ -27,9 +31,8 @@ from dml.wire.comm.buffers import layout
 Row = dict[str, Any]
 
 REDUCERS = (
-    "exact,int8+feedback,natural,qsgd:4,terngrad,sign,sign+feedback,one_bit+feedback,"
-    "top_k:0.01,top_k:0.01+feedback,random_k:0.01+feedback,power_sgd:1+feedback,"
-    "power_sgd:2+feedback,power_sgd:4+feedback"
+    "exact,int8+feedback,natural,qsgd:4,terngrad,sign,sign+feedback,"
+    "top_k:0.01+feedback,random_k:0.1+feedback,power_sgd:2+feedback"
 )
 
 FLAGS = flags.define("seed")
@@ -65,7 +68,7 @@ def main(argv: Sequence[str]) -> Row:
             rows.append(report.row(name, trained, codec, FLAGS.ranks, rows[:1]))
             curves[name] = trained.rows
             writer.row(rows[-1])
-        report.draw(path / "loss", curves)
+        report.draw(path, curves)
         summary = report.summarize(rows)
         writer.summary(summary)
     return summary

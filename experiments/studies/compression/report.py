@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from dml.figures import style as figures
-from dml.figures.style import Panel
 from dml.runs.writers import Columns, scaled_cell
 from dml.train import Curve
 
@@ -91,7 +90,7 @@ def conclude(summary: Mapping[str, Any]) -> str:
 
 
 def draw(path: Path, curves: Mapping[str, Sequence[Row]]) -> None:
-    """Draw the loss by updates and by bytes, smoothed over TAIL updates."""
+    """Draw the loss, smoothed over TAIL updates, by updates and by bytes."""
     by_update, by_bytes = {}, {}
     for name, steps in curves.items():
         losses, sent, total, mean = [], [], 0.0, None
@@ -102,12 +101,7 @@ def draw(path: Path, curves: Mapping[str, Sequence[Row]]) -> None:
             sent.append(total)
         by_update[name] = list(range(1, len(steps) + 1)), losses
         by_bytes[name] = sent, losses
-    figures.panels(
-        path,
-        [
-            Panel("by updates", by_update, "update", "training loss"),
-            Panel("by bytes", by_bytes, "MB sent per rank", "training loss"),
-        ],
-        log="xy",
-        dashed=[name for name in curves if "+feedback" not in name and name != "exact"],
-    )
+    dashed = [name for name in curves if "+feedback" not in name and name != "exact"]
+    labels = {"y": "training loss", "dashed": dashed}
+    figures.curves(path / "updates", by_update, x="update", log="y", **labels)
+    figures.curves(path / "bytes", by_bytes, x="MB sent per rank", log="xy", **labels)

@@ -9,8 +9,6 @@ from typing import Any
 
 from lab import flags
 import numpy as np
-from studies.matrix import problems as matrix
-from studies.matrix.problems import Entry, random_minibatches
 
 from dml import sim
 from dml.data.images.digits import CLASSES, digits
@@ -23,6 +21,8 @@ from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout
+from studies.matrix import problems as matrix
+from studies.matrix.problems import Entry, random_minibatches
 
 WIDTHS = (128, 128)
 
