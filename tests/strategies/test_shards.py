@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import jax
 import pytest
 
 from dml import sim
@@ -92,6 +93,27 @@ def test_a_run_continues_on_another_number_of_ranks():
 
     rest = sim.run(resume, 5)[0]
     assert small.apart(rest[-1].params, expected[-1].params) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ("top_k:0.1+feedback", "qsgd:4", "power_sgd:1+feedback")
+)
+def test_the_memory_of_a_reducer_continues_after_a_checkpoint(name):
+    def train(comm, **options):
+        own = {"reducer": reducer(name, ALLREDUCE["ring"])}
+        return small.train(synchronous, comm=Metered(comm), **own, **options)
+
+    def resume(comm, forget):
+        last = first[comm.rank][-1]
+        memory = None if forget else jax.tree.leaves(last.memory)
+        own = {"state": last.state, "params": last.params, "memory": memory}
+        return train(comm, start=2 * small.BATCH, **own)
+
+    expected = sim.run(train, 2)[0][-1].params
+    first = sim.run(partial(train, drawn=2 * small.BATCH), 2)
+    for forget in (False, True):
+        rest = sim.run(partial(resume, forget=forget), 2)[0]
+        assert (small.apart(rest[-1].params, expected) > 0) == forget
 
 
 def test_shards_without_a_suitable_reducer_or_too_few_are_refused():
