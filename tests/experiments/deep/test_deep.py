@@ -94,6 +94,14 @@ def test_a_stopped_run_goes_on_bit_for_bit_on_other_ranks_too(see, stopped):
     assert three["loss"] == pytest.approx(whole["loss"], rel=1e-4)
 
 
+def test_logical_shards_have_equal_bits_on_other_numbers_of_ranks(see):
+    flags = ["--reduce=order_free", "--shards=4", "--batch=16"]
+    one, *others = (see(*flags, f"--simulate={p}", out=f"p{p}") for p in (1, 3, 4))
+    for other in others:
+        assert other["params_sha256"] == one["params_sha256"]
+        assert other["loss"] == one["loss"]
+
+
 @pytest.mark.parametrize("strategy", ["synchronous", "local", "mesh"])
 def test_a_run_that_ends_before_its_summary_is_finished(see, strategy):
     argv = [f"--strategy={strategy}", "--save_every=60"]
@@ -190,6 +198,9 @@ def test_each_rank_resumes_with_its_memory_or_all_without(tmp_path, ranks, capsy
         (["--strategy=local", "--bucket_mb=1"], "--strategy=synchronous"),
         (["--strategy=synchronous", "--local_every=2"], "--strategy=local"),
         (["--strategy=local", "--noise", "--simulate=2"], "have full gradients"),
+        (["--strategy=mesh", "--reduce=sign"], "--strategy=synchronous or local"),
+        (["--shards=4"], "reducer that sums several terms"),
+        (["--batch=50", "--reduce=order_free", "--shards=8"], "8 logical shards"),
         (["--noise"], "two workers"),
         (["--strategy=serial", "--simulate=2"], "one rank"),
         (["--data=/nowhere"], "nowhere"),
