@@ -227,6 +227,7 @@ def test_events_are_read_from_text():
     "text, problem",
     [
         ("die:1", "expected events such as"),
+        ("slow:0-1@0..1", "expected events such as"),
         ("die:1@1..2..3", "expected events such as"),
         ("die:2@0.5", "expected ranks, hosts or links from 0 to 1"),
         ("die_host:1@0.5", "expected ranks, hosts or links from 0 to 0"),

@@ -21,6 +21,7 @@ from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Reducer
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
+from dml.wire.reducers.buckets import buckets
 from dml.wire.reducers.exact import exact
 from tests.strategies.small import (
     BATCH,
@@ -83,6 +84,17 @@ def test_steps_count_examples_words_and_phases():
             assert step.words_sent == words + 1
             assert set(step.seconds) == phases | {"wire"}
             assert step.measures["host_copies"] >= 4 * words
+
+
+def test_buckets_close_when_they_are_full():
+    params = {name: np.zeros(256, np.float32) for name in "abcde"}  # 1 KB each
+
+    def cut(nbytes):
+        return sim.run(lambda comm: buckets(comm, params, "edcba", nbytes, 1), 1)[0]
+
+    assert ["".join(one.names) for one in cut(2048)] == ["ed", "cb", "a"]
+    assert [len(one.buffer) for one in cut(2048)] == [512, 512, 257]
+    assert ["".join(one.names) for one in cut(1 << 30)] == ["edcba"]
 
 
 def halving(comm):

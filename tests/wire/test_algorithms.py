@@ -196,6 +196,15 @@ def test_no_rank_sends_twice_or_receives_twice_in_a_round(name):
             assert not np.any(one.source == one.dest)
 
 
+def test_groups_may_lie_anywhere():
+    """Members of a group need not be neighbours: rank r in group r mod 3."""
+    members = [[0, 3, 6], [1, 4, 7], [2, 5]]
+    for one in SCHEDULES["hierarchical"](8, 20, members=members):
+        for source, dest in zip(one.source.tolist(), one.dest.tolist(), strict=True):
+            same_group, same_place = source % 3 == dest % 3, source // 3 == dest // 3
+            assert same_group != same_place
+
+
 def test_every_all_reduce_has_a_schedule_and_a_formula():
     assert ALLREDUCE.keys() - {"auto"} == cost.SECONDS.keys()
     assert ALLREDUCE.keys() - SCHEDULES.keys() == {"shared", "native", "auto"}

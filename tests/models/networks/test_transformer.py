@@ -1,6 +1,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
@@ -185,6 +186,18 @@ def test_sizes_are_those_of_the_papers(kind, size, vocabulary, length, millions)
     leaves = jax.tree.leaves(shapes(shape, kind == "gpt"))
     assert round(sum(leaf.size for leaf in leaves) / 1e6) == millions
     assert {leaf.dtype for leaf in leaves} == {np.dtype("f4")}
+
+
+# Renew these when the start of params, or the model, is changed on purpose: print both.
+GOLDEN = {"gpt": (2.406743, 2.343938), "bert": (2.430152, 6.030206)}
+
+
+@each_kind
+def test_the_first_step_is_as_it_was(kind):
+    model, gradient, _ = compiled(kind)
+    loss, grads = gradient(model.init(jax.random.key(0)), KINDS[kind][1])
+    norms = sum(float(jnp.linalg.norm(leaf)) for leaf in jax.tree.leaves(grads))
+    assert (float(loss), norms) == pytest.approx(GOLDEN[kind], rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,18 @@ def test_changes_of_hot_rows_are_added_after_a_period(name, share, period):
     assert not np.array_equal(want, oracle(problem, how)) or not hot.any()
 
 
+def test_two_workers_with_private_rows_come_as_close_as_one():
+    problem, how = documents(), settings(batch=8)
+    hot = hubs(problem.kernel.data.edges, len(problem.params), 0.05)
+    assert hot.any() and not hot.all()
+
+    def objective(threads):
+        table = run(hogwild_private, problem, how, threads, hot=hot, period=4)[1]
+        return problem.kernel.model.objective(table, problem.kernel.data)
+
+    assert objective(2) == pytest.approx(objective(1), rel=0.05)
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("share", (1.0, 0.05, 0.0))
 def test_batches_have_the_bits_of_one_worker_on_any_number(name, share):

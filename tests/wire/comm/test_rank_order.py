@@ -22,6 +22,7 @@ from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm import Metered, first_of_all, first_of_each_host
 from dml.wire.comm.buffers import ALIGN, address
 from dml.wire.comm.once import once_per_call
+from dml.wire.comm.tags import Tag
 from dml.wire.reducers.buckets import buckets
 from dml.wire.reducers.exact import exact
 
@@ -48,6 +49,20 @@ def test_the_lowest_rank_of_each_host_goes_before_the_others(way, seed):
         assert next(rank for rank in called if rank in host) == host[0]
         others = len(host) - 1
         assert [sent[rank] for rank in host] == [(others, 0)] + [(0, 0)] * others
+
+
+def test_others_wait_until_the_first_is_done():
+    def program(comm):
+        def call():
+            if comm.rank == 0:  # virtual time passes
+                comm.Sendrecv(np.zeros(9), 0, Tag.RING, np.zeros(9), 0, Tag.RING)
+            return comm.Wtime()
+
+        return first_of_all(comm, call)
+
+    first, *others = sim.run(program, 4, network=sim.Uniform(1.0, 0.0, 0.0))
+    assert first > 0
+    assert all(other > first for other in others)
 
 
 def test_the_nth_calls_of_all_ranks_share_a_result():
