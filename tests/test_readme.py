@@ -84,9 +84,14 @@ def test_the_readme_is_short_and_shows_commands():
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/allreduce.md", "docs/virtual.md"])
-def test_the_python_of_a_page_runs(page):
+def test_the_python_of_a_page_runs(page, tmp_path):
     text = (ROOT / page).read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 1
     source = blocks[0].replace("1_000_000", "1000").replace("1024", "16")
     assert command(PYTHON, "-c", source, timeout=60).returncode == 0
+    if page == "README.md":  # its all-reduce conforms
+        (tmp_path / "mine.py").write_text(source)
+        name = f"{tmp_path / 'mine.py'}:pairwise"
+        done = command(PYTHON, "-m", "dml.conformance", name, "--ranks=0")
+        assert done.returncode == 0, done.stdout

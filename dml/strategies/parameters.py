@@ -44,6 +44,14 @@ def restore_memory(memory: Any, leaves: Any) -> Any:
 
     if leaves is None:
         return memory
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(memory)]
+    saved = [np.shape(leaf) for leaf in leaves]
+    if shapes != saved:
+        raise BadInput(
+            f"expected the memory of the reducer and the buckets in the checkpoint, "
+            f"arrays of shapes {saved[:4]}, got {shapes[:4]}; pass the --reduce, "
+            "--bucket_mb and --strategy of the run to resume"
+        )
     return jax.tree.unflatten(jax.tree.structure(memory), leaves)
 
 

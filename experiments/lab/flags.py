@@ -318,3 +318,23 @@ def reducer(text: str, allreduce: Callable[..., None]) -> Reducer:
     make = extend.find(text, reducer_names.REDUCERS, extend.REDUCERS)
     made: Reducer = extend.make(text, make, Reducer, allreduce)
     return made
+
+
+def check_reduce(text: str, strategy: str, readers: Sequence[str]) -> None:
+    """Raise BadInput if a strategy does not use the reducer of --reduce.
+
+    Args:
+      text: Value of --reduce.
+      strategy: Name of the strategy.
+      readers: Strategies that use a reducer.
+    """
+    if text != "exact" and strategy not in readers:
+        raise BadInput(
+            f"expected --strategy={' or '.join(readers)} with --reduce={text}, got "
+            f"--strategy={strategy}; leave --reduce out"
+        )
+    if strategy == "local" and reducer_names.is_lossy(text):
+        raise BadInput(
+            f"expected --reduce=exact or order_free with --strategy=local, which "
+            f"averages parameters, got --reduce={text}; pass --strategy=synchronous"
+        )

@@ -11,8 +11,8 @@ has the arithmetic). The scale depends on `most`, not on the number of ranks: V 
 have the same sum whether one rank has them all or V ranks have one each.
 
 Rounding error of a term: 2^-25 of the largest value of its block with 32 bits and
-most = 64. A block whose values are all below 2^-98 is rounded to multiples of about
-2^-122. A block with a NaN or an infinity becomes NaN.
+most = 64. A block whose values are all below 2^-97 is rounded to multiples of 2^-120.
+A block with a NaN or an infinity becomes NaN.
 
 Words: those of the all-reduce, for elements of `bits` bits; plus a byte per block.
 """
@@ -33,7 +33,7 @@ Length = dict[int, None]
 BLOCK = 512  # elements that have a common exponent
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
 MOST = {32: 64, 64: 1 << 16}  # default of `most` by bits
-LOWEST = 29  # exponents below it count as it, so that scales are finite float32
+LOWEST = 30  # exponents below it count as it, so that scales are finite float32
 NOT_FINITE = 255  # exponent of NaN and infinity
 
 
@@ -95,31 +95,39 @@ class FixedPoint:
 
     def reduce(self, comm: Comm, buffer: np.ndarray) -> None:
         """Sum the buffers of all ranks in place."""
-        self.check(comm, [buffer])
+        self.check(comm, buffer, 1)
         if self.sums_in_place(comm, buffer):
             self.reduce_in_place(comm, buffer)
         else:
             self.reduce_terms(comm, [buffer])
 
-    def check(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
-        """Raise BadInput for terms that are not float32 or too many."""
-        if terms[0].dtype != np.float32:
+    def check(self, comm: Comm, term: np.ndarray, count: int) -> None:
+        """Raise BadInput unless terms are float32 and few enough.
+
+        Args:
+          comm: The ranks.
+          term: A term.
+          count: Largest number of terms of a rank.
+        """
+        if term.dtype != np.float32:
             raise BadInput(
                 f"rank {comm.rank}: expected float32 for an order-free sum, got "
-                f"{terms[0].dtype}; pass --reduce=exact"
+                f"{term.dtype}; pass --reduce=exact"
             )
-        if comm.size * len(terms) >= 2 * self.most:  # twice as many would overflow
+        if comm.size * count >= 2 * self.most:  # twice as many would overflow
             raise BadInput(
-                f"rank {comm.rank}: expected at most {self.most} terms, got "
-                f"{len(terms)} on each of {comm.size} ranks; pass "
-                "--reduce=order_free:64"
+                f"rank {comm.rank}: expected at most {self.most} terms, got {count} on "
+                f"each of {comm.size} ranks; pass --reduce=order_free:64"
             )
 
     def reduce_terms(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
         """Sum the terms of all ranks into the first of this rank's terms."""
-        self.check(comm, terms)
-        exponents = block_exponents(terms)
-        self.allreduce(comm, exponents, op=np.maximum)
+        self.check(comm, terms[0], 1)
+        counted = np.append(block_exponents(terms), np.uint8(min(len(terms), 255)))
+        self.allreduce(comm, counted, op=np.maximum)
+        exponents = counted[:-1]
+        # order matters: after the all-reduce, so that all ranks raise or none does
+        self.check(comm, terms[0], int(counted[-1]))
         for start in range(0, terms[0].size, SEGMENT):
             segments = [term[start : start + SEGMENT] for term in terms]
             blocks = exponents[start // BLOCK : (start + SEGMENT) // BLOCK]

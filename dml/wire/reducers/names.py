@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dml.types import AllReduce, BadInput, Reducer
 
 FEEDBACK = "+feedback"
+LOSSLESS = ("exact", "order_free")
 
 
 class Argument(NamedTuple):
@@ -51,6 +52,11 @@ class Choice(NamedTuple):
 def is_name(text: str) -> bool:
     """Return whether a text begins with a name of REDUCERS."""
     return text.removesuffix(FEEDBACK).partition(":")[0] in REDUCERS
+
+
+def is_lossy(text: str) -> bool:
+    """Return whether a text names a reducer that sends less than the gradient."""
+    return is_name(text) and parse(text).name not in LOSSLESS
 
 
 def parse(text: str) -> Choice:

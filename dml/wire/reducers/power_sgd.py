@@ -1,14 +1,14 @@
 """PowerSGD (Vogels 2019): a low-rank approximation of the mean gradient.
 
     M  a x b    gradient of a matrix, with the error of earlier steps
-    P = M Q     a x r; all-reduce; orthogonalize          Q: b x r, of the last step
+    P = M Q     a x r; all-reduce; orthonormal basis      Q: b x r, of the last step
     Q = Mᵀ P    b x r; all-reduce
     mean ≈ P Qᵀ
 
-One step of subspace iteration, started at the Q of the step before. P and Q are linear
-in M, so any all-reduce sums them. Vectors, and matrices of fewer than 2r(a + b)
-elements, are summed exactly. Words per step: those of all-reduces of r(a + b) elements
-per matrix.
+One step of subspace iteration, started at a basis of the Q of the step before. P and Q
+are linear in M, so any all-reduce sums them. Vectors, and matrices of fewer than
+2r(a + b) elements, are summed exactly. Words per step: those of all-reduces of r(a + b)
+elements per matrix.
 """
 
 import math
@@ -21,7 +21,6 @@ from dml.types import AllReduce, BadInput, Comm
 from dml.wire.comm.buffers import Layout
 from dml.wire.reducers.lossy import Lossy
 
-EPSILON = 1e-8  # added to norms in the orthogonalization
 MIN_RATIO = 2  # least compression ratio of a matrix that is approximated
 
 
@@ -40,7 +39,7 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
             shapes = ", ".join(map(str, layout.shapes[:8]))
             raise BadInput(
                 f"expected a matrix of more than 2r(a + b) elements for rank {rank}, "
-                f"got {shapes}; pass a smaller rank, or another --reduce"
+                f"got {shapes}; pass another --reduce, or a smaller rank"
             )
         draws = np.random.default_rng(0)  # equal on all ranks
         sides = [matrix_shape(shape) for shape in layout.shapes]
@@ -60,7 +59,7 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
             np.matmul(matrix, right, out=left.reshape(-1, rank))
         lefts.rest[:] = exact
         allreduce(comm, lefts.buffer, op=np.add)
-        bases = [orthogonal(left.reshape(-1, rank)) for left in lefts.parts]
+        bases = [basis_of(left.reshape(-1, rank)) for left in lefts.parts]
         rights = packed([m.shape[1] * rank for m in matrices])
         for right, matrix, basis in zip(rights.parts, matrices, bases, strict=True):
             np.matmul(matrix.T, basis, out=right.reshape(-1, rank))
@@ -77,7 +76,7 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
         for part in rest:
             part[:] = lefts.rest[first : first + len(part)]
             first += len(part)
-        new = [right.reshape(-1, rank).copy() for right in rights.parts]
+        new = [basis_of(right.reshape(-1, rank)) for right in rights.parts]
         return {shapes: new}
 
     return Lossy(start, add_up)
@@ -126,12 +125,11 @@ def views(
     return matrices, rest
 
 
-def orthogonal(matrix: np.ndarray) -> np.ndarray:
-    """Return the columns orthogonalized by Gram and Schmidt, in their order."""
-    basis = matrix.copy()
-    for column in range(basis.shape[1]):
-        own = basis[:, column]
-        own /= np.float32(np.linalg.norm(own) + EPSILON)
-        later = basis[:, column + 1 :]
-        later -= np.outer(own, own @ later)
+def basis_of(matrix: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of at least the columns, also if they are zero.
+
+    Householder's method, unlike that of Gram and Schmidt, has an orthonormal result for
+    dependent columns and for columns of any size.
+    """
+    basis: np.ndarray = np.linalg.qr(matrix)[0]
     return basis

@@ -46,7 +46,6 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "hybrid": deep_hybrid.on_axes,
 }
 ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
-WITHOUT_REDUCER = ("serial", *ON_DEVICES)
 # Flags that only one strategy reads.
 OWN = {
     "synchronous": ["bucket_mb", "shards"],
@@ -122,11 +121,8 @@ def check(values: flags.FlagValues, workers: int) -> None:
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
                     f"--{name} out"
                 )
-    if values.reduce != "exact" and values.strategy in WITHOUT_REDUCER:
-        raise BadInput(
-            f"expected --strategy=synchronous or local with --reduce={values.reduce}, "
-            f"got --strategy={values.strategy}; leave --reduce out"
-        )
+    if values.strategy in STRATEGIES:
+        flags.check_reduce(values.reduce, values.strategy, ("synchronous", "local"))
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(
             f"expected --microbatches with --strategy=hybrid, got --accumulate="

@@ -44,6 +44,8 @@ class Training(NamedTuple):
 def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Training:
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
+    if name in STRATEGIES:
+        flags.check_reduce(values.reduce, name, ("synchronous", "local", "server"))
     function = strategy(name, problem, comm.size)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))

@@ -37,7 +37,8 @@ def run(comm, name, steps=STEPS, allreduce="ring"):
     made = reducer(name, ALLREDUCE[allreduce])
     state, buffers, states = made.init(layout(tree())), [], []
     for step in range(steps):
-        buffer = np.append(gradient(step, comm.rank), np.float32(comm.rank + 1))
+        scalars = np.float32([comm.rank + 1, 10 * comm.rank])
+        buffer = np.append(gradient(step, comm.rank), scalars)
         state = made.reduce(comm, buffer, state)
         buffers.append(buffer)
         states.append(state)
@@ -61,7 +62,8 @@ def test_replicas_are_equal_and_scalars_are_exact(name, size):
     for buffers, _ in found:
         for own, first in zip(buffers, found[0][0], strict=True):
             assert own.tobytes() == first.tobytes()
-            assert own[-1] == size * (size + 1) / 2
+            assert own[-2] == size * (size + 1) / 2
+            assert own[-1] == 10 * size * (size - 1) / 2
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if FEEDBACK in name])
@@ -71,7 +73,7 @@ def test_everything_sent_plus_the_errors_is_the_sum_of_all_gradients(name):
     sent = np.zeros(LENGTH)
     terms = np.zeros(LENGTH)
     for step in range(STEPS):
-        sent += found[0][0][step][:-1]
+        sent += found[0][0][step][:-2]
         terms += sum(gradient(step, rank).astype(np.float64) for rank in range(size))
         errors = sum(error_of(found[rank][1][step]) for rank in range(size))
         assert sent + errors == pytest.approx(terms, abs=3e-5)
@@ -146,6 +148,37 @@ def test_power_sgd_sends_factors_and_recovers_low_ranks():
         best = np.linalg.svd(exact[7:].reshape(ROWS, 30), compute_uv=False)
         left = np.sqrt((best[rank:] ** 2).sum()) / np.linalg.norm(best)
         assert error == pytest.approx(left, rel=1e-2, abs=1e-5)
+
+
+def power(comm, terms, rank=2):
+    """Return what PowerSGD sends of this rank's terms of one matrix, step by step."""
+    made = reducer(f"power_sgd:{rank}+feedback", ALLREDUCE["ring"])
+    state, sent = made.init(layout(np.zeros((ROWS, 30), np.float32))), []
+    for term in terms[comm.rank]:
+        buffer = term.reshape(-1).copy()
+        state = made.reduce(comm, buffer, state)
+        sent.append(buffer)
+    return np.array(sent)
+
+
+def test_power_sgd_is_linear_in_the_gradients_of_the_ranks():
+    draws = np.random.default_rng(0)
+    terms = draws.standard_normal((3, 4, ROWS, 30)).astype(np.float32)
+    alone = sim.run(partial(power, terms=terms.sum(0)[None]), 1)[0]
+    assert sim.run(partial(power, terms=terms), 3)[0] == pytest.approx(alone, abs=1e-3)
+
+
+@pytest.mark.parametrize("size", (1e-12, 1.0, 1e6))
+def test_power_sgd_sends_low_ranks_of_any_size_also_after_zeros(size):
+    draws = np.random.default_rng(0)
+    rank_1 = np.outer(draws.standard_normal(ROWS), draws.standard_normal(30))
+    steps = [0 * rank_1, *([rank_1] * 3), 0 * rank_1, *([rank_1] * 3)]
+    terms = np.float32(size) * np.array([steps], np.float32)
+    sent = sim.run(partial(power, terms=terms), 1)[0]
+    # all of rank 1 is sent at once, neither less nor more
+    for found, step in zip(sent[2:], terms[0][2:], strict=True):
+        largest = float(np.abs(terms).max())
+        assert found == pytest.approx(step.reshape(-1), abs=1e-4 * largest)
 
 
 @pytest.mark.parametrize("name", ("sign", "sign+feedback", "top_k:0.5+feedback"))

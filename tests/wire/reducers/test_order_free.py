@@ -9,6 +9,7 @@ from dml import sim
 from dml.types import BadInput, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm.buffers import allocate, layout
+from dml.wire.reducers import fixed_point
 from dml.wire.reducers.fixed_point import BLOCK, order_free
 
 TERMS, LENGTH = 31, 3 * BLOCK + 77
@@ -88,7 +89,7 @@ def test_zeros_tiny_huge_and_infinite_values_have_defined_sums(bits):
     blocks = values.reshape(64, 6, BLOCK)
     blocks[:, 1] = 1e-42  # below the smallest normal number
     blocks[:, 2] = np.float32(1.75 * 2.0**121)  # 64 of them are below the largest
-    blocks[5, 3, 7], blocks[9, 4, 2] = np.nan, -np.inf
+    blocks[0, 3, 7], blocks[1, 4, 2] = np.nan, -np.inf
     blocks[:, 5] = np.nextafter(np.float32(2), np.float32(0))
     found = total(values, bits).reshape(6, BLOCK)
     assert not found[0].any()
@@ -102,6 +103,19 @@ def test_zeros_tiny_huge_and_infinite_values_have_defined_sums(bits):
             program = partial(reduce, values=some, name="shared", bits=bits)
             found = sim.run(partial(program, registered=registered), size)
             assert set(found) == {total(some, bits).tobytes()}
+
+
+def test_integers_do_not_overflow_below_twice_the_number_of_terms():
+    values = np.full((127, 3), np.nextafter(np.float32(2), np.float32(0)))
+    assert total(values) == pytest.approx(np.full(3, 254.0))
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+def test_segments_have_their_own_exponents(monkeypatch, bits):
+    values = terms(4)
+    expected = total(values, bits).tobytes()
+    monkeypatch.setattr(fixed_point, "SEGMENT", 2 * BLOCK)
+    assert total(values, bits).tobytes() == expected
 
 
 def test_a_server_combines_gradients_in_any_order():

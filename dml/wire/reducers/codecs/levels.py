@@ -17,7 +17,7 @@ from dml.wire.reducers.codecs.hashing import uniform
 
 BLOCK = 512  # elements with a common scale
 MAX_LEVELS = 127
-CLIP = 2.5  # standard deviations at which TernGrad clips
+CLIP = 2.5  # multiple of the root mean square at which TernGrad clips
 NORM, LARGEST = 0, 1  # scales: Euclidean norm, largest absolute value
 
 
@@ -36,12 +36,13 @@ def qsgd(levels: int) -> Codec:
 def terngrad() -> Codec:
     """Return TernGrad (Wen 2017): -1, 0 or 1 times the largest absolute value.
 
-    Values beyond 2.5 standard deviations are clipped first, as in the paper: the code
-    is an unbiased estimate of the clipped values. The vector is one block.
+    Values beyond 2.5 times the root mean square are clipped first: the code is an
+    unbiased estimate of the clipped values. The vector is one block.
     """
 
     def encode(values: np.ndarray, code: np.ndarray, seed: int) -> None:
-        bound = np.float32(CLIP * values.std(dtype=np.float64))
+        mean_square = np.square(values, dtype=np.float64).mean()
+        bound = np.float32(CLIP * np.sqrt(mean_square))
         whole.encode(np.clip(values, -bound, bound), code, seed)
 
     whole = leveled(1, LARGEST, random=True, block=1 << 62)
@@ -97,11 +98,11 @@ def write_levels(values, scales, packed, shape, scale, random, seed):
         part = values[b * width : (b + 1) * width]
         total, largest = 0.0, np.float32(0)
         for n in range(len(part)):
-            total += part[n] * part[n]
+            total += np.float64(part[n]) * np.float64(part[n])
             absolute = abs(part[n])
             largest = absolute if absolute > largest else largest
         highest = np.float32(np.sqrt(total)) if scale == NORM else largest
-        if not total < np.inf:  # NaN, infinity, or an overflow of the square
+        if not total < np.inf:  # NaN or infinity
             highest = np.float32(np.nan)
         scales[b] = highest
         factor = np.float32(levels) / highest if highest > 0 else np.float32(0)
