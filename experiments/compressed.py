@@ -14,7 +14,7 @@ compression loses time.
 Cost: 40 s on one core.
 Result: on 2 cores of an EPYC (Zen 5), 4 ranks: power_sgd:2+feedback sends 18 times
 fewer bytes than the exact ring at the same accuracy, sign+feedback 16 times fewer. They
-save time below 8 and 22 Gb/s.
+save time below 7 and 23 Gb/s.
 """
 
 from collections.abc import Sequence
