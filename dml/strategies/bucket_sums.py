@@ -18,12 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from dml.data.feed import Part, feed
-from dml.data.shards import bounds, logical_microbatches
+from dml.data.shards import bounds
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import backward, gradient_order
 from dml.models.gradient import accumulate, add_scaled
-from dml.strategies.parameters import Tree, Update, check_shards, restore_memory
+from dml.strategies.parameters import (
+    Tree,
+    Update,
+    check_shards,
+    restore_memory,
+    split_shards,
+)
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
@@ -75,13 +81,7 @@ def train_tree(
     terms, reduce = own_terms(comm, reducer, shards, sums)
     scalars = terms[0][-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
-    split = partial(
-        logical_microbatches,
-        rank=comm.rank,
-        size=comm.size,
-        count=shards,
-        parts=accumulate,
-    )
+    split = split_shards(comm, shards, accumulate)
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         sent, copied = comm.bytes_sent, 0

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dml.data.feed import Part
+from dml.data.shards import logical_microbatches
 from dml.types import BadInput, Comm, Params, Problem, Rows, Shard, identity
 from dml.wire.reducers.rows import sum_rows
 
@@ -74,6 +75,25 @@ def check_shards(comm: Comm, shards: int, possible: bool) -> int:
             f"{shards}; pass --shards=<{comm.size} or more>"
         )
     return shards or comm.size
+
+
+def split_shards(
+    comm: Comm, shards: int, parts: int
+) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """Return indices of a minibatch -> those of the microbatches of this rank.
+
+    Args:
+      comm: Ranks.
+      shards: Number of logical shards of a minibatch.
+      parts: Number of microbatches of a shard.
+    """
+    return partial(
+        logical_microbatches,
+        rank=comm.rank,
+        size=comm.size,
+        count=shards,
+        parts=parts,
+    )
 
 
 def mean_loss(losses: Sequence[tuple[float, int]]) -> float:

@@ -12,16 +12,20 @@ or those of an all-reduce of the table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from dml.data.feed import feed
-from dml.data.shards import logical_microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Update, check_shards, mean_loss
+from dml.strategies.parameters import (
+    Table,
+    Update,
+    check_shards,
+    mean_loss,
+    split_shards,
+)
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
@@ -69,13 +73,7 @@ def train_table(
     possible = reducer.combine is sum_rows or reducer.reduce_terms is not None
     count_shards = check_shards(comm, shards, possible)
     sums = RowSums(comm, reducer, dense, parameters.shard.values, columns, shards)
-    split = partial(
-        logical_microbatches,
-        rank=comm.rank,
-        size=comm.size,
-        count=count_shards,
-        parts=accumulate,
-    )
+    split = split_shards(comm, count_shards, accumulate)
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     losses: list[list[tuple[float, int]]] = []  # of each term, by update
     sent = comm.bytes_sent

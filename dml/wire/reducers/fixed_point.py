@@ -95,8 +95,8 @@ class FixedPoint:
 
     def reduce(self, comm: Comm, buffer: np.ndarray) -> None:
         """Sum the buffers of all ranks in place."""
-        self.check(comm, buffer, 1)
         if self.sums_in_place(comm, buffer):
+            self.check(comm, buffer, 1)
             self.reduce_in_place(comm, buffer)
         else:
             self.reduce_terms(comm, [buffer])
@@ -128,10 +128,10 @@ class FixedPoint:
         exponents = counted[:-1]
         # order matters: after the all-reduce, so that all ranks raise or none does
         self.check(comm, terms[0], int(counted[-1]))
+        memory = self.wide_memory(comm) if self.wide else None
         for start in range(0, terms[0].size, SEGMENT):
             segments = [term[start : start + SEGMENT] for term in terms]
             blocks = exponents[start // BLOCK : (start + SEGMENT) // BLOCK]
-            memory = self.wide_memory(comm) if self.wide else None
             integers = self.add_up(segments, blocks, memory)
             self.allreduce(comm, integers, op=np.add)
             self.to_floats(integers, blocks, segments[0])

@@ -53,11 +53,12 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
     def add_up(comm: Comm, term: np.ndarray, sent: Any, state: Any) -> Any:
         ((shapes, old),) = state.items()
         matrices, rest = views(term, shapes, rank)
-        exact = np.concatenate([part for part in rest] or [term[:0]])
-        lefts = packed([len(m) * rank for m in matrices], extra=len(exact))
+        exact = sum(map(len, rest))
+        lefts = packed([len(m) * rank for m in matrices], extra=exact)
         for left, matrix, right in zip(lefts.parts, matrices, old, strict=True):
             np.matmul(matrix, right, out=left.reshape(-1, rank))
-        lefts.rest[:] = exact
+        if rest:
+            np.concatenate(rest, out=lefts.rest)
         allreduce(comm, lefts.buffer, op=np.add)
         bases = [basis_of(left.reshape(-1, rank)) for left in lefts.parts]
         rights = packed([m.shape[1] * rank for m in matrices])

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import AllReduce, BadInput, Comm
+from dml.types import AllReduce, Comm
 from dml.wire.comm.buffers import Layout
+from dml.wire.reducers.codecs import check_fraction
 from dml.wire.reducers.codecs.hashing import seed_of
 from dml.wire.reducers.lossy import Lossy
 
@@ -26,10 +27,7 @@ def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> L
       allreduce: Sums the values.
       feedback: Whether the values are sent as they are, for error feedback.
     """
-    if not 0 < fraction <= 1:
-        raise BadInput(
-            f"expected a fraction in (0, 1] of the elements, got {fraction}; correct it"
-        )
+    check_fraction(fraction)
 
     def start(layout: Layout) -> np.ndarray:
         return np.zeros(1, np.int64)

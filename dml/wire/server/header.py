@@ -67,5 +67,8 @@ def is_separate(rows: int, width: int) -> bool:
 
 
 def max_nbytes(rows: int, width: int) -> int:
-    """Return an upper bound of the bytes of one message with so many rows."""
+    """Return an upper bound of the bytes of one message with so many rows.
+
+    A row has 4 bytes of keys, less than one byte of the mask, and its values.
+    """
     return NBYTES + 16 + 5 * rows + min(INLINE, 4 * rows * width)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dml.types import BadInput
+
 
 class Codec(NamedTuple):
     """A lossy code of float32 vectors.
@@ -24,6 +26,14 @@ class Codec(NamedTuple):
     encode: Callable[[np.ndarray, np.ndarray, int], None]
     add: Callable[[np.ndarray, np.ndarray], None]
     unbiased: bool = False
+
+
+def check_fraction(fraction: float) -> None:
+    """Raise BadInput unless a fraction of the elements is in (0, 1]."""
+    if not 0 < fraction <= 1:
+        raise BadInput(
+            f"expected a fraction in (0, 1] of the elements, got {fraction}; correct it"
+        )
 
 
 def decode(codec: Codec, code: np.ndarray, length: int) -> np.ndarray:

@@ -15,18 +15,14 @@ import math
 import numpy as np
 from numba import njit
 
-from dml.types import BadInput
-from dml.wire.reducers.codecs import Codec
+from dml.wire.reducers.codecs import Codec, check_fraction
 
 BINS = 1 << 16
 
 
 def top_k(fraction: float) -> Codec:
     """Return the code of the largest ⌈fraction · n⌉ of n elements."""
-    if not 0 < fraction <= 1:
-        raise BadInput(
-            f"expected a fraction in (0, 1] of the elements, got {fraction}; correct it"
-        )
+    check_fraction(fraction)
 
     def count(length: int) -> int:
         return math.ceil(fraction * length)
