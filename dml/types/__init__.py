@@ -30,7 +30,7 @@ from dml.types.learning import (
     Step,
     Tensor,
 )
-from dml.types.reducers import Combine, Reducer
+from dml.types.reducers import Combine, Memory, Reducer
 from dml.types.sparse import (
     Edges,
     Embeddings,
@@ -73,6 +73,7 @@ __all__ = [
     "Problem",
     "Step",
     "Combine",
+    "Memory",
     "Reducer",
     "Ratings",
     "Rows",

@@ -11,6 +11,19 @@ from dml.types.sparse import Rows
 Combine = Callable[[Sequence[Rows]], Rows]  # terms in worker order -> their sum
 
 
+class Memory(NamedTuple):
+    """The state of a reducer on one rank, between steps.
+
+    Attributes:
+      own: Arrays whose sum over ranks matters, such as the error memory; None: none.
+        A run that is resumed on another number of ranks adds them.
+      common: Arrays that are equal on all ranks.
+    """
+
+    own: Any = None
+    common: Any = None
+
+
 class Reducer(NamedTuple):
     """A reduction of the gradients of all ranks to their mean.
 
@@ -21,7 +34,8 @@ class Reducer(NamedTuple):
     estimate of the sum, such as R times the median of R terms.
 
     Attributes:
-      init: layout of the gradient -> the state of this rank, or None.
+      init: layout of the gradient -> the state of this rank, or None. Arrays in a
+        `Memory` can be resumed on another number of ranks.
       reduce: (comm, buffer, state) -> the next state. The buffer contains this rank's
         term and receives the mean. Scalars after the gradient, such as the loss, are
         summed exactly by every reducer.

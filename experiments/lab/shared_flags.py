@@ -124,7 +124,7 @@ class Extensible(flags.ArgumentParser):
 
 
 class Reduction(Extensible):
-    """Parser of a reducer: NAME, NAME:ARGUMENT, or that of a user."""
+    """Parser of a reducer: a name of `reducers.names`, or that of a user."""
 
     def __init__(self) -> None:
         super().__init__(names.REDUCERS, extend.REDUCERS)

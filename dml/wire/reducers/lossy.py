@@ -1,14 +1,12 @@
 """Reducers that lose information, with and without error feedback.
 
-    term + error ──► encode ──► all ranks decode and add, in rank order ──► mean
-       ▲                 │
-       └── error ◄── minus what was sent
+    term + error ──► sum over ranks ──► mean
+       ▲                  │
+       └── error ◄── what the codes of this rank lack
 
 Error feedback (Seide 2014, Karimireddy 2019) adds to each term what earlier steps did
-not send: everything sent plus the last error is the sum of all terms. Biased codes need
-it to converge; for unbiased codes it would only add variance.
-
-All ranks decode the same bytes, so that replicas remain equal.
+not send: everything sent plus the last errors is the sum of all terms. Biased codes
+need it to converge; for unbiased codes it would only add variance.
 """
 
 from collections.abc import Callable
@@ -16,14 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import AllReduce, BadInput, Comm, Reducer
-from dml.wire.collectives.reduce_scatter import all_gather
+from dml.types import AllReduce, BadInput, Comm, Memory, Reducer
 from dml.wire.comm.buffers import Layout
 from dml.wire.reducers.codecs import Codec
 from dml.wire.reducers.codecs.hashing import seed_of
+from dml.wire.reducers.transports import Transport, automatic
 
-# (comm, term, sent, state) -> next state. The term receives the sum over ranks. `sent`
-# receives this rank's contribution to the sum; None: it is not needed.
+# (comm, term, lost, common) -> next common. The term receives the sum over ranks.
+# `lost`, which is zero, receives this rank's part of what the sum lacks: the result
+# plus `lost` of all ranks is the sum of the terms. None: it is not needed.
 Sum = Callable[[Comm, np.ndarray, np.ndarray | None, Any], Any]
 
 
@@ -31,7 +30,7 @@ class Lossy(NamedTuple):
     """A sum over ranks that loses information.
 
     Attributes:
-      init: layout of the gradient -> the state of this rank.
+      init: layout of the gradient -> arrays that are equal on all ranks.
       sum: See `Sum`.
       unbiased: Whether the expected sum is exact.
     """
@@ -41,30 +40,19 @@ class Lossy(NamedTuple):
     unbiased: bool = False
 
 
-def gathered(codec: Codec) -> Lossy:
-    """Return the sum of codes that all ranks gather.
+def coded(codec: Codec, transport: Transport = automatic) -> Lossy:
+    """Return the sum of decoded terms.
 
-    Every term is coded once. (p-1) codes are sent by each rank, so fewer bytes than by
-    a ring of floats only if p is less than twice the compression ratio.
+    Args:
+      codec: Code of a term.
+      transport: Sums the codes of all ranks; a value of `transports.TRANSPORTS`.
     """
 
     def start(layout: Layout) -> np.ndarray:
         return np.zeros(1, np.int64)  # number of steps, for random numbers
 
-    def add_up(comm: Comm, term: np.ndarray, sent: Any, step: np.ndarray) -> np.ndarray:
-        length = codec.nbytes(len(term))
-        codes = np.empty(comm.size * length, np.uint8)
-        each = codes.reshape(comm.size, length)
-        own = each[comm.rank]
-        codec.encode(term, own, seed_of(int(step[0]), comm.rank))
-        all_gather(comm, codes)
-        if sent is not None:
-            sent[:] = 0
-            codec.add(own, sent)
-        term[:] = 0
-        # order matters: the same on all ranks, so that replicas are equal
-        for code in each:
-            codec.add(code, term)
+    def add_up(comm: Comm, term: np.ndarray, lost: Any, step: np.ndarray) -> np.ndarray:
+        transport(codec, comm, term, lost, seed_of(int(step[0]), comm.rank))
         return step + 1
 
     return Lossy(start, add_up, codec.unbiased)
@@ -84,33 +72,53 @@ def compressed(lossy: Lossy, allreduce: AllReduce, feedback: bool = False) -> Re
             "cancel out over steps by themselves; leave +feedback out"
         )
 
-    def init(layout: Layout) -> Any:
+    def init(layout: Layout) -> Memory:
         error = np.zeros(layout.length, np.float32) if feedback else None
-        # the length is in the structure, which is not saved with the leaves
-        return {layout.length: (error, lossy.init(layout))}
+        return Memory(error, lossy.init(layout))
 
-    def reduce(comm: Comm, buffer: np.ndarray, state: Any) -> Any:
-        ((length, (error, inner)),) = state.items()
-        term, scalars = buffer[:length], buffer[length:]
-        check_dtype(comm, term)
-        if length and error is None:
-            inner = lossy.sum(comm, term, None, inner)
-        elif length:
-            total, sent = term + error, np.empty_like(term)
-            term[:] = total
-            inner = lossy.sum(comm, term, sent, inner)
-            error = total - sent
+    def reduce(comm: Comm, gradient: np.ndarray, memory: Memory) -> Memory:
+        error, common = memory
+        if error is None:
+            return Memory(None, lossy.sum(comm, gradient, None, common))
+        gradient += error
+        lost = np.zeros_like(error)
+        common = lossy.sum(comm, gradient, lost, common)
+        return Memory(lost, common)
+
+    return float32_reducer(init, reduce, allreduce)
+
+
+def float32_reducer(
+    init: Callable[[Layout], Memory],
+    reduce: Callable[[Comm, np.ndarray, Memory], Memory],
+    allreduce: AllReduce,
+) -> Reducer:
+    """Return a reducer of float32 gradients whose scalars are summed exactly.
+
+    Args:
+      init: layout of the gradient -> state of a rank.
+      reduce: (comm, gradient, state) -> the next state. The gradient is not empty.
+      allreduce: Sums the scalars.
+    """
+
+    # The length is in the structure of the state, which is not saved with its leaves.
+    def init_with_length(layout: Layout) -> dict[int, Memory]:
+        return {layout.length: init(layout)}
+
+    def reduce_gradient(
+        comm: Comm, buffer: np.ndarray, state: dict[int, Memory]
+    ) -> dict[int, Memory]:
+        ((length, memory),) = state.items()
+        gradient, scalars = buffer[:length], buffer[length:]
+        if buffer.dtype != np.float32:
+            raise BadInput(
+                f"rank {comm.rank}: expected float32 for a compressed gradient, got "
+                f"{buffer.dtype}; pass --reduce=exact"
+            )
+        if length:
+            memory = reduce(comm, gradient, memory)
         if len(scalars):
             allreduce(comm, scalars, op=np.add)
-        return {length: (error, inner)}
+        return {length: memory}
 
-    return Reducer(init, reduce)
-
-
-def check_dtype(comm: Comm, term: np.ndarray) -> None:
-    """Raise BadInput unless the gradient is float32."""
-    if term.dtype != np.float32:
-        raise BadInput(
-            f"rank {comm.rank}: expected float32 for a compressed gradient, got "
-            f"{term.dtype}; pass --reduce=exact"
-        )
+    return Reducer(init_with_length, reduce_gradient)

@@ -1,7 +1,6 @@
-"""Functions (allreduce, argument, feedback) that make the reducers of `names`."""
+"""Functions (allreduce, choice) that make the reducers of `names`."""
 
 from collections.abc import Callable
-from typing import Any
 
 from dml.types import AllReduce, BadInput, Reducer
 from dml.wire.reducers.codecs import Codec
@@ -11,26 +10,29 @@ from dml.wire.reducers.codecs.powers import natural
 from dml.wire.reducers.codecs.signs import one_bit, sign
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.fixed_point import order_free
-from dml.wire.reducers.lossy import compressed, gathered
+from dml.wire.reducers.lossy import coded, compressed
+from dml.wire.reducers.names import Choice
 from dml.wire.reducers.power_sgd import power_sgd
 from dml.wire.reducers.random_k import random_k
+from dml.wire.reducers.transports import TRANSPORTS, automatic
 
-Make = Callable[[AllReduce, Any, bool], Reducer]
+Make = Callable[[AllReduce, Choice], Reducer]
 
 
-def make_exact(allreduce: AllReduce, argument: Any, feedback: bool) -> Reducer:
-    refuse_feedback("exact", feedback)
+def make_exact(allreduce: AllReduce, choice: Choice) -> Reducer:
+    refuse_feedback(choice)
     return exact(allreduce)
 
 
-def make_order_free(allreduce: AllReduce, bits: int, feedback: bool) -> Reducer:
-    refuse_feedback("order_free", feedback)
-    return order_free(allreduce, bits)
+def make_order_free(allreduce: AllReduce, choice: Choice) -> Reducer:
+    refuse_feedback(choice)
+    return order_free(allreduce, choice.argument)
 
 
-def refuse_feedback(name: str, feedback: bool) -> None:
+def refuse_feedback(choice: Choice) -> None:
     """Raise BadInput for feedback on a reducer that sends all of a gradient."""
-    if feedback:
+    if choice.feedback:
+        name = choice.name
         raise BadInput(
             f"expected {name} without +feedback, which adds what was not sent: {name} "
             "sends everything; leave it out"
@@ -38,22 +40,23 @@ def refuse_feedback(name: str, feedback: bool) -> None:
 
 
 def codec(make: Callable[..., Codec]) -> Make:
-    """Return the function that makes the reducer of gathered codes."""
+    """Return the function that makes the reducer of a codec."""
 
-    def make_codec(allreduce: AllReduce, argument: Any, feedback: bool) -> Reducer:
-        made = make() if argument is None else make(argument)
-        return compressed(gathered(made), allreduce, feedback)
+    def make_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
+        made = make() if choice.argument is None else make(choice.argument)
+        transport = TRANSPORTS.get(choice.transport, automatic)
+        return compressed(coded(made, transport), allreduce, choice.feedback)
 
     return make_codec
 
 
-def make_random_k(allreduce: AllReduce, fraction: float, feedback: bool) -> Reducer:
-    lossy = random_k(fraction, allreduce, feedback)
-    return compressed(lossy, allreduce, feedback)
+def make_random_k(allreduce: AllReduce, choice: Choice) -> Reducer:
+    lossy = random_k(choice.argument, allreduce, choice.feedback)
+    return compressed(lossy, allreduce, choice.feedback)
 
 
-def make_power_sgd(allreduce: AllReduce, rank: int, feedback: bool) -> Reducer:
-    return compressed(power_sgd(rank, allreduce), allreduce, feedback)
+def make_power_sgd(allreduce: AllReduce, choice: Choice) -> Reducer:
+    return compressed(power_sgd(choice.argument, allreduce), allreduce, choice.feedback)
 
 
 MAKERS: dict[str, Make] = {

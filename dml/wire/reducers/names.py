@@ -1,7 +1,7 @@
-"""Reducers by name: NAME, NAME:ARGUMENT or NAME:ARGUMENT+feedback.
+"""Reducers by name: NAME[:ARGUMENT][@TRANSPORT][+feedback].
 
-exact, order_free, order_free:64, qsgd:4, terngrad, natural, int8, sign+feedback,
-one_bit+feedback, top_k:0.01+feedback, random_k:0.01, power_sgd:2+feedback
+exact, order_free, order_free:64, qsgd:4, terngrad, natural, int8@ring, sign+feedback,
+one_bit@scatter+feedback, top_k:0.01+feedback, random_k:0.01, power_sgd:2+feedback
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,8 @@ from dml.types import AllReduce, BadInput, Reducer
 
 FEEDBACK = "+feedback"
 LOSSLESS = ("exact", "order_free")
+CODES = ("qsgd", "terngrad", "natural", "int8", "sign", "one_bit", "top_k")
+TRANSPORTS = ("gather", "scatter", "two_level", "ring")  # of codes; see `transports`
 
 
 class Argument(NamedTuple):
@@ -46,12 +48,14 @@ class Choice(NamedTuple):
 
     name: str
     argument: Any
+    transport: str  # empty: chosen by predicted seconds
     feedback: bool
 
 
 def is_name(text: str) -> bool:
     """Return whether a text begins with a name of REDUCERS."""
-    return text.removesuffix(FEEDBACK).partition(":")[0] in REDUCERS
+    code, _, _ = text.removesuffix(FEEDBACK).partition("@")
+    return code.partition(":")[0] in REDUCERS
 
 
 def is_lossy(text: str) -> bool:
@@ -62,18 +66,29 @@ def is_lossy(text: str) -> bool:
 def parse(text: str) -> Choice:
     """Return the reducer that a text names; raise BadInput if there is none."""
     feedback = text.endswith(FEEDBACK)
-    name, colon, value = text.removesuffix(FEEDBACK).partition(":")
+    code, at, transport = text.removesuffix(FEEDBACK).partition("@")
+    name, colon, value = code.partition(":")
     if name not in REDUCERS:
         raise BadInput(
             f"expected a reducer of {', '.join(REDUCERS)}, got {text!r}; correct it"
         )
+    if at and name not in CODES:
+        raise BadInput(
+            f"expected @{transport} on a reducer of {', '.join(CODES)}, got {text!r}; "
+            "leave it out, or pass --allreduce"
+        )
+    if at and transport not in TRANSPORTS:
+        raise BadInput(
+            f"expected {code}@ and a transport of {', '.join(TRANSPORTS)}, got "
+            f"{text!r}; correct it"
+        )
     kind, default = REDUCERS[name]
     if not colon:
-        return Choice(name, default, feedback)
+        return Choice(name, default, transport, feedback)
     if kind is None:
         raise BadInput(f"expected {name} without an argument, got {text!r}; correct it")
     try:
-        return Choice(name, kind(value), feedback)
+        return Choice(name, kind(value), transport, feedback)
     except ValueError as error:
         raise BadInput(
             f"expected {name} or {name}:<number>, such as {name}:{default}, got "
@@ -85,11 +100,11 @@ def reducer(text: str, allreduce: AllReduce) -> Reducer:
     """Return the reducer that a text names.
 
     Args:
-      text: NAME, NAME:ARGUMENT or NAME:ARGUMENT+feedback.
+      text: NAME[:ARGUMENT][@TRANSPORT][+feedback].
       allreduce: Sums buffers; a value of `dml.wire.collectives.ALLREDUCE`.
     """
     choice = parse(text)
     # imported at the first use: most reducers need a compiler of kernels
     makers = import_module("dml.wire.reducers.makers").MAKERS
-    made: Reducer = makers[choice.name](allreduce, choice.argument, choice.feedback)
+    made: Reducer = makers[choice.name](allreduce, choice)
     return made

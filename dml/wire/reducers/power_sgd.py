@@ -50,7 +50,7 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
         ]
         return {layout.shapes: factors}
 
-    def add_up(comm: Comm, term: np.ndarray, sent: Any, state: Any) -> Any:
+    def add_up(comm: Comm, term: np.ndarray, lost: Any, state: Any) -> Any:
         ((shapes, old),) = state.items()
         matrices, rest = views(term, shapes, rank)
         exact = sum(map(len, rest))
@@ -64,12 +64,11 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
         rights = packed([m.shape[1] * rank for m in matrices])
         for right, matrix, basis in zip(rights.parts, matrices, bases, strict=True):
             np.matmul(matrix.T, basis, out=right.reshape(-1, rank))
-        if sent is not None:
-            sent_matrices, sent_rest = views(sent, shapes, rank)
-            for m, basis, right in zip(sent_matrices, bases, rights.parts, strict=True):
-                np.matmul(basis, right.reshape(-1, rank).T, out=m)
-            for part, own in zip(sent_rest, rest, strict=True):
-                part[:] = own
+        if lost is not None:
+            errors, _ = views(lost, shapes, rank)
+            own = zip(errors, matrices, bases, rights.parts, strict=True)
+            for error, matrix, basis, right in own:
+                np.subtract(matrix, basis @ right.reshape(-1, rank).T, out=error)
         allreduce(comm, rights.buffer, op=np.add)
         for m, basis, right in zip(matrices, bases, rights.parts, strict=True):
             np.matmul(basis, right.reshape(-1, rank).T, out=m)

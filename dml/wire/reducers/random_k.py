@@ -32,7 +32,7 @@ def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> L
     def start(layout: Layout) -> np.ndarray:
         return np.zeros(1, np.int64)
 
-    def add_up(comm: Comm, term: np.ndarray, sent: Any, step: np.ndarray) -> np.ndarray:
+    def add_up(comm: Comm, term: np.ndarray, lost: Any, step: np.ndarray) -> np.ndarray:
         k = math.ceil(fraction * len(term))
         # order matters: the same positions on all ranks, so the seed has no rank
         draws = np.random.default_rng(seed_of(int(step[0]), 0))
@@ -40,9 +40,9 @@ def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> L
         values = term[positions]
         if not feedback:
             values *= np.float32(len(term) / k)
-        if sent is not None:
-            sent[:] = 0
-            sent[positions] = values
+        if lost is not None:
+            lost[:] = term
+            lost[positions] = 0
         allreduce(comm, values, op=np.add)
         term[:] = 0
         term[positions] = values

@@ -17,19 +17,19 @@ def run(tmp_path, *argv):
 
 
 def test_rows_have_bytes_losses_and_the_bandwidth_below_which_a_code_pays(tmp_path):
-    summary, rows = run(tmp_path, "--reducers=sign+feedback,order_free,natural")
+    summary, rows = run(tmp_path, "--reducers=sign@gather+feedback,order_free,natural")
     exact = rows["exact"]
-    assert list(rows) == ["exact", "sign+feedback", "order_free", "natural"]
+    assert list(rows) == ["exact", "sign@gather+feedback", "order_free", "natural"]
     scalars = 4 * 30  # the loss of every update, by a ring of three ranks
     assert exact["bytes_sent"] == pytest.approx(
         30 * 4 * PARAMETERS * 4 / 3, abs=3 * scalars
     )
     codes = 30 * 2 * sign().nbytes(PARAMETERS)
-    assert rows["sign+feedback"]["bytes_sent"] == pytest.approx(codes, abs=3 * scalars)
+    assert rows["sign@gather+feedback"]["bytes_sent"] == pytest.approx(codes, abs=3 * scalars)
     assert exact["loss"] == pytest.approx(rows["order_free"]["loss"], rel=1e-4)
-    assert rows["sign+feedback"]["ratio"] == pytest.approx(21.3, abs=0.3)
+    assert rows["sign@gather+feedback"]["ratio"] == pytest.approx(21.3, abs=0.3)
     assert rows["order_free"]["pays"] == "never"  # as many bytes, and exponents
-    signs = rows["sign+feedback"]
+    signs = rows["sign@gather+feedback"]
     if seconds := signs["codec_seconds"]:  # may be measured as 0
         saved = (exact["bytes_sent"] - signs["bytes_sent"]) / 30
         assert signs["break_even_gbps"] == pytest.approx(8e-9 * saved / seconds)

@@ -11,7 +11,7 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout
 from dml.wire.reducers.codecs.largest import top_k
-from dml.wire.reducers.lossy import gathered
+from dml.wire.reducers.lossy import coded
 from dml.wire.reducers.makers import MAKERS
 from dml.wire.reducers.names import FEEDBACK, REDUCERS, reducer
 
@@ -47,8 +47,8 @@ def run(comm, name, steps=STEPS, allreduce="ring"):
 
 def error_of(state):
     """Return the error memory of a state."""
-    ((_, (error, _)),) = state.items()
-    return error
+    (memory,) = state.values()
+    return memory.own
 
 
 def test_every_name_has_a_maker():
@@ -90,7 +90,8 @@ def test_ranks_have_different_random_numbers_so_that_errors_cancel_out(name):
     """Equal streams on all ranks would add up their errors."""
 
     def program(comm, steps=300):
-        made = reducer(name, ALLREDUCE["tree"])
+        text = name if name == "random_k" else f"{name}@gather"
+        made = reducer(text, ALLREDUCE["tree"])
         state, found = made.init(layout(tree())), []
         for _ in range(steps):
             buffer = gradient(0, 0)
@@ -115,7 +116,7 @@ def test_bytes_on_the_wire_are_those_of_the_codes(size):
     codec = top_k(0.01)
 
     def program(comm):
-        comm, lossy = Metered(comm), gathered(codec)
+        comm, lossy = Metered(comm), coded(codec)
         lossy.sum(comm, gradient(0, comm.rank), None, lossy.init(layout(tree())))
         return comm.bytes_sent
 
@@ -224,6 +225,11 @@ def test_signs_do_not_converge_without_feedback(name):
         ),
         ("exact+feedback", r"expected exact without \+feedback"),
         ("order_free+feedback", r"expected order_free without \+feedback"),
+        (
+            "sign@bus",
+            "expected sign@ and a transport of gather, scatter, two_level, ring",
+        ),
+        ("exact@ring", "expected @ring on a reducer of qsgd, .* leave it out"),
         ("power_sgd:0", "expected a rank of 1 to 1024, got 0"),
         ("power_sgd:30", "expected a matrix of more than"),
     ],

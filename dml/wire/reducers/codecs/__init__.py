@@ -20,12 +20,14 @@ class Codec(NamedTuple):
         give equal codes.
       add: (code, total) -> None. Adds the decoded values to `total`.
       unbiased: Whether the mean of the decoded values over all seeds is the values.
+      sparse: Whether a code has a few elements only, which differ between ranks.
     """
 
     nbytes: Callable[[int], int]
     encode: Callable[[np.ndarray, np.ndarray, int], None]
     add: Callable[[np.ndarray, np.ndarray], None]
     unbiased: bool = False
+    sparse: bool = False
 
 
 def check_fraction(fraction: float) -> None:

@@ -1,5 +1,7 @@
 """Random numbers of a kernel: a hash of a seed and a position."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numba import njit
 
@@ -30,3 +32,10 @@ def seed_of(step: int, rank: int) -> int:
     """Return the seed of a rank's code in a step; different for all ranks and steps."""
     bits = np.random.SeedSequence([step, rank]).generate_state(1)
     return int(bits[0])
+
+
+def seeds_from(seed: int) -> Iterator[int]:
+    """Yield seeds of several codes of one rank and step."""
+    while True:
+        yield seed
+        seed = (seed + 0x632BE5AB) & 0xFFFFFFFF

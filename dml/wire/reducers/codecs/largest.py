@@ -40,7 +40,7 @@ def top_k(fraction: float) -> Codec:
         positions = code[: 4 * k].view(np.int32)
         total[positions] += code[4 * k :].view(np.float32)  # positions are distinct
 
-    return Codec(lambda length: 8 * count(length), encode, add)
+    return Codec(lambda length: 8 * count(length), encode, add, sparse=True)
 
 
 def select_largest(bits_N: np.ndarray, positions_K: np.ndarray) -> None:
