@@ -70,13 +70,15 @@ def train_tree(
       noise: Whether the gradient noise scale is measured, which sends one more element.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None starts anew.
-      memory: Leaves of `memory` in an earlier Step of this rank.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     start = partial(Tree, problem, update, state)
     parameters = copy(once_per_call(comm, "start", start))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
     sums = allocate_buckets(comm, problem, layered, bucket_mb, scalars=1 + noise)
-    memories = restore_memory([reducer.init(bucket.layout) for bucket in sums], memory)
+    memories = restore_memory(
+        comm, [reducer.init(bucket.layout) for bucket in sums], memory
+    )
     shards = check_shards(comm, shards, reducer.reduce_terms is not None)
     terms, reduce = own_terms(comm, reducer, shards, sums)
     scalars = terms[0][-1].buffer[sums[-1].layout.length :]  # loss, square

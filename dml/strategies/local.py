@@ -56,7 +56,7 @@ def local(
       accumulate: Number of microbatches of a rank's shard.
       prefetch: Number of minibatches prepared in the background.
       state: State of the update in an earlier Step; None starts anew.
-      memory: Leaves of `memory` in an earlier Step of this rank.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     if every < 1 or after < 0:
         raise BadInput(
@@ -66,7 +66,7 @@ def local(
     parameters = make_parameters(problem, update, state)
     averaged = layout((parameters.averaged(), np.float32(0)))
     buffer = allocate(comm, averaged.length, np.result_type(*averaged.dtypes))
-    memory = restore_memory(reducer.init(averaged), memory)
+    memory = restore_memory(comm, reducer.init(averaged), memory)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
     fed = feed(problem.take, batches, split, parameters.put, prefetch)
     number = 0

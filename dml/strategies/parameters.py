@@ -19,7 +19,7 @@ import numpy as np
 
 from dml.data.feed import Part
 from dml.data.shards import logical_microbatches
-from dml.types import BadInput, Comm, Params, Problem, Rows, Shard, identity
+from dml.types import BadInput, Comm, Memory, Params, Problem, Rows, Shard, identity
 from dml.wire.reducers.rows import sum_rows
 
 Update = Any  # an optax GradientTransformation, or a function rows -> Shard
@@ -39,21 +39,54 @@ def make_parameters(
     return kind(problem, update, state)
 
 
-def restore_memory(memory: Any, leaves: Any) -> Any:
-    """Return a reducer's initial memory, with the leaves of a checkpoint, if any."""
+def restore_memory(comm: Comm, memory: Any, saved: Sequence[list[Any]] | None) -> Any:
+    """Return a reducer's memory as saved by a run on any number of ranks.
+
+    On another number of ranks, rank r adds the own arrays of the saved ranks r, r+p,
+    r+2p, … for p ranks: their sum over ranks remains. Arrays outside a `Memory` start
+    anew.
+
+    Args:
+      comm: Ranks.
+      memory: The initial memory of this rank.
+      saved: Leaves of the memory of each saved rank; None: there are none.
+    """
     import jax
 
-    if leaves is None:
+    if not saved:
         return memory
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(memory)]
-    saved = [np.shape(leaf) for leaf in leaves]
-    if shapes != saved:
+    leaves, structure = jax.tree.flatten(memory)
+    shapes, saved_shapes = ([np.shape(x) for x in each] for each in (leaves, saved[0]))
+    if shapes != saved_shapes:
         raise BadInput(
             f"expected the memory of the reducer and the buckets in the checkpoint, "
-            f"arrays of shapes {saved[:4]}, got {shapes[:4]}; pass the --reduce, "
-            "--bucket_mb and --strategy of the run to resume"
+            f"arrays of shapes {saved_shapes[:4]}, got {shapes[:4]}; pass the "
+            "--reduce, --bucket_mb and --strategy of the run to resume"
         )
-    return jax.tree.unflatten(jax.tree.structure(memory), leaves)
+    if len(saved) == comm.size:
+        return jax.tree.unflatten(structure, saved[comm.rank])
+    kinds = jax.tree.leaves(
+        jax.tree.map(kinds_of, memory, is_leaf=lambda part: isinstance(part, Memory))
+    )
+    for n, kind in enumerate(kinds):
+        if kind == "own":
+            terms = [ranks_leaves[n] for ranks_leaves in saved[comm.rank :: comm.size]]
+            leaves[n] = sum(terms, leaves[n])  # which is zero
+        elif kind == "common":
+            leaves[n] = saved[0][n]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def kinds_of(part: Any) -> Any:
+    """Return a tree with the kind of each array of a part of a reducer's memory."""
+    import jax
+
+    if not isinstance(part, Memory):
+        return "other"
+    return Memory(
+        jax.tree.map(lambda leaf: "own", part.own),
+        jax.tree.map(lambda leaf: "common", part.common),
+    )
 
 
 def check_shards(comm: Comm, shards: int, possible: bool) -> int:

@@ -15,10 +15,11 @@ from dml.metrics.noise import Noise
 from dml.models.layered import compose
 from dml.strategies import bucket_sums as module
 from dml.strategies.local import local
+from dml.strategies.parameters import restore_memory
 from dml.strategies.scan import scan
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Reducer
+from dml.types import BadInput, Memory, Reducer
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.reducers.buckets import buckets
@@ -133,12 +134,35 @@ def test_a_reducer_s_memory_is_part_of_what_a_run_resumes_from(strategy):
         half = halves[comm.rank]
         start = {"params": half.params, "state": half.state, "start": 2 * BATCH}
         if remembers:
-            start["memory"] = jax.tree.leaves(half.memory)
+            start["memory"] = [jax.tree.leaves(each.memory) for each in halves]
         return trained(comm, **start)
 
     resumed, forgotten = sim.run(rest, 2), sim.run(partial(rest, remembers=False), 2)
     assert all(map(same_bits, resumed, [steps[2:] for steps in whole]))
     assert not same_bits(forgotten[0], whole[0][2:])
+
+
+@pytest.mark.parametrize("ranks", (1, 2, 3, 5))
+def test_memory_of_three_ranks_is_added_up_on_any_number_of_ranks(ranks):
+    def initial(count):
+        return [{4: Memory(np.zeros(count, np.float32), [np.zeros(1, np.int64)])}]
+
+    saved = [[np.full(4, 10.0**rank, np.float32), np.array([7])] for rank in range(3)]
+
+    def restored(comm):
+        return restore_memory(comm, initial(4), saved)
+
+    parts = [memory[4] for (memory,) in sim.run(restored, ranks)]
+    assert sum(part.own for part in parts).tolist() == [111.0] * 4
+    assert {tuple(part.common[0]) for part in parts} == {(7,)}
+    if ranks == 2:
+        assert [part.own[0] for part in parts] == [101.0, 10.0]
+
+    def other_buckets(comm):
+        return restore_memory(comm, initial(5), saved)
+
+    with pytest.raises(BadInput, match="expected the memory of the reducer"):
+        sim.run(other_buckets, ranks)
 
 
 def test_local_updates_averaged_each_time_are_synchronous_for_sgd():

@@ -105,7 +105,8 @@ def test_the_memory_of_a_reducer_continues_after_a_checkpoint(name):
 
     def resume(comm, forget):
         last = first[comm.rank][-1]
-        memory = None if forget else jax.tree.leaves(last.memory)
+        saved = [jax.tree.leaves(steps[-1].memory) for steps in first]
+        memory = None if forget else saved
         own = {"state": last.state, "params": last.params, "memory": memory}
         return train(comm, start=2 * small.BATCH, **own)
 

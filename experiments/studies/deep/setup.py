@@ -24,7 +24,7 @@ class Setup(NamedTuple):
     batches: indices of each minibatch.
     update: optimizer.
     timer: measures the phases.
-    state, memory: optimizer state and reducer memory of the checkpoint, if resumed.
+    state, memory: optimizer state, and reducer memory by saved rank, if resumed.
     done: number of updates before the checkpoint.
     tensor: makes the tensor-parallel model; None if the network has none.
     """

@@ -221,7 +221,7 @@ def start_or_resume(
     steps: int,
     rules: Mapping[str, Any],
 ) -> tuple[int, Params, Any, Any]:
-    """Return the number of completed updates, params, optimizer state and memory."""
+    """Return completed updates, params, optimizer state, and memory by saved rank."""
     if not values.resume:
         return 0, params, None, None
 
@@ -241,17 +241,16 @@ def start_or_resume(
             f"expected more than the {done} steps of the run in {values.resume}, got "
             f"{steps}; the run is complete: start another"
         )
-    memory = saved.pop("memory") or None
-    if memory and len(memory[0]) != comm.size:
+    stacked = saved.pop("memory")
+    ranks = len(stacked[0]) if stacked else 0
+    if ranks not in (0, comm.size):
         write_line(
-            f"the reducer's memory of {len(memory[0])} ranks is dropped: this run has "
-            f"{comm.size}"
+            f"the reducer's memory of {ranks} ranks is added up on {comm.size} ranks"
         )
-        memory = None
     # not committed to a device, so that a mesh can place the arrays
     saved = jax.device_put(saved)
-    rank_memory = memory and [leaf[comm.rank] for leaf in memory]
-    return done, saved["params"], saved["state"], rank_memory
+    memory = [[leaf[rank] for leaf in stacked] for rank in range(ranks)]
+    return done, saved["params"], saved["state"], memory or None
 
 
 def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:

@@ -25,7 +25,9 @@ def test_rows_have_bytes_losses_and_the_bandwidth_below_which_a_code_pays(tmp_pa
         30 * 4 * PARAMETERS * 4 / 3, abs=3 * scalars
     )
     codes = 30 * 2 * sign().nbytes(PARAMETERS)
-    assert rows["sign@gather+feedback"]["bytes_sent"] == pytest.approx(codes, abs=3 * scalars)
+    assert rows["sign@gather+feedback"]["bytes_sent"] == pytest.approx(
+        codes, abs=3 * scalars
+    )
     assert exact["loss"] == pytest.approx(rows["order_free"]["loss"], rel=1e-4)
     assert rows["sign@gather+feedback"]["ratio"] == pytest.approx(21.3, abs=0.3)
     assert rows["order_free"]["pays"] == "never"  # as many bytes, and exponents
