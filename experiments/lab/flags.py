@@ -320,13 +320,16 @@ def reducer(text: str, allreduce: Callable[..., None]) -> Reducer:
     return made
 
 
-def check_reduce(text: str, strategy: str, readers: Sequence[str]) -> None:
-    """Raise BadInput if a strategy does not use the reducer of --reduce.
+def check_reduce(
+    text: str, strategy: str, readers: Sequence[str], optimizer: str
+) -> None:
+    """Raise BadInput if a strategy or an optimizer does not fit to --reduce.
 
     Args:
       text: Value of --reduce.
       strategy: Name of the strategy.
       readers: Strategies that use a reducer.
+      optimizer: Name of the optimizer; empty: the default of a problem.
     """
     if text != "exact" and strategy not in readers:
         raise BadInput(
@@ -337,4 +340,10 @@ def check_reduce(text: str, strategy: str, readers: Sequence[str]) -> None:
         raise BadInput(
             f"expected --reduce=exact or order_free with --strategy=local, which "
             f"averages parameters, got --reduce={text}; pass --strategy=synchronous"
+        )
+    if reducer_names.has_momentum(text) and optimizer != "sgd":
+        raise BadInput(
+            f"expected --optimizer=sgd with --reduce={text}, which has momentum, got "
+            f"--optimizer={optimizer or '<default of the problem>'}; pass "
+            "--optimizer=sgd and --lr"
         )

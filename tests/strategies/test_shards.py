@@ -96,7 +96,15 @@ def test_a_run_continues_on_another_number_of_ranks():
 
 
 @pytest.mark.parametrize(
-    "name", ("top_k:0.1+feedback", "qsgd:4", "power_sgd:1+feedback")
+    "name",
+    (
+        "top_k:0.1+feedback",
+        "qsgd:4",
+        "power_sgd:1+feedback",
+        "power_sgd_alternating:1+feedback",
+        "dgc:0.1",
+        "one_bit_adam:1",
+    ),
 )
 def test_the_memory_of_a_reducer_continues_after_a_checkpoint(name):
     def train(comm, **options):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import AllReduce, BadInput, Comm, Memory, Reducer
+from dml.types import STATISTICS, AllReduce, BadInput, Comm, Memory, Reducer
 from dml.wire.comm.buffers import Layout
 from dml.wire.reducers.codecs import Codec
 from dml.wire.reducers.codecs.hashing import seed_of
@@ -122,3 +122,25 @@ def float32_reducer(
         return {length: memory}
 
     return Reducer(init_with_length, reduce_gradient)
+
+
+def refuse_statistics(layout: Layout, name: str) -> None:
+    """Raise BadInput if a layout has running statistics, for a reducer with momentum.
+
+    Their gradient is a difference that the update rule subtracts as it is.
+    """
+    if layout.tree is None:
+        return
+    import jax
+
+    leaves = jax.tree.unflatten(layout.tree, layout.shapes)
+    paths = jax.tree_util.tree_leaves_with_path(
+        leaves, is_leaf=lambda node: isinstance(node, tuple)
+    )
+    for path, _ in paths:
+        if STATISTICS in [getattr(entry, "key", None) for entry in path]:
+            raise BadInput(
+                f"expected a model without running statistics with --reduce={name}, "
+                f"got {jax.tree_util.keystr(path)}; pass another --reduce, or a model "
+                "without batch normalisation"
+            )

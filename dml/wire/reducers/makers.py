@@ -1,6 +1,7 @@
 """Functions (allreduce, choice) that make the reducers of `names`."""
 
 from collections.abc import Callable
+from typing import Any
 
 from dml.types import AllReduce, BadInput, Reducer
 from dml.wire.reducers.codecs import Codec
@@ -8,13 +9,16 @@ from dml.wire.reducers.codecs.largest import top_k
 from dml.wire.reducers.codecs.levels import int8, qsgd, terngrad
 from dml.wire.reducers.codecs.powers import natural
 from dml.wire.reducers.codecs.signs import one_bit, sign
+from dml.wire.reducers.dgc import dgc
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.fixed_point import order_free
-from dml.wire.reducers.lossy import coded, compressed
+from dml.wire.reducers.lossy import Lossy, coded, compressed
 from dml.wire.reducers.names import Choice
-from dml.wire.reducers.power_sgd import power_sgd
+from dml.wire.reducers.one_bit_adam import one_bit_adam
+from dml.wire.reducers.power_sgd import power_sgd, power_sgd_alternating
 from dml.wire.reducers.random_k import random_k
 from dml.wire.reducers.transports import TRANSPORTS, automatic
+from dml.wire.reducers.vote import vote
 
 Make = Callable[[AllReduce, Choice], Reducer]
 
@@ -55,8 +59,37 @@ def make_random_k(allreduce: AllReduce, choice: Choice) -> Reducer:
     return compressed(lossy, allreduce, choice.feedback)
 
 
-def make_power_sgd(allreduce: AllReduce, choice: Choice) -> Reducer:
-    return compressed(power_sgd(choice.argument, allreduce), allreduce, choice.feedback)
+def low_rank(make: Callable[[int, AllReduce], Lossy]) -> Make:
+    """Return the function that makes a reducer of low-rank approximations."""
+
+    def make_low_rank(allreduce: AllReduce, choice: Choice) -> Reducer:
+        lossy = make(choice.argument, allreduce)
+        return compressed(lossy, allreduce, choice.feedback)
+
+    return make_low_rank
+
+
+def make_vote(allreduce: AllReduce, choice: Choice) -> Reducer:
+    if choice.feedback:
+        raise BadInput(
+            "expected vote without +feedback: a majority is not a sum of codes, so a "
+            "rank has no error to add; leave it out, or pass sign+feedback"
+        )
+    return compressed(vote(allreduce), allreduce)
+
+
+def with_memory(make: Callable[[Any, AllReduce], Reducer]) -> Make:
+    """Return the function that makes a reducer with a memory of its own."""
+
+    def make_reducer(allreduce: AllReduce, choice: Choice) -> Reducer:
+        if choice.feedback:
+            raise BadInput(
+                f"expected {choice.name} without +feedback, which it always has; "
+                "leave it out"
+            )
+        return make(choice.argument, allreduce)
+
+    return make_reducer
 
 
 MAKERS: dict[str, Make] = {
@@ -68,7 +101,11 @@ MAKERS: dict[str, Make] = {
     "int8": codec(int8),
     "sign": codec(sign),
     "one_bit": codec(one_bit),
+    "vote": make_vote,
+    "one_bit_adam": with_memory(one_bit_adam),
     "top_k": codec(top_k),
+    "dgc": with_memory(dgc),
     "random_k": make_random_k,
-    "power_sgd": make_power_sgd,
+    "power_sgd": low_rank(power_sgd),
+    "power_sgd_alternating": low_rank(power_sgd_alternating),
 }

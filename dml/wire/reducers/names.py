@@ -1,7 +1,8 @@
 """Reducers by name: NAME[:ARGUMENT][@TRANSPORT][+feedback].
 
 exact, order_free, order_free:64, qsgd:4, terngrad, natural, int8@ring, sign+feedback,
-one_bit@scatter+feedback, top_k:0.01+feedback, random_k:0.01, power_sgd:2+feedback
+one_bit@scatter+feedback, vote, one_bit_adam:100, top_k:0.01+feedback, dgc:0.001,
+random_k:0.01, power_sgd:2+feedback
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from dml.types import AllReduce, BadInput, Reducer
 FEEDBACK = "+feedback"
 LOSSLESS = ("exact", "order_free")
 CODES = ("qsgd", "terngrad", "natural", "int8", "sign", "one_bit", "top_k")
+DIRECTIONS = ("dgc", "one_bit_adam")  # have momentum; the update rule is sgd
 TRANSPORTS = ("gather", "scatter", "two_level", "ring")  # of codes; see `transports`
 
 
@@ -37,9 +39,13 @@ REDUCERS: Mapping[str, Argument] = {
     "int8": Argument(),
     "sign": Argument(),
     "one_bit": Argument(),
+    "vote": Argument(),
+    "one_bit_adam": Argument(int, 100),  # updates of the warm-up
     "top_k": Argument(float, 0.01),  # fraction of the elements
+    "dgc": Argument(float, 0.001),  # fraction of the elements
     "random_k": Argument(float, 0.01),  # fraction of the elements
     "power_sgd": Argument(int, 2),  # rank
+    "power_sgd_alternating": Argument(int, 2),  # rank
 }
 
 
@@ -61,6 +67,11 @@ def is_name(text: str) -> bool:
 def is_lossy(text: str) -> bool:
     """Return whether a text names a reducer that sends less than the gradient."""
     return is_name(text) and parse(text).name not in LOSSLESS
+
+
+def has_momentum(text: str) -> bool:
+    """Return whether a text names a reducer whose result is an update direction."""
+    return is_name(text) and parse(text).name in DIRECTIONS
 
 
 def parse(text: str) -> Choice:

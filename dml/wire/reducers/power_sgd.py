@@ -9,9 +9,17 @@ One step of subspace iteration, started at a basis of the Q of the step before. 
 are linear in M, so any all-reduce sums them. Vectors, and matrices of fewer than
 2r(a + b) elements, are summed exactly. Words per step: those of all-reduces of r(a + b)
 elements per matrix.
+
+The alternating form computes one product per step, on one side and then on the other:
+
+    even steps    P = M Q      mean ≈ P Qᵀ      basis of P for the next step
+    odd steps     Q = Mᵀ P     mean ≈ P Qᵀ      basis of Q for the next step
+
+It waits for one all-reduce per step instead of two, and sends half as many words.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -31,71 +39,133 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
       rank: Rank r of the approximation.
       allreduce: Sums the factors.
     """
-    if not 1 <= rank <= 1024:
-        raise BadInput(f"expected a rank of 1 to 1024, got {rank}; correct it")
+    check_rank(rank)
 
-    def start(layout: Layout) -> dict[tuple[tuple[int, ...], ...], list[np.ndarray]]:
-        if not any(is_approximated(shape, rank) for shape in layout.shapes):
-            shapes = ", ".join(map(str, layout.shapes[:8]))
-            raise BadInput(
-                f"expected a matrix of more than 2r(a + b) elements for rank {rank}, "
-                f"got {shapes}; pass another --reduce, or a smaller rank"
-            )
-        draws = np.random.default_rng(0)  # equal on all ranks
-        sides = [matrix_shape(shape) for shape in layout.shapes]
-        factors = [
-            draws.standard_normal((columns, rank)).astype(np.float32)
-            for shape, (_, columns) in zip(layout.shapes, sides, strict=True)
-            if is_approximated(shape, rank)
-        ]
-        return {layout.shapes: factors}
+    def start(layout: Layout) -> Any:
+        return {layout.shapes: first_factors(layout, rank)}
 
     def add_up(comm: Comm, term: np.ndarray, lost: Any, state: Any) -> Any:
         ((shapes, old),) = state.items()
         matrices, rest = views(term, shapes, rank)
-        exact = sum(map(len, rest))
-        lefts = packed([len(m) * rank for m in matrices], extra=exact)
-        for left, matrix, right in zip(lefts.parts, matrices, old, strict=True):
-            np.matmul(matrix, right, out=left.reshape(-1, rank))
-        if rest:
-            np.concatenate(rest, out=lefts.rest)
+        lefts = products(matrices, old, rest)
         allreduce(comm, lefts.buffer, op=np.add)
-        bases = [basis_of(left.reshape(-1, rank)) for left in lefts.parts]
-        rights = packed([m.shape[1] * rank for m in matrices])
-        for right, matrix, basis in zip(rights.parts, matrices, bases, strict=True):
-            np.matmul(matrix.T, basis, out=right.reshape(-1, rank))
+        write_rest(lefts, rest)
+        bases = [basis_of(left) for left in lefts.parts]
+        rights = products([matrix.T for matrix in matrices], bases)
         if lost is not None:
             errors, _ = views(lost, shapes, rank)
             own = zip(errors, matrices, bases, rights.parts, strict=True)
             for error, matrix, basis, right in own:
-                np.subtract(matrix, basis @ right.reshape(-1, rank).T, out=error)
+                np.subtract(matrix, basis @ right.T, out=error)
         allreduce(comm, rights.buffer, op=np.add)
-        for m, basis, right in zip(matrices, bases, rights.parts, strict=True):
-            np.matmul(basis, right.reshape(-1, rank).T, out=m)
-        first = 0
-        for part in rest:
-            part[:] = lefts.rest[first : first + len(part)]
-            first += len(part)
-        new = [basis_of(right.reshape(-1, rank)) for right in rights.parts]
-        return {shapes: new}
+        for matrix, basis, right in zip(matrices, bases, rights.parts, strict=True):
+            np.matmul(basis, right.T, out=matrix)
+        return {shapes: [basis_of(right) for right in rights.parts]}
 
     return Lossy(start, add_up)
 
 
+def power_sgd_alternating(rank: int, allreduce: AllReduce) -> Lossy:
+    """Return the sum of rank-r approximations, with one all-reduce per step.
+
+    Args:
+      rank: Rank r of the approximation.
+      allreduce: Sums the factors.
+    """
+    check_rank(rank)
+
+    def start(layout: Layout) -> Any:
+        bases = [basis_of(factor) for factor in first_factors(layout, rank)]
+        return {layout.shapes: (np.zeros(1, np.int64), bases)}
+
+    def add_up(comm: Comm, term: np.ndarray, lost: Any, state: Any) -> Any:
+        ((shapes, (step, bases)),) = state.items()
+        matrices, rest = views(term, shapes, rank)
+        sides = turned(matrices, step)
+        factors = products(sides, bases, rest)
+        if lost is not None:
+            errors = turned(views(lost, shapes, rank)[0], step)
+            own = zip(errors, sides, factors.parts, bases, strict=True)
+            for error, side, factor, basis in own:
+                np.subtract(side, factor @ basis.T, out=error)
+        allreduce(comm, factors.buffer, op=np.add)
+        write_rest(factors, rest)
+        for side, factor, basis in zip(sides, factors.parts, bases, strict=True):
+            side[:] = factor @ basis.T
+        return {shapes: (step + 1, [basis_of(factor) for factor in factors.parts])}
+
+    return Lossy(start, add_up)
+
+
+def turned(matrices: list[np.ndarray], step: np.ndarray) -> list[np.ndarray]:
+    """Return the matrices, at odd steps their transposes."""
+    return [matrix.T for matrix in matrices] if step[0] % 2 else matrices
+
+
+def check_rank(rank: int) -> None:
+    """Raise BadInput unless a rank is in 1…1024."""
+    if not 1 <= rank <= 1024:
+        raise BadInput(f"expected a rank of 1 to 1024, got {rank}; correct it")
+
+
+def first_factors(layout: Layout, rank: int) -> list[np.ndarray]:
+    """Return a random factor of each approximated matrix, equal on all ranks."""
+    if not any(is_approximated(shape, rank) for shape in layout.shapes):
+        shapes = ", ".join(map(str, layout.shapes[:8]))
+        raise BadInput(
+            f"expected a matrix of more than 2r(a + b) elements for rank {rank}, "
+            f"got {shapes}; pass another --reduce, or a smaller rank"
+        )
+    draws = np.random.default_rng(0)
+    return [
+        draws.standard_normal((matrix_shape(shape)[1], rank)).astype(np.float32)
+        for shape in layout.shapes
+        if is_approximated(shape, rank)
+    ]
+
+
 class Packed(NamedTuple):
-    """One buffer with several parts and a rest."""
+    """Matrices in one buffer, followed by other elements.
+
+    Attributes:
+      buffer: All elements.
+      parts: Views of the matrices.
+      rest: View of the other elements.
+    """
 
     buffer: np.ndarray
     parts: list[np.ndarray]
     rest: np.ndarray
 
 
-def packed(lengths: list[int], extra: int = 0) -> Packed:
-    """Allocate a buffer with parts of these lengths, and `extra` further elements."""
-    edges = np.cumsum([0, *lengths]).tolist()
-    buffer = np.empty(edges[-1] + extra, np.float32)
-    parts = [buffer[start:stop] for start, stop in pairwise(edges)]
+def products(
+    matrices: list[np.ndarray],
+    factors: list[np.ndarray],
+    rest: Sequence[np.ndarray] = (),
+) -> Packed:
+    """Return each matrix times its factor, and the rest, in one buffer."""
+    shapes = [
+        (len(matrix), factor.shape[1])
+        for matrix, factor in zip(matrices, factors, strict=True)
+    ]
+    edges = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+    buffer = np.empty(edges[-1] + sum(map(len, rest)), np.float32)
+    parts = [
+        buffer[start:stop].reshape(shape)
+        for (start, stop), shape in zip(pairwise(edges), shapes, strict=True)
+    ]
+    for part, matrix, factor in zip(parts, matrices, factors, strict=True):
+        np.matmul(matrix, factor, out=part)
+    if rest:
+        np.concatenate(rest, out=buffer[edges[-1] :])
     return Packed(buffer, parts, buffer[edges[-1] :])
+
+
+def write_rest(packed: Packed, rest: Sequence[np.ndarray]) -> None:
+    """Copy the rest of a buffer back to its parts."""
+    edges = np.cumsum([0, *map(len, rest)]).tolist()
+    for part, (start, stop) in zip(rest, pairwise(edges), strict=True):
+        part[:] = packed.rest[start:stop]
 
 
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -122,7 +122,8 @@ def check(values: flags.FlagValues, workers: int) -> None:
                     f"--{name} out"
                 )
     if values.strategy in STRATEGIES:
-        flags.check_reduce(values.reduce, values.strategy, ("synchronous", "local"))
+        readers = ("synchronous", "local")
+        flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(
             f"expected --microbatches with --strategy=hybrid, got --accumulate="

@@ -45,7 +45,8 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        flags.check_reduce(values.reduce, name, ("synchronous", "local", "server"))
+        readers = ("synchronous", "local", "server")
+        flags.check_reduce(values.reduce, name, readers, values.optimizer)
     function = strategy(name, problem, comm.size)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
