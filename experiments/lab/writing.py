@@ -36,7 +36,7 @@ def run_writer(
     *others: AbstractContextManager[Writer],
     append: bool = False,
     claims: Sequence[Claim] = (),
-    sentence: Callable[[Row], str] = writers.training_sentence,
+    sentence: Callable[[Row], str] | None = None,
 ) -> Iterator[Writer]:
     """Write rows and the summary on rank 0, and print a conclusion; collective.
 
@@ -49,8 +49,9 @@ def run_writer(
       comm: Communicator; None for a command that runs in one process.
       *others: Further writers, such as a console table or a figure.
       append: Whether the rows of a resumed run are kept.
-      claims: Claims to judge by the rules of `lab.claims`; they are the conclusion.
-      sentence: Conclusion of a summary without claims.
+      claims: Claims to judge by the rules of `lab.claims`.
+      sentence: summary -> conclusion; None: the number of claims that hold, or, without
+        claims, the loss at the end.
     """
     rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
     if not comm and ranks > 1:
@@ -80,7 +81,8 @@ def run_writer(
                 run = results.read(path)._replace(summary=summary)
                 summary |= conclude(claims, run)
             writer.summary(summary | spent)
-            text = conclusion(summary) if claims else sentence(summary)
+            default = conclusion if claims else writers.training_sentence
+            text = (sentence or default)(summary)
             sys.stdout.write(f"{text} The results are in {path}.\n")
             sys.stdout.flush()
 

@@ -1,14 +1,18 @@
 """1-bit Adam (Tang 2021): Adam, then signs of the momentum and a constant variance.
 
     warm-up    m ← β₁m + (1-β₁)g     v ← β₂v + (1-β₂)g²      g by an exact all-reduce
-    after it   m ← sum over ranks of code(β₁m/p + (1-β₁)g of the rank + error)
+    after it   m/√v ← sum over ranks of code((β₁m/p + (1-β₁)g of the rank)/√v + error)
 
-    direction = m̂ / (√v̂ + ε)         the update rule is plain SGD
+    direction = m̂/(√v̂ + ε)          the update rule is plain SGD
 
 The code is the scaled sign with error feedback, of the ranks' terms and of their sums.
 v has the gradients of the warm-up only. An element without a gradient in the warm-up
 has v = 0, and remains unchanged afterwards. Bytes per update: those of the all-reduce
 in the warm-up, then 1/32 of them.
+
+Tang codes m instead of m/√v. A code has one magnitude for all elements, so those with a
+small v then take large steps: on the digits of compressed.py such trainings diverge.
+The elements of m/√v are of similar size.
 """
 
 from typing import NamedTuple
@@ -66,21 +70,24 @@ def one_bit_adam(warm_up: int, allreduce: AllReduce) -> Reducer:
             allreduce(comm, gradient, op=np.add)
             mean = B1 * mean + (1 - B1) * gradient
             square = B2 * square + (1 - B2) * gradient**2
+            gradient[:] = mean * inverse(square, t)
         else:
+            scale = inverse(square, warm_up)
             gradient *= 1 - B1
-            gradient += B1 / np.float32(comm.size) * mean + error
+            gradient += B1 / np.float32(comm.size) * mean
+            gradient *= scale
+            gradient += error
             error = np.zeros_like(error)
             automatic(codec, comm, gradient, error, seed_of(t, comm.rank))
-            mean = gradient.copy()
-        gradient[:] = direction(mean, square, t, warm_up)
+            gradient[scale == 0] = 0
+            mean = np.divide(gradient, scale, out=np.zeros_like(mean), where=scale != 0)
+        gradient /= 1 - B1**t
         return Memory(error, Moments(step, mean, square))
 
     return float32_reducer(init, reduce, allreduce)
 
 
-def direction(mean: np.ndarray, square: np.ndarray, t: int, warm_up: int) -> np.ndarray:
-    """Return Adam's direction at update t, with v of the warm-up; 0 where v is 0."""
-    unbiased = mean / (1 - B1**t)
-    deviation = np.sqrt(square / (1 - B2 ** min(t, warm_up)))
-    ratio: np.ndarray = unbiased / (deviation + EPSILON)
-    return np.where(square == 0, np.float32(0), ratio)
+def inverse(square: np.ndarray, t: int) -> np.ndarray:
+    """Return 1/(√v̂ + ε) after t updates of v; 0 where v is 0."""
+    deviation = np.sqrt(square / (1 - B2**t))
+    return np.where(square == 0, np.float32(0), 1 / (deviation + EPSILON))

@@ -1,56 +1,93 @@
-"""The rows, conclusion and figure of compressed.py."""
+"""The rows, conclusion and figures of compressed.py."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns, scaled_cell
 from dml.train import Curve
+from studies.compression.runs import Costs
 
 Row = dict[str, Any]
 TAIL = 20  # updates over which the loss at the end is averaged
 CLOSE = 0.01  # accuracies are close if they differ by at most this much
+CLOSE_LOSS = 0.05  # losses are close if they differ by at most this share
 
 COLUMNS: Columns = {
-    "reducer": (23, "{reducer}"),
-    "MB": (8, scaled_cell("bytes_sent", 1e-6, ".3f")),
-    "ratio": (7, "{ratio:.1f}"),
+    "reducer": (31, "{reducer}"),
+    "MB/epoch": (8, "{megabytes_per_epoch:.3g}"),
+    "ratio": (6, "{ratio:.1f}"),
     "loss": (7, "{loss:.4f}"),
     "accuracy": (8, "{accuracy:.3f}"),
-    "codec us": (9, scaled_cell("codec_seconds", 1e6, ".0f")),
+    "codec us": (8, scaled_cell("codec_seconds", 1e6, ".0f")),
+    "ms": (7, scaled_cell("step_seconds", 1e3, ".3f")),
     "pays below": (12, "{pays}"),
 }
 
 
-def row(
-    name: str, trained: Curve, seconds: float, ranks: int, exact: Sequence[Row]
-) -> Row:
+class Trained(NamedTuple):
+    """The trainings with a reducer, by seed, and their costs."""
+
+    name: str
+    optimizer: str
+    curves: Sequence[Curve]
+    costs: Costs
+    updates_per_epoch: float
+
+
+def row(trained: Trained, exact: Sequence[Row]) -> Row:
     """Return the row of a reducer.
 
     Args:
-      name: Name of the reducer.
-      trained: Its training.
-      seconds: Seconds of coding and decoding, per update and rank.
-      ranks: Number of ranks.
+      trained: Its trainings.
       exact: The row of the exact reducer; empty for this reducer itself.
     """
-    steps = trained.rows
-    sent = 4 * sum(step["words_sent"] for step in steps)
-    saved = (exact[0]["bytes_sent"] - sent) / len(steps) if exact else 0.0
-    bandwidth = 8e-9 * saved / seconds if saved > 0 and seconds > 0 else None
-    losses = [step["loss"] for step in steps[-TAIL:]]
+    first, costs = trained.curves[0], trained.costs
+    updates = len(first.rows)
+    sent = 4 * sum(step["words_sent"] for step in first.rows) / updates
+    wire = sum(step["wire_seconds"] for step in first.rows) / updates
+    saved = exact[0]["bytes_per_update"] - sent if exact else 0.0
+    bandwidth = 8e-9 * saved / costs.codec if saved > 0 and costs.codec > 0 else None
+    losses = [
+        statistics.fmean(step["loss"] for step in curve.rows[-TAIL:])
+        for curve in trained.curves
+    ]
+    accuracies = measured(trained.curves, "accuracy")
+    held_out = measured(trained.curves, "loss")
     return {
-        "reducer": name,
-        "ranks": ranks,
-        "bytes_sent": sent,
-        "ratio": exact[0]["bytes_sent"] / sent if exact and sent else 1.0,
-        "loss": sum(losses) / len(losses),
-        "accuracy": trained.summary.get("accuracy"),
-        "codec_seconds": seconds,
+        "reducer": trained.name,
+        "optimizer": trained.optimizer,
+        "bytes_per_update": sent,
+        "megabytes_per_epoch": 1e-6 * sent * trained.updates_per_epoch,
+        "ratio": exact[0]["bytes_per_update"] / sent if exact and sent else 1.0,
+        "last_ratio": last_ratio(first, exact),
+        "first_loss": first.rows[0]["loss"],
+        "loss": statistics.fmean(losses),
+        "losses": losses,
+        "held_out_loss": statistics.fmean(held_out) if held_out else None,
+        "held_out_losses": held_out,
+        "accuracy": statistics.fmean(accuracies) if accuracies else None,
+        "accuracies": accuracies,
+        "gradient_seconds": costs.gradient,
+        "codec_seconds": costs.codec,
+        "wire_seconds": wire,
+        "step_seconds": costs.gradient + costs.codec + wire,
         "break_even_gbps": bandwidth,
         "pays": pays(bandwidth, bool(exact), saved),
     }
+
+
+def last_ratio(curve: Curve, exact: Sequence[Row]) -> float:
+    """Return the ratio of bytes of the last update, after any warm-up."""
+    sent = 4 * curve.rows[-1]["words_sent"]
+    return exact[0]["bytes_per_update"] / sent if exact and sent else 1.0
+
+
+def measured(curves: Sequence[Curve], key: str) -> list[float]:
+    """Return a measure of the last parameters by seed; empty if there is none."""
+    return [curve.summary[key] for curve in curves if key in curve.summary]
 
 
 def pays(bandwidth: float | None, is_code: bool, saved: float) -> str:
@@ -62,46 +99,61 @@ def pays(bandwidth: float | None, is_code: bool, saved: float) -> str:
 
 def summarize(rows: Sequence[Row]) -> Row:
     """Return the flat summary."""
-    keys = ("bytes_sent", "ratio", "loss", "accuracy", "break_even_gbps")
+    keys = ("bytes_per_update", "ratio", "loss", "accuracy", "step_seconds")
+    keys += ("break_even_gbps",)
     return {f"{row['reducer']}_{key}": row[key] for row in rows for key in keys}
 
 
 def conclude(summary: Mapping[str, Any]) -> str:
     """Return the best ratio among reducers that are as accurate as the exact one."""
     metric = "accuracy" if summary["exact_accuracy"] is not None else "loss"
-    exact = summary[f"exact_{metric}"]
     names = [key.removesuffix("_ratio") for key in summary if key.endswith("_ratio")]
-    sign = 1 if metric == "accuracy" else -1
+    others = [name for name in names if name != "exact"]
+    exact = summary[f"exact_{metric}"]
     close = [
-        name
-        for name in names
-        if sign * (summary[f"{name}_{metric}"] - exact) >= -CLOSE and name != "exact"
+        name for name in others if is_close(metric, summary[f"{name}_{metric}"], exact)
     ]
     if not close:
-        return f"No reducer has the {metric} of the exact one, {exact:.3f}."
+        return f"No other reducer has the {metric} of the exact one, {exact:.3f}."
     best = max(close, key=lambda name: summary[f"{name}_ratio"])
-    break_even = summary[f"{best}_break_even_gbps"]
-    where = f"below {break_even:.2f} Gb/s" if break_even else "on no network"
+    fastest = min(close, key=lambda name: summary[f"{name}_step_seconds"])
+    own, plain = (1e3 * summary[f"{name}_step_seconds"] for name in (fastest, "exact"))
     return (
-        f"{best} sends {summary[f'{best}_ratio']:.0f} times fewer bytes at "
-        f"{metric} {summary[f'{best}_{metric}']:.3f} (exact: {exact:.3f}); with the "
-        f"measured codec it saves time {where}."
+        f"At the {metric} of the exact reducer, {exact:.3g}, {best} sends "
+        f"{summary[f'{best}_ratio']:.3g} times fewer bytes ({metric} "
+        f"{summary[f'{best}_{metric}']:.3g}). {fastest} has the fastest updates, of "
+        f"{own:.3f} ms; exact ones take {plain:.3f} ms."
     )
 
 
-def draw(path: Path, curves: Mapping[str, Sequence[Row]]) -> None:
-    """Draw the loss, smoothed over TAIL updates, by updates and by bytes."""
-    by_update, by_bytes = {}, {}
-    for name, steps in curves.items():
-        losses, sent, total, mean = [], [], 0.0, None
+def is_close(metric: str, value: float, exact: float) -> bool:
+    """Return whether an accuracy or a loss is about as good as that of `exact`."""
+    if metric == "accuracy":
+        return value >= exact - CLOSE
+    return value <= exact * (1 + CLOSE_LOSS)
+
+
+def draw(path: Path, curves: Mapping[str, Sequence[Row]], rows: Sequence[Row]) -> None:
+    """Draw the loss, smoothed over TAIL updates, by updates, bytes and seconds."""
+    by_update, by_bytes, by_seconds = {}, {}, {}
+    for row in rows:
+        steps = curves[row["reducer"]]
+        losses, mean = [], None
         for step in steps:
             mean = step["loss"] if mean is None else mean + (step["loss"] - mean) / TAIL
-            total += 4e-6 * step["words_sent"]
             losses.append(mean)
+        numbers = range(1, len(steps) + 1)
+        sent, spent, total = [], [], 0.0
+        for step, number in zip(steps, numbers, strict=True):
+            total += 4e-6 * step["words_sent"]
             sent.append(total)
-        by_update[name] = list(range(1, len(steps) + 1)), losses
-        by_bytes[name] = sent, losses
+            spent.append(number * row["step_seconds"])
+        by_update[row["reducer"]] = list(numbers), losses
+        by_bytes[row["reducer"]] = sent, losses
+        by_seconds[row["reducer"]] = spent, losses
     dashed = [name for name in curves if "+feedback" not in name and name != "exact"]
     labels = {"y": "training loss", "dashed": dashed}
     figures.curves(path / "updates", by_update, x="update", log="y", **labels)
     figures.curves(path / "bytes", by_bytes, x="MB sent per rank", log="xy", **labels)
+    seconds = "virtual seconds"
+    figures.curves(path / "seconds", by_seconds, x=seconds, log="xy", **labels)

@@ -3,62 +3,57 @@
 import statistics
 import time
 from collections.abc import Mapping
-from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab import flags
+import jax
 import numpy as np
 
 from dml import sim
-from dml.data.images.digits import CLASSES, digits
 from dml.metrics.timer import Timer
-from dml.models.networks.mlp import mlp
 from dml.strategies.synchronous import synchronous
 from dml.train import Curve, curve
-from dml.types import BadInput, CountedComm, Params, Problem
+from dml.types import CountedComm, Params, Problem
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout
-from studies.matrix import problems as matrix
-from studies.matrix.problems import Entry, random_minibatches
-
-WIDTHS = (128, 128)
+from studies.compression.problems import Settings
+from studies.matrix.problems import random_minibatches
 
 
-def wide_perceptron() -> Problem:
-    """Return a network of 26,122 parameters that classifies the digits."""
-    training, _ = digits()
-    return matrix.classifier(mlp(training.inputs.shape[1:], CLASSES, widths=WIDTHS))
+class Costs(NamedTuple):
+    """The measured seconds of an update on one rank.
+
+    Attributes:
+      gradient: Seconds of the gradient of a rank's examples.
+      codec: Seconds of coding and decoding.
+    """
+
+    gradient: float
+    codec: float
 
 
-WIDE = {"digits": Entry(wide_perceptron, 64, None)}
-PROBLEMS: Mapping[str, Entry] = WIDE | dict(matrix.PROBLEMS)
+def network(values: flags.FlagValues) -> sim.Uniform:
+    """Return the virtual network of --gbps and --latency_us."""
+    return sim.Uniform(alpha=1e-6 * values.latency_us, beta=8e-9 / values.gbps)
 
 
-@cache
-def find_problem(name: str) -> Problem:
-    """Return a problem with a pytree of parameters; raise BadInput for a table."""
-    entry = WIDE[name] if name in WIDE else matrix.find_problem(name)
-    task = entry.make()
-    if isinstance(task.params, np.ndarray):
-        raise BadInput(
-            f"expected a problem with a pytree of parameters, got --problem={name}, "
-            "which has rows; pass --problem=digits"
-        )
-    return task
+def train(
+    task: Problem, name: str, own: Settings, seed: int, values: flags.FlagValues
+) -> Curve:
+    """Train with a reducer on virtual ranks; return the curve of rank 0.
 
-
-def train(task: Problem, name: str, values: flags.FlagValues) -> Curve:
-    """Train with a reducer on virtual ranks; return the curve of rank 0."""
+    The seconds of a step are those of the messages on the virtual network.
+    """
 
     def program(comm: CountedComm) -> Curve:
-        order = random_minibatches(task, values.batch, values.seed)
+        order = random_minibatches(task, own.batch, seed)
         steps = synchronous(
             task,
             islice(order, values.steps),
-            make("momentum", values.lr),
+            make(own.optimizer, own.lr),
             comm=Metered(comm),
             timer=Timer(comm.Wtime),
             reducer=flags.reducer(name, ALLREDUCE["ring"]),
@@ -66,12 +61,23 @@ def train(task: Problem, name: str, values: flags.FlagValues) -> Curve:
         evaluate = no_measures if comm.rank else task.evaluate
         return curve(steps, evaluate, finite=False)
 
-    trained: Curve = sim.run(program, values.ranks)[0]
+    trained: Curve = sim.run(program, values.ranks, network(values))[0]
     return trained
 
 
-def no_measures(params: Params) -> dict[str, Any]:
+def no_measures(params: Params) -> Mapping[str, Any]:
     return {}
+
+
+def gradient_seconds(task: Problem, batch: int, values: flags.FlagValues) -> float:
+    """Return the median seconds of the gradient of one rank's share of a minibatch."""
+    taken = task.take(np.arange(max(1, batch // values.ranks)))
+    times = []
+    for _ in range(values.repeats + 1):  # the first one compiles
+        start = time.perf_counter()
+        jax.block_until_ready(task.gradient(task.params, taken))
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
 
 
 def reduction_seconds(task: Problem, name: str, values: flags.FlagValues) -> float:
@@ -96,3 +102,24 @@ def reduction_seconds(task: Problem, name: str, values: flags.FlagValues) -> flo
     times: list[float] = []
     sim.run(program, values.ranks)
     return statistics.median(np.diff(times)[1:]) / values.ranks
+
+
+def equal_bytes(task: Problem, name: str, values: flags.FlagValues) -> list[str]:
+    """Return random_k and top_k with feedback that send as many bytes as a reducer."""
+
+    def program(comm: CountedComm) -> int:
+        metered, made = Metered(comm), flags.reducer(name, ALLREDUCE["ring"])
+        buffer = np.ones(shape.length, np.float32)
+        made.reduce(metered, buffer, made.init(shape))
+        return metered.bytes_sent
+
+    shape = layout(task.params)
+    sent = sim.run(program, values.ranks)[0]
+    others = max(1, values.ranks - 1)
+    summed = sent * values.ranks / (2 * others) / 4  # elements of a ring all-reduce
+    gathered = sent / others / 8  # positions and values of an all-gather
+    fractions = {"random_k": summed, "top_k": gathered}
+    return [
+        f"{code}:{min(1, count / shape.length):.6f}+feedback"
+        for code, count in fractions.items()
+    ]

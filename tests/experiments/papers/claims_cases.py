@@ -249,3 +249,38 @@ def late(*longest):
 
 def delayed(*longest):
     return {"asynchrony": run(late(*longest))}
+
+
+SIMILAR = {"accuracy": 0.95, "accuracies": [0.94, 0.95, 0.96], "megabytes_per_epoch": 1}
+SIMILAR |= {"loss": 0.1, "held_out_loss": 0.1, "first_loss": 2.0, "step_seconds": 4e-4}
+SIMILAR |= {"ratio": 1.0, "last_ratio": 1.0}
+
+
+def compressed(name="digits", seeds=3, **by_reducer):
+    """Return a run of compressed.py; `by_reducer` has the numbers that differ."""
+    found = [
+        {"reducer": REDUCERS.get(one, one)} | SIMILAR | own
+        for one, own in ({"exact": {}} | by_reducer).items()
+    ]
+    return {name: run(found, seeds=seeds, gbps=10, ranks=4)}
+
+
+REDUCERS = {
+    "qsgd": "qsgd:4",
+    "plain": "power_sgd:2",
+    "low": "power_sgd:2+feedback",
+    "top": "top_k:0.001+feedback",
+    "random": "random_k:0.05+feedback",
+    "fed": "sign+feedback",
+    "dgc": "dgc:0.001",
+    "adam": "one_bit_adam:60",
+}
+
+
+def counterexamples(sign, fed):
+    """Return runs of the three problems with the losses at the end."""
+    runs = {}
+    for name in ("first", "second", "third"):
+        own = {"sign": {"held_out_loss": sign}, "fed": {"held_out_loss": fed}}
+        runs |= compressed(name, **own)
+    return runs

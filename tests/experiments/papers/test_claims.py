@@ -9,6 +9,7 @@ import pytest
 from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.carbon import claims as carbon
+from studies.compression import claims as compression
 from studies.glove import claims as glove
 from studies.large_batch import claims as batches
 from studies.papers import runs as papers_runs
@@ -55,6 +56,62 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.cyclades(True, workers=16),
     ),
     hogwild.larger: (of.cyclades(True), of.cyclades(True, steps=(0.11, 0.1))),
+    compression.quantised_accuracy: (
+        of.compressed(qsgd={"accuracy": 0.941}),
+        of.compressed(qsgd={"accuracy": 0.939}),
+    ),
+    compression.quantised_speed: (
+        of.compressed(qsgd={"step_seconds": 3e-4}),
+        of.compressed(qsgd={"step_seconds": 5e-4}),
+    ),
+    compression.low_rank_accuracy: (
+        of.compressed(low={}),
+        of.compressed(low={"accuracy": 0.93}),
+    ),
+    compression.low_rank_feedback: (
+        of.compressed(plain={"loss": 0.2, "accuracy": 0.9}, low={}),
+        of.compressed(plain={"loss": 0.2}, low={}),
+    ),
+    compression.low_rank_speed: (
+        of.compressed(low={"step_seconds": 3e-4}),
+        of.compressed(low={}),
+    ),
+    compression.equal_bytes: (
+        of.compressed("equal", low={}, top={"accuracy": 0.9}, random={"accuracy": 0.5}),
+        of.compressed("equal", low={}, top={"accuracy": 0.5}, random={"accuracy": 0.6}),
+    ),
+    compression.signs_diverge: (
+        of.counterexamples(1.0, 0.01),
+        of.counterexamples(0.1, 0.01),
+    ),
+    compression.feedback_converges: (
+        of.counterexamples(1.0, 0.01),
+        of.counterexamples(1.0, 0.3),
+    ),
+    compression.feedback_accuracy: (
+        of.compressed(sign={"accuracy": 0.93}, fed={}),
+        of.compressed(sign={"accuracy": 0.96}, fed={}),
+    ),
+    compression.dgc_accuracy: (
+        of.compressed(dgc={}),
+        of.compressed(dgc={"accuracy": 0.93}),
+    ),
+    compression.dgc_without: (
+        of.compressed(dgc={}, top={"accuracy": 0.93}),
+        of.compressed(dgc={}, top={}),
+    ),
+    compression.dgc_ratio: (
+        of.compressed(dgc={"last_ratio": 140}),
+        of.compressed(dgc={"last_ratio": 130}),
+    ),
+    compression.adam_loss: (
+        of.compressed(adam={"held_out_loss": 0.104}),
+        of.compressed(adam={"held_out_loss": 0.106}),
+    ),
+    compression.adam_bytes: (
+        of.compressed(adam={"ratio": 4.9}),
+        of.compressed(adam={"ratio": 2.9}),
+    ),
     server.interior: (of.taus((300, 150, 170)), of.taus((300, 150, 140))),
     server.idle: (of.taus((3, 1, 2)), of.taus((3, 1, 2), (0.49, 0.3, 0.1))),
     server.filtered: (of.keys(), of.keys(sifted=0.9)),
@@ -152,6 +209,7 @@ MORE = [  # other reasons of a verdict
     (server.essp_converges, of.bounded(9.0, None), FAILS),
     (server.adagrad_first, of.downpour(None, None, 99), UNTESTED),
     (server.adagrad_first, of.downpour(None, 9, 99), FAILS),
+    (compression.quantised_accuracy, of.compressed(seeds=2, qsgd={}), UNTESTED),
     (topology.optimal, of.words(6 * 1024, check=True), UNTESTED),
     (hogwild.quicker, of.cyclades(True, ratios=(0.7, 1.04)), UNTESTED),  # noise
     (topology.flat, of.rings(most_bytes=1 << 20), UNTESTED),
