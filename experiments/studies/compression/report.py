@@ -107,7 +107,8 @@ def summarize(rows: Sequence[Row]) -> Row:
 def conclude(summary: Mapping[str, Any]) -> str:
     """Return the best ratio among reducers that are as accurate as the exact one."""
     metric = "accuracy" if summary["exact_accuracy"] is not None else "loss"
-    names = [key.removesuffix("_ratio") for key in summary if key.endswith("_ratio")]
+    last = "_break_even_gbps"
+    names = [key.removesuffix(last) for key in summary if key.endswith(last)]
     others = [name for name in names if name != "exact"]
     exact = summary[f"exact_{metric}"]
     close = [
