@@ -4,7 +4,7 @@ python experiments/shuffling.py                               four virtual ranks
 python experiments/shuffling.py --strategy=synchronous --reduce=sign+feedback
 python experiments/shuffling.py --strategy=local --period=8 --fractions=0,0.05,1
 
-Each rank trains on minibatches of its own shard. Before each epoch a fraction Q of
+Each rank trains on minibatches of its shard. Before each epoch a fraction Q of
 every shard moves to random ranks: Q = 0 shuffles within shards, Q = 1 is a global
 reshuffle. Shards are random (`iid`) or have few labels each (`sorted`). MB are counted,
 per epoch and rank; with `local`, `gradient MB` are those of averages of parameters. `r`
@@ -34,7 +34,7 @@ FLAGS.integer("seeds", 5, "Number of trainings of each row.", 1, 12)
 FLAGS.integer("epochs", 10, "Number of epochs.", 1)
 FLAGS.integer("batch", 24, "Number of examples of a rank in a minibatch.", 1)
 FLAGS.integer("period", 32, "Number of updates between two averages of local.", 1)
-FLAGS.number("lr", 0.1, "Learning rate of SGD.", 0)
+FLAGS.number("lr", 0.2, "Learning rate of SGD.", 0)
 FLAGS.reducer()
 
 

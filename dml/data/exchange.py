@@ -5,13 +5,13 @@
     selected    b   d      f g      i     l    Q = ½ of each shard, at random
     moved       g   i      d l      f     b    by one permutation of the selected
 
-Q = 0 shuffles within shards only, Q = 1 is a global reshuffle, and values between are
-the partial exchange of Nguyen 2022. All ranks draw the selection and the permutation
-from the same seed, so that only examples are sent, at most one message from each rank
-to each other rank. Lengths of shards do not change.
+Q = 0 shuffles within shards only and Q = 1 is a global reshuffle; Nguyen 2022 exchanges
+fractions between them. All ranks draw the selection and the permutation from the same
+seed, so that only examples are sent. The lengths of shards do not change.
 
-A rank with n of N examples sends Qn(1 - 1/p) of them in the mean, for p ranks with
-equal shards. Every rank computes and stores QN positions per epoch.
+At most p-1 messages per rank and epoch. Of N examples on p ranks with equal shards, a
+rank sends QN/p·(1 - 1/p) in the mean: a selected example stays on its rank with
+probability 1/p. Every rank draws the moves of all ranks: O(N) time, O(QN) memory.
 """
 
 import math
@@ -83,7 +83,8 @@ def draw_moves(count: int, size: int, fraction: float, seed: int, epoch: int) ->
     for rank in range(size):
         start, stop = bounds(count, rank, size)
         chosen = selected_count(stop - start, fraction, epoch)
-        positions.append(np.sort(draws.permutation(stop - start)[:chosen]))
+        drawn = draws.choice(stop - start, chosen, replace=False, shuffle=False)
+        positions.append(np.sort(drawn))
     edges = np.cumsum([0, *map(len, positions)])
     targets = draws.permutation(edges[-1])
     return Moves(count, edges, np.concatenate(positions), targets, np.argsort(targets))

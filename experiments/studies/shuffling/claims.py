@@ -56,7 +56,9 @@ def parity_point(run: Run) -> Verdict:
         f"ratio {row['ratio']:.2f} at r = {row['compression']:.1f}"
         for row in matching(shuffled, shards=nonempty(shuffled, "Q = 1")[0]["shards"])
     ]
-    reason = f"r* = {shuffled[0]['parity']:.1f} here, {parity(IMAGENET):.1f} published"
+    reason = (
+        f"r* = {shuffled[0]['parity']:.1f} here, {parity(IMAGENET):.1f} for ImageNet"
+    )
     if len(set(above)) < 2:
         return untested("all rows are on one side of r*", ", ".join(pairs))
     holds = [row["ratio"] > 1 for row in shuffled] == above

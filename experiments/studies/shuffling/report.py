@@ -96,10 +96,15 @@ def row(
 
 def mean_and_deviation(accuracies: Sequence[float]) -> str:
     """Return mean and standard deviation in %; one number has no deviation."""
-    percents = 100 * np.asarray(accuracies)
-    if len(percents) == 1:
-        return f"{percents[0]:.2f}"
-    return f"{percents.mean():.2f} ± {percents.std(ddof=1):.2f}"
+    text = f"{100 * np.mean(accuracies):.2f}"
+    if len(accuracies) == 1:
+        return text
+    return f"{text} ± {100 * deviation(accuracies):.2f}"
+
+
+def deviation(accuracies: Sequence[float]) -> float:
+    """Return the standard deviation; 0 for one number."""
+    return float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else 0.0
 
 
 def name(row: Row) -> str:
@@ -134,11 +139,10 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     with figures.drawing(path, size=(6.4, 4.0)) as (_, (axes,)):
         for line in dict.fromkeys((row["strategy"], row["shards"]) for row in rows):
             of_line = [row for row in rows if (row["strategy"], row["shards"]) == line]
-            deviations = [np.std(row["accuracies"]) for row in of_line]
             axes.errorbar(
                 [row["shuffle_bytes"] / 1e6 for row in of_line],
                 [row["accuracy"] for row in of_line],
-                deviations,
+                [deviation(row["accuracies"]) for row in of_line],
                 marker="o",
                 capsize=3,
                 label=", ".join(line),

@@ -108,7 +108,7 @@ def make_task(values: flags.FlagValues) -> Task:
 
 
 def train(task: Task, setting: Setting, values: flags.FlagValues) -> Trained:
-    """Train with a setting on virtual ranks, each with its own shard."""
+    """Train with a setting on virtual ranks; each has a shard."""
     order = SHARDS[setting.shards](task.training.targets, setting.seed)
     data = [array[order] for array in task.training]
 
@@ -142,7 +142,7 @@ def train(task: Task, setting: Setting, values: flags.FlagValues) -> Trained:
 
 
 def problem(task: Task, seed: int, own: Batch, comm: CountedComm) -> Problem:
-    """Return the problem of a rank, which reads examples of its own shard only."""
+    """Return the problem of a rank, which reads examples of its shard only."""
     count = len(task.training.targets)
     first, _ = bounds(count, comm.rank, comm.size)
 
