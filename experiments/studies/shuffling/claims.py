@@ -79,12 +79,13 @@ def kept(run: Run, strategy: str, largest: float) -> Verdict:
     Args:
       run: The run.
       strategy: The strategy.
-      largest: Upper bound of the fraction; the largest one below is compared.
+      largest: Upper bound: the largest positive fraction up to it is compared, or 0.
     """
     texts, holds, seeds = [], [], math.inf
     for shards in SHARDS:
         by_fraction = errors(run, strategy, shards)
-        fraction = max(q for q in by_fraction if q <= largest)
+        small = [q for q in by_fraction if q <= largest and bool(q) == bool(largest)]
+        fraction = max(small)
         apart = by_fraction[1.0] - by_fraction[fraction]
         seeds = min(seeds, len(apart))
         holds.append(not accuracy_lost(by_fraction[fraction], by_fraction[1.0]))

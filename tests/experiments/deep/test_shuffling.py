@@ -114,6 +114,7 @@ def judged(claim, rows):
 
 LEVEL = {"iid": {0: 0.9, 0.1: 0.9, 1: 0.9}, "sorted": {0: 0.9, 0.1: 0.9, 1: 0.9}}
 MIXED = LEVEL | {"sorted": {0: 0.5, 0.1: 0.895, 1: 0.9}}
+ENDS = {name: {0: 0.9, 1: 0.9} for name in LEVEL}
 LOST = LEVEL | {"sorted": {0: 0.5, 0.1: 0.85, 1: 0.9}}
 
 
@@ -123,6 +124,7 @@ LOST = LEVEL | {"sorted": {0: 0.5, 0.1: 0.85, 1: 0.9}}
         (claims.small_fraction, "synchronous", LEVEL, HOLDS),
         (claims.small_fraction, "synchronous", LOST, FAILS),
         (claims.small_fraction, "local", LEVEL, UNTESTED),
+        (claims.small_fraction, "synchronous", ENDS, UNTESTED),
         (claims.small_fraction_local, "local", LEVEL, HOLDS),
         (claims.small_fraction_local, "local", LOST, FAILS),
         (claims.no_exchange, "synchronous", LEVEL, HOLDS),
