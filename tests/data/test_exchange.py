@@ -66,6 +66,19 @@ def test_all_examples_remain_whole_and_shards_keep_their_lengths(size, fraction)
         assert np.array_equal(np.concatenate([own[0] for own in shards]), inputs[held])
 
 
+@pytest.mark.parametrize("fraction", FRACTIONS)
+@pytest.mark.parametrize("size", SIZES)
+def test_an_exchange_permutes_the_selected_examples_as_one_array(size, fraction):
+    found = sim.run(lambda comm: epochs(comm, fraction, number=1), size)
+    moves = draw_moves(COUNT, size, fraction, 5, 0)
+    starts = [start for start, _ in all_bounds(size)]
+    places = moves.positions + np.repeat(starts, np.diff(moves.edges))
+    expected = np.arange(COUNT)
+    expected[places[moves.targets]] = places
+    after = np.concatenate([history[0][0][1] for history in found])
+    assert after.tolist() == expected.tolist()
+
+
 def all_bounds(size, count=COUNT):
     return [bounds(count, rank, size) for rank in range(size)]
 
