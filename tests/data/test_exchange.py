@@ -51,31 +51,32 @@ def epochs(comm, fraction, count=COUNT, number=3, seed=5):
     return history
 
 
+@pytest.mark.parametrize("count", (COUNT, 3))
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("size", SIZES)
-def test_all_examples_remain_whole_and_shards_keep_their_lengths(size, fraction):
-    found = sim.run(lambda comm: epochs(comm, fraction), size)
-    inputs, targets = examples(COUNT)
+def test_all_examples_remain_and_shards_keep_their_lengths(size, fraction, count):
+    results = sim.run(lambda comm: epochs(comm, fraction, count), size)
+    inputs, targets = examples(count)
     for epoch in range(3):
-        shards = [history[epoch][0] for history in found]
-        lengths = [stop - start for start, stop in all_bounds(size)]
+        shards = [history[epoch][0] for history in results]
+        lengths = [stop - start for start, stop in all_bounds(size, count)]
         assert [len(own[1]) for own in shards] == lengths
-        held = np.concatenate([own[1] for own in shards])
-        assert sorted(held) == targets.tolist()
+        after = np.concatenate([own[1] for own in shards])
+        assert sorted(after) == targets.tolist()
         # inputs moved with their targets
-        assert np.array_equal(np.concatenate([own[0] for own in shards]), inputs[held])
+        assert np.array_equal(np.concatenate([own[0] for own in shards]), inputs[after])
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("size", SIZES)
 def test_an_exchange_permutes_the_selected_examples_as_one_array(size, fraction):
-    found = sim.run(lambda comm: epochs(comm, fraction, number=1), size)
+    results = sim.run(lambda comm: epochs(comm, fraction, number=1), size)
     moves = draw_moves(COUNT, size, fraction, 5, 0)
     starts = [start for start, _ in all_bounds(size)]
     places = moves.positions + np.repeat(starts, np.diff(moves.edges))
     expected = np.arange(COUNT)
     expected[places[moves.targets]] = places
-    after = np.concatenate([history[0][0][1] for history in found])
+    after = np.concatenate([history[0][0][1] for history in results])
     assert after.tolist() == expected.tolist()
 
 
@@ -86,14 +87,14 @@ def all_bounds(size, count=COUNT):
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("size", SIZES)
 def test_bytes_sent_are_those_of_the_examples_that_change_their_rank(size, fraction):
-    found = sim.run(lambda comm: epochs(comm, fraction), size)
+    results = sim.run(lambda comm: epochs(comm, fraction), size)
     owners = np.repeat(np.arange(size), np.diff([0, *(e for _, e in all_bounds(size))]))
     for epoch in range(3):
         moves = draw_moves(COUNT, size, fraction, 5, epoch)
         after = np.empty_like(owners)
-        for rank, history in enumerate(found):
+        for rank, history in enumerate(results):
             after[history[epoch][0][1]] = rank
-        for rank, history in enumerate(found):
+        for rank, history in enumerate(results):
             left = int(((owners == rank) & (after != rank)).sum())
             _, messages, sent = history[epoch]
             assert sent == EXAMPLE * left == EXAMPLE * moves.examples_sent(rank)
@@ -192,11 +193,11 @@ def test_minibatches_exchange_before_each_epoch_and_are_equal_on_all_ranks():
             sent.append(comm.bytes_sent)
         return indices, sent, [array.tolist() for array in own]
 
-    found = sim.run(program, 3)
-    assert found == sim.run(program, 3)
-    assert all(indices == found[0][0] for indices, _, _ in found)
+    results = sim.run(program, 3)
+    assert results == sim.run(program, 3)
+    assert all(indices == results[0][0] for indices, _, _ in results)
     whole = sim.run(lambda comm: epochs(comm, 1), 3)
-    for (indices, sent, own), history in zip(found, whole, strict=True):
+    for (indices, sent, own), history in zip(results, whole, strict=True):
         assert own == [array.tolist() for array in history[-1][0]]
         changes = [
             number for number, (a, b) in enumerate(pairwise([0, *sent])) if b > a

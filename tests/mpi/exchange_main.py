@@ -31,9 +31,9 @@ def exchanged(comm):
 
 def main():
     comm = world(watchdog=30)
-    found = exchanged(comm)
-    assert found == sim.run(exchanged, comm.size)[comm.rank]
-    assert found[0] > 0
+    result = exchanged(comm)
+    assert result == sim.run(exchanged, comm.size)[comm.rank]
+    assert result[0] > 0
     sys.stdout.write(f"rank {comm.rank} agrees\n")
 
 
