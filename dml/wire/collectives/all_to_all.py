@@ -1,4 +1,7 @@
-"""All-to-all: every rank sends a part of any length to every other rank."""
+"""All-to-all: every rank sends a part of any length to every other rank.
+
+`all_to_all` sends the lengths first; with `send_parts` all ranks know them.
+"""
 
 from collections.abc import Sequence
 
@@ -44,3 +47,27 @@ def all_to_all(comm: Comm, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         incoming = received[source].view(np.uint8)
         comm.Sendrecv(outgoing, dest, Tag.ALL_TO_ALL, incoming, source, Tag.ALL_TO_ALL)
     return received
+
+
+def send_parts(
+    comm: Comm, parts: Sequence[np.ndarray], received: Sequence[np.ndarray]
+) -> None:
+    """Send parts[q] to rank q, and receive its part into received[q].
+
+    Arrays are contiguous, of equal dtypes, and of equal shapes on both ranks. At most
+    p-1 messages per rank, all in transit at once; empty parts are not sent.
+    """
+    rank, size = comm.rank, comm.size
+    received[rank][...] = parts[rank]
+    requests = []
+    for k in range(1, size):
+        source = (rank - k) % size
+        if received[source].size:
+            buffer = received[source].reshape(-1)
+            requests.append(comm.Irecv(buffer, source, Tag.ALL_TO_ALL))
+    for k in range(1, size):
+        dest = (rank + k) % size
+        if parts[dest].size:
+            buffer = parts[dest].reshape(-1)
+            requests.append(comm.Isend(buffer, dest, Tag.ALL_TO_ALL))
+    comm.Waitall(requests)

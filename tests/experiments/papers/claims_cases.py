@@ -284,3 +284,26 @@ def counterexamples(sign, fed):
         own = {"sign": {"held_out_loss": sign}, "fed": {"held_out_loss": fed}}
         runs |= compressed(name, **own)
     return runs
+
+
+def shards(strategy, iid, by_label, seeds=5):
+    """Return a run of shuffling.py with accuracies at Q = 0, 0.1 and 1."""
+    found = [
+        {
+            "strategy": strategy,
+            "shards": kind,
+            "fraction": fraction,
+            "accuracies": [accuracy + 0.001 * seed for seed in range(seeds)],
+        }
+        for kind, accuracies in (("iid", iid), ("sorted", by_label))
+        for fraction, accuracy in zip((0, 0.1, 1), accuracies, strict=True)
+        if accuracy is not None
+    ]
+    return {"shards": run(found)}
+
+
+def traffic(*rows):
+    """Return a run of shuffling.py; a row has Q, ratio, formula, sent, compression."""
+    own = {"strategy": "local", "shards": "iid", "parity": 6.0}
+    keys = ["fraction", "ratio", "formula", "examples_sent", "compression"]
+    return {"shards": run([own | dict(zip(keys, row, strict=True)) for row in rows])}

@@ -20,6 +20,7 @@ from studies.server import claims as server
 from studies.shared_memory import asynchrony_claims as asynchrony
 from studies.shared_memory import batch_size_claims as batch_size
 from studies.shared_memory import hogwild_claims as hogwild
+from studies.shuffling import claims as shuffling
 from studies.stragglers import claims as stragglers
 from studies.tensor import claims as tensor
 from studies.topology import claims as topology
@@ -31,6 +32,7 @@ from tests.experiments.run_folder import read_summary
 EXPERIMENTS = Path(claims.__file__).parents[1]
 JUDGED = {one.claim: one for paper in PAPERS.values() for one in paper.claims}
 LEVEL = (0.5, 0.95, 1.0)
+EVEN = (0.9, 0.9, 0.9)
 BATCHES = (640, 640, 640, 1920), (640, 640, 1920, 7680)
 RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     glove.same_loss: (of.glove(), of.glove((0.041, 0.043))),
@@ -111,6 +113,30 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     compression.adam_bytes: (
         of.compressed(adam={"ratio": 4.9}),
         of.compressed(adam={"ratio": 2.9}),
+    ),
+    shuffling.counted_ratio: (
+        of.traffic((1, 0.16, 0.16, 10_000, 1), (0, 0, 0, 0, 1)),
+        of.traffic((1, 0.16, 0.17, 10_000, 1)),
+    ),
+    shuffling.parity_point: (
+        of.traffic((1, 0.2, 0.2, 9, 1), (1, 5.0, 5.0, 9, 30)),
+        of.traffic((1, 0.2, 0.2, 9, 1), (1, 0.9, 0.9, 9, 30)),
+    ),
+    shuffling.small_fraction: (
+        of.shards("synchronous", EVEN, EVEN),
+        of.shards("synchronous", EVEN, (0.5, 0.85, 0.9)),
+    ),
+    shuffling.no_exchange: (
+        of.shards("synchronous", EVEN, EVEN),
+        of.shards("synchronous", EVEN, (0.5, 0.895, 0.9)),
+    ),
+    shuffling.mixed_shards: (
+        of.shards("local", EVEN, (0.5, 0.895, 0.9)),
+        of.shards("local", EVEN, EVEN),
+    ),
+    shuffling.small_fraction_local: (
+        of.shards("local", EVEN, EVEN),
+        of.shards("local", EVEN, (0.5, 0.85, 0.9)),
     ),
     server.interior: (of.taus((300, 150, 170)), of.taus((300, 150, 140))),
     server.idle: (of.taus((3, 1, 2)), of.taus((3, 1, 2), (0.49, 0.3, 0.1))),
@@ -210,6 +236,17 @@ MORE = [  # other reasons of a verdict
     (server.adagrad_first, of.downpour(None, None, 99), UNTESTED),
     (server.adagrad_first, of.downpour(None, 9, 99), FAILS),
     (compression.quantised_accuracy, of.compressed(seeds=2, qsgd={}), UNTESTED),
+    (shuffling.counted_ratio, of.traffic((1, 0.16, 0.17, 100, 1)), HOLDS),  # chance
+    (shuffling.counted_ratio, of.traffic((0, 0.1, 0, 9, 1)), FAILS),  # no formula
+    (shuffling.counted_ratio, of.traffic((0, 0, 0, 0, 1)), UNTESTED),
+    (shuffling.parity_point, of.traffic((1, 0.2, 0.2, 9, 1)), UNTESTED),
+    (shuffling.small_fraction, of.shards("synchronous", EVEN, EVEN, 4), UNTESTED),
+    (shuffling.small_fraction, of.shards("local", EVEN, EVEN), UNTESTED),
+    (
+        shuffling.small_fraction,
+        of.shards("synchronous", (0.9, None, 0.9), EVEN),
+        UNTESTED,
+    ),
     (topology.optimal, of.words(6 * 1024, check=True), UNTESTED),
     (hogwild.quicker, of.cyclades(True, ratios=(0.7, 1.04)), UNTESTED),  # noise
     (topology.flat, of.rings(most_bytes=1 << 20), UNTESTED),
