@@ -7,7 +7,7 @@ import pytest
 
 from dml.types import BadInput
 from dml.wire.reducers.codecs import decode
-from dml.wire.reducers.codecs.hashing import seed_of
+from dml.wire.reducers.codecs.hashing import seed_of, write_random
 from dml.wire.reducers.codecs.largest import top_k
 from dml.wire.reducers.codecs.levels import BLOCK, int8, qsgd, terngrad
 from dml.wire.reducers.codecs.powers import natural
@@ -130,6 +130,20 @@ def test_unbiased_codes_are_right_on_average(name):
         largest = np.abs(expected).max()
         variance = (np.abs(expected) * (largest - np.abs(expected))).sum()
         assert errors == pytest.approx(variance / (expected**2).sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("length", (1, 7, 9, BLOCK - 1, BLOCK, 2 * BLOCK + 70))
+def test_bits_of_signs_and_exponents_are_those_of_each_element(length):
+    vector = values(length)
+    vector[length // 2] = -0.0
+    signs = np.packbits(vector < 0, bitorder="little").tobytes()
+    assert code_of("sign", vector)[4:].tobytes() == signs
+    assert code_of("one_bit", vector)[8:].tobytes() == signs
+    random = np.empty(length, np.uint32)
+    write_random(5, 0, random)
+    absolute = np.abs(vector).view(np.uint32)
+    exponents = ((absolute + (random >> 9)) >> 23).astype(np.uint8)
+    assert code_of("natural", vector, seed=5).tobytes() == exponents.tobytes() + signs
 
 
 def test_scaled_signs_have_the_mean_size_and_zero_is_positive():

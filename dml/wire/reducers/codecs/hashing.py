@@ -8,24 +8,22 @@ from numba import njit
 GOLDEN = 0x9E3779B9  # 2³² divided by the golden ratio
 
 
-@njit(nogil=True, cache=True, inline="always")
-def uniform(seed, n):
-    """Return a float32 in [0, 1), a multiple of 2^-24, for position n.
+@njit(nogil=True, cache=True)
+def write_random(seed, first, random):
+    """Write 32 random bits for each position from `first` on.
 
     The hash is the finalizer of MurmurHash3 (Appleby).
     """
-    return np.float32(hashed(seed, n) >> np.uint32(8)) * np.float32(2.0**-24)
-
-
-@njit(nogil=True, cache=True, inline="always")
-def hashed(seed, n):
-    """Return 32 random bits for position n."""
-    h = np.uint32(np.uint32(n) * np.uint32(GOLDEN) + np.uint32(seed))
-    h = np.uint32(h ^ (h >> np.uint32(16)))
-    h = np.uint32(h * np.uint32(0x85EBCA6B))
-    h = np.uint32(h ^ (h >> np.uint32(13)))
-    h = np.uint32(h * np.uint32(0xC2B2AE35))
-    return np.uint32(h ^ (h >> np.uint32(16)))
+    # in two loops: compilers then multiply numbers of 32 bits, not of 64
+    for n in range(len(random)):
+        random[n] = np.uint32(first + n) * np.uint32(GOLDEN) + np.uint32(seed)
+    for n in range(len(random)):
+        h = random[n]
+        h = np.uint32(h ^ (h >> np.uint32(16)))
+        h = np.uint32(h * np.uint32(0x85EBCA6B))
+        h = np.uint32(h ^ (h >> np.uint32(13)))
+        h = np.uint32(h * np.uint32(0xC2B2AE35))
+        random[n] = h ^ (h >> np.uint32(16))
 
 
 def seed_of(step: int, rank: int) -> int:

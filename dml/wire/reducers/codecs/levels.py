@@ -13,12 +13,14 @@ from numba import njit
 
 from dml.types import BadInput
 from dml.wire.reducers.codecs import Codec
-from dml.wire.reducers.codecs.hashing import uniform
+from dml.wire.reducers.codecs.hashing import write_random
+from dml.wire.reducers.codecs.packing import BLOCK, pack, unpack
+from dml.wire.reducers.codecs.sums import sum_of_squares
 
-BLOCK = 512  # elements with a common scale
 MAX_LEVELS = 127
 CLIP = 2.5  # multiple of the root mean square at which TernGrad clips
-NORM, LARGEST = 0, 1  # scales: Euclidean norm, largest absolute value
+# scales: Euclidean norm; largest absolute value; the same, at most the clipping bound
+NORM, LARGEST, CLIPPED = 0, 1, 2
 
 
 def qsgd(levels: int) -> Codec:
@@ -39,14 +41,7 @@ def terngrad() -> Codec:
     Values beyond 2.5 times the root mean square are clipped first: the code is an
     unbiased estimate of the clipped values. The vector is one block.
     """
-
-    def encode(values: np.ndarray, code: np.ndarray, seed: int) -> None:
-        mean_square = np.square(values, dtype=np.float64).mean()
-        bound = np.float32(CLIP * np.sqrt(mean_square))
-        whole.encode(np.clip(values, -bound, bound), code, seed)
-
-    whole = leveled(1, LARGEST, random=True, block=1 << 62)
-    return whole._replace(encode=encode)
+    return leveled(1, CLIPPED, random=True, block=1 << 62)
 
 
 def int8() -> Codec:
@@ -59,9 +54,9 @@ def leveled(levels: int, scale: int, random: bool, block: int = BLOCK) -> Codec:
 
     Args:
       levels: Number of positive levels.
-      scale: NORM or LARGEST, the value of the highest level.
+      scale: NORM, LARGEST or CLIPPED, the value of the highest level.
       random: Whether to round up with the probability of the fraction, or to nearest.
-      block: Number of elements with a common scale.
+      block: Number of elements with a common scale, a multiple of 8.
     """
     bits = (2 * levels).bit_length()
 
@@ -93,49 +88,76 @@ def leveled(levels: int, scale: int, random: bool, block: int = BLOCK) -> Codec:
 def write_levels(values, scales, packed, shape, scale, random, seed):
     """Write the scales of blocks, and the levels of their elements, packed."""
     levels, bits, width = shape
-    window, filled, used = np.uint64(0), np.uint64(0), 0
+    words = np.empty(BLOCK // 8, np.uint64)
+    draws = np.full(BLOCK, 1 << 31, np.uint32)  # a half: rounding to nearest
     for b in range(len(scales)):
-        part = values[b * width : (b + 1) * width]
-        total, largest = 0.0, np.float32(0)
-        for n in range(len(part)):
-            total += np.float64(part[n]) * np.float64(part[n])
-            absolute = abs(part[n])
-            largest = absolute if absolute > largest else largest
-        highest = np.float32(np.sqrt(total)) if scale == NORM else largest
-        if not total < np.inf:  # NaN or infinity
-            highest = np.float32(np.nan)
-        scales[b] = highest
-        factor = np.float32(levels) / highest if highest > 0 else np.float32(0)
-        for n in range(len(part)):
-            level = part[n] * factor if factor < np.inf else np.float32(0)
-            draw = uniform(seed, b * width + n) if random else np.float32(0.5)
-            integer = np.int64(np.floor(level + draw)) if highest == highest else 0
-            integer = min(max(integer, -levels), levels)
-            window |= np.uint64(integer + levels) << filled
-            filled += np.uint64(bits)
-            while filled >= np.uint64(8):
-                packed[used] = np.uint8(window & np.uint64(255))
-                window >>= np.uint64(8)
-                filled -= np.uint64(8)
-                used += 1
-    if filled:
-        packed[used] = np.uint8(window & np.uint64(255))
+        stop = min((b + 1) * width, len(values))
+        scales[b] = highest_of(values[b * width : stop], scale)
+        for first in range(b * width, stop, BLOCK):
+            part = values[first : min(first + BLOCK, stop)]
+            if random:
+                write_random(seed, first, draws)
+            round_levels(part, scales[b], levels, draws, words)
+            code = packed[first * bits // 8 :]
+            pack(words, bits, code[: -(-len(part) * bits // 8)])
 
 
 @njit(nogil=True, cache=True)
 def add_levels(scales, packed, shape, total):
     """Add the values of levels to `total`."""
     levels, bits, width = shape
-    mask = np.uint64((1 << bits) - 1)
-    window, filled, used = np.uint64(0), np.uint64(0), 0
+    words = np.empty(BLOCK // 8, np.uint64)
     for b in range(len(scales)):
-        part = total[b * width : (b + 1) * width]
         step = scales[b] / np.float32(levels)
-        for n in range(len(part)):
-            while filled < np.uint64(bits):
-                window |= np.uint64(packed[used]) << filled
-                filled += np.uint64(8)
-                used += 1
-            part[n] += step * np.float32(np.int64(window & mask) - levels)
-            window >>= np.uint64(bits)
-            filled -= np.uint64(bits)
+        stop = min((b + 1) * width, len(total))
+        for first in range(b * width, stop, BLOCK):
+            part = total[first : min(first + BLOCK, stop)]
+            code = packed[first * bits // 8 :]
+            unpack(code[: -(-len(part) * bits // 8)], bits, words)
+            shifted = words.view(np.uint8)
+            for n in range(len(part)):
+                level = np.int32(np.int32(shifted[n]) - np.int32(levels))
+                part[n] += step * np.float32(level)
+
+
+@njit(nogil=True, cache=True)
+def highest_of(block, scale):
+    """Return the value of the highest level; NaN if an element is not finite."""
+    largest, bits_N = np.int32(0), block.view(np.int32)
+    for n in range(len(bits_N)):  # bits of absolute values have their order
+        largest = max(largest, np.int32(bits_N[n] & np.int32(0x7FFFFFFF)))
+    if largest >= np.int32(0x7F800000):
+        return np.float32(np.nan)
+    if scale == NORM:
+        return np.float32(np.sqrt(sum_of_squares(block)))
+    highest = np.int32(largest).view(np.float32)
+    if scale == CLIPPED:
+        mean_square = sum_of_squares(block) / len(block)
+        highest = min(highest, np.float32(CLIP * np.sqrt(mean_square)))
+    return highest
+
+
+@njit(nogil=True, cache=True)
+def round_levels(part, highest, levels, draws, words):
+    """Write the level plus `levels` of each element to a byte of `words`.
+
+    Args:
+      part: At most BLOCK values.
+      highest: Value of the highest level; NaN: all levels are 0.
+      levels: Number of positive levels.
+      draws: Random numbers of 32 bits; the larger, the more elements are rounded up.
+      words: Receives the bytes; bytes after the last element are 0.
+    """
+    shifted = words.view(np.uint8)
+    shifted[len(part) :] = 0
+    if highest != highest:
+        shifted[: len(part)] = levels
+        return
+    factor = np.float32(levels) / highest if highest > 0 else np.float32(0)
+    if factor == np.inf:
+        factor = np.float32(0)
+    for n in range(len(part)):
+        value = min(max(part[n], -highest), highest)
+        draw = np.float32(np.int32(draws[n] >> np.uint32(8))) * np.float32(2.0**-24)
+        level = np.int32(np.floor(value * factor + draw))
+        shifted[n] = min(max(level, np.int32(-levels)), np.int32(levels)) + levels

@@ -11,15 +11,17 @@ import numpy as np
 from numba import njit
 
 from dml.wire.reducers.codecs import Codec
-from dml.wire.reducers.codecs.hashing import hashed
+from dml.wire.reducers.codecs.hashing import write_random
+from dml.wire.reducers.codecs.packing import BLOCK, pack, unpack
+from dml.wire.reducers.codecs.signs import write_signs
 
 
 def natural() -> Codec:
     """Return natural compression: n bytes of exponents and ⌈n/8⌉ of signs."""
 
     def encode(values: np.ndarray, code: np.ndarray, seed: int) -> None:
-        write_exponents(values.view(np.int32), code[: len(values)], seed)
-        code[len(values) :] = np.packbits(values < 0, bitorder="little")
+        length = len(values)
+        write_exponents(values.view(np.int32), code[:length], code[length:], seed)
 
     def add(code: np.ndarray, total: np.ndarray) -> None:
         add_powers(code[: len(total)], code[len(total) :], total)
@@ -28,22 +30,33 @@ def natural() -> Codec:
 
 
 @njit(nogil=True, cache=True)
-def write_exponents(bits_N, exponents_N, seed):
-    """Write the exponents of the values, rounded up or down at random."""
-    for n in range(len(bits_N)):
-        absolute = np.uint32(bits_N[n]) & np.uint32(0x7FFFFFFF)
-        random = hashed(seed, n) >> np.uint32(9)
-        if absolute >= np.uint32(0x7F800000):  # NaN and infinity stay what they are
-            random = np.uint32(0)
-        exponents_N[n] = np.uint8(np.uint32(absolute + random) >> np.uint32(23))
+def write_exponents(bits_N, exponents_N, signs, seed):
+    """Write the signs, and the exponents, rounded up or down at random."""
+    words = np.empty(BLOCK // 8, np.uint64)
+    draws = np.empty(BLOCK, np.uint32)
+    for first in range(0, len(bits_N), BLOCK):
+        part = bits_N[first : first + BLOCK]
+        write_random(seed, first, draws)
+        exponents = exponents_N[first : first + BLOCK]
+        for n in range(len(part)):
+            absolute = np.uint32(part[n]) & np.uint32(0x7FFFFFFF)
+            random = draws[n] >> np.uint32(9)
+            if absolute >= np.uint32(0x7F800000):  # NaN and infinity stay the same
+                random = np.uint32(0)
+            exponents[n] = np.uint8(np.uint32(absolute + random) >> np.uint32(23))
+        write_signs(part.view(np.float32), words)
+        pack(words, 1, signs[first // 8 : -(-(first + len(part)) // 8)])
 
 
 @njit(nogil=True, cache=True)
 def add_powers(exponents_N, signs, total):
     """Add the powers of two to `total`; exponent 0 stands for zero."""
-    for n in range(len(exponents_N)):
-        sign = np.uint32((signs[n >> 3] >> np.uint8(n & 7)) & np.uint8(1))
-        bits = np.uint32(sign << np.uint32(31)) | np.uint32(
-            np.uint32(exponents_N[n]) << np.uint32(23)
-        )
-        total[n] += np.uint32(bits).view(np.float32)
+    words = np.empty(BLOCK // 8, np.uint64)
+    negative = words.view(np.uint8)
+    for first in range(0, len(total), BLOCK):
+        part, exponents = total[first : first + BLOCK], exponents_N[first:]
+        unpack(signs[first // 8 : -(-(first + len(part)) // 8)], 1, words)
+        for n in range(len(part)):
+            bits = np.uint32(exponents[n]) << np.uint32(23)
+            bits |= np.uint32(negative[n]) << np.uint32(31)
+            part[n] += np.uint32(bits).view(np.float32)
