@@ -60,7 +60,7 @@ def pack_signs(values, bits):
         part = values[first : first + BLOCK]
         write_signs(part, words)
         for n in range(len(part)):
-            count += np.int64(negative[n])
+            count += int(negative[n])
         pack(words, 1, bits[first // 8 : -(-(first + len(part)) // 8)])
         add_by_sign(part, above, below)
     return sum_by_halves(above), sum_by_halves(below), count
