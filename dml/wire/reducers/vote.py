@@ -26,7 +26,7 @@ from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.buffers import Layout
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import chunks
-from dml.wire.reducers.codecs.signs import add_signs
+from dml.wire.reducers.codecs.signs import add_signs, pack_signs
 from dml.wire.reducers.lossy import Lossy
 
 WORD = 64  # signs in a word
@@ -44,21 +44,15 @@ def vote(allreduce: AllReduce) -> Lossy:
         return None
 
     def add_up(comm: Comm, term: np.ndarray, lost: Any, state: None) -> None:
-        size = np.array([np.abs(term).mean(dtype=np.float64)], np.float32)
+        words = np.zeros(-(-len(term) // WORD), np.uint64)
+        above, below, _ = pack_signs(term, words.view(np.uint8)[: -(-len(term) // 8)])
+        size = np.array([(above - below) / len(term)], np.float32)
         allreduce(comm, size, op=np.add)
-        signs = majority(comm, packed_signs(term))
+        signs = majority(comm, words)
         term[:] = 0
         add_signs(signs.view(np.uint8), size[0], -size[0], term)
 
     return Lossy(start, add_up)
-
-
-def packed_signs(values: np.ndarray) -> np.ndarray:
-    """Return words whose bits are set for negative values."""
-    words = np.zeros(-(-len(values) // WORD), np.uint64)
-    bits = np.packbits(values < 0, bitorder="little")
-    words.view(np.uint8)[: len(bits)] = bits
-    return words
 
 
 def majority(comm: Comm, words: np.ndarray) -> np.ndarray:
