@@ -3,6 +3,7 @@
 from dml.types.comm import (
     ANY,
     SHARED,
+    TOO_LONG,
     AllReduce,
     Cache,
     Comm,
@@ -47,6 +48,7 @@ __all__ = [
     "Op",
     "ANY",
     "SHARED",
+    "TOO_LONG",
     "AllReduce",
     "Status",
     "Request",

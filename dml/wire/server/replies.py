@@ -15,8 +15,16 @@ from dml.types import Comm, Shard
 from dml.wire.comm.metered import count_copy
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
+from dml.wire.server.header import (
+    LAST,
+    REFUSED,
+    REPLY_FLOATS,
+    SLOT,
+    Head,
+    is_separate,
+)
 from dml.wire.server.slots import Channel
+from dml.wire.server.validation import Malformed
 
 REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
@@ -63,6 +71,7 @@ class Replies:
         self.received_counts = [[0, 0] for _ in range(workers)]
         self.uncopied: set[int] = set()  # ids of messages sent without a copy
         self.free_buffers: list[np.ndarray] = []
+        self.refusals: list[Any] = []  # sends that may never be received
         self.push_based = push_based
         if push_based:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
@@ -149,6 +158,24 @@ class Replies:
         if self.uncopied:
             self.shard.values = self.shard.values.copy()
             self.uncopied.clear()
+
+    def check_received(self, worker: int, head: Head) -> None:
+        """Raise Malformed for counts of messages that were not sent."""
+        counts = zip((head.replies, head.changes), self.sent[worker], strict=True)
+        for received, (count, sent) in zip(
+            self.received_counts[worker], counts, strict=True
+        ):
+            if not received <= count <= received + len(sent):
+                raise Malformed(f"{count} messages of {received + len(sent)} received")
+
+    def refuse(self, rank: int, head: Head) -> None:
+        """Answer a pull with a refusal; no rows follow."""
+        messages = [np.array([0, 0, 0, REFUSED])]
+        in_slot = head.kind & SLOT and head.start < 0
+        if not in_slot and (head.start >= 0 or is_separate(head.rows, self.width)):
+            messages.append(np.empty(0, np.float32))
+        for message in messages:
+            self.refusals.append(self.comm.Isend(message, rank, Tag.VALUES))
 
     def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
