@@ -159,15 +159,6 @@ class Replies:
             self.shard.values = self.shard.values.copy()
             self.uncopied.clear()
 
-    def check_received(self, worker: int, head: Head) -> None:
-        """Raise Malformed for counts of messages that were not sent."""
-        counts = zip((head.replies, head.changes), self.sent[worker], strict=True)
-        for received, (count, sent) in zip(
-            self.received_counts[worker], counts, strict=True
-        ):
-            if not received <= count <= received + len(sent):
-                raise Malformed(f"{count} messages of {received + len(sent)} received")
-
     def refuse(self, rank: int, head: Head) -> None:
         """Answer a pull with a refusal; no rows follow."""
         messages = [np.array([0, 0, 0, REFUSED])]
@@ -180,6 +171,12 @@ class Replies:
     def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
         received = self.received_counts[worker]
+        if head.replies == received[REPLIES] and head.changes == received[CHANGES]:
+            return
+        counts = zip((head.replies, head.changes), received, strict=True)
+        for (count, known), sent in zip(counts, self.sent[worker], strict=True):
+            if not known <= count <= known + len(sent):
+                raise Malformed(f"{count} of {known + len(sent)} messages received")
         while received[REPLIES] < head.replies:
             self.drop(worker, REPLIES)
         while received[CHANGES] < head.changes:

@@ -39,10 +39,8 @@ from dml.wire.server.validation import (
     Malformed,
     check_head,
     check_keys,
-    check_push,
 )
 
-MAX_CLOCK = 1 << 48
 NO_ROWS = np.empty(0, np.int32)
 NO_HEAD = Head(0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
 
@@ -72,7 +70,8 @@ class Refusal(NamedTuple):
     """The refusal of the messages of a rank."""
 
     reason: str  # of the first one
-    messages: int  # number of refused messages
+    messages: int = 0  # number of refused messages
+    answered: bool = False  # whether a pull was answered by a refusal
 
 
 class Server:
@@ -145,28 +144,21 @@ class Server:
     def handle(self, worker: int, message: np.ndarray, nbytes: int) -> None:
         """Handle one message; refuse a malformed one and all later ones of its rank."""
         try:
-            if nbytes < NBYTES:
-                length = "too many" if nbytes == TOO_LONG else str(nbytes)
-                raise Malformed(f"{length} bytes")
+            if nbytes < NBYTES or worker >= self.workers or worker in self.ended:
+                raise Malformed(self.reason(worker, nbytes))
             head = read(message)
-            if worker in self.refused or not worker < self.workers:
-                raise Malformed("a rank that is no worker of this server")
-            check_head(head, nbytes, self.rows)
-            self.check_counts(worker, head)
+            check_head(head, nbytes, self.rows, self.clocks[worker], self.version)
             self.process(worker, head, message, nbytes)
         except Malformed as error:
             self.refuse(worker, str(error), message, nbytes)
 
-    def check_counts(self, worker: int, head: Head) -> None:
-        """Raise Malformed for clocks or counts that do not follow the last message."""
+    def reason(self, worker: int, nbytes: int) -> str:
+        """Return why a message is refused without its head."""
+        if worker >= self.workers:
+            return "from a rank that is no worker of this server"
         if worker in self.ended:
-            raise Malformed("a message after the last one")
-        earlier = self.clocks[worker]
-        if head.kind & (PUSH | CLOCK) and not earlier <= head.clock <= MAX_CLOCK:
-            raise Malformed(f"clock {head.clock} after {earlier} clocks")
-        if not 0 <= head.version <= self.version:
-            raise Malformed(f"version {head.version} of {self.version}")
-        self.out.check_received(worker, head)
+            return "a message after the last one"
+        return "too many bytes" if nbytes == TOO_LONG else f"{nbytes} bytes"
 
     def process(
         self, worker: int, head: Head, message: np.ndarray, nbytes: int
@@ -213,15 +205,16 @@ class Server:
         """Refuse a message; its rank is a worker no more.
 
         Complete gradients that it has sent before are kept. Clocks no longer wait for
-        it. A pull is answered with a refusal.
+        it. The first pull is answered with a refusal.
         """
-        first = self.refused.get(rank, Refusal(reason, 0))
-        self.refused[rank] = first._replace(messages=first.messages + 1)
+        first = self.refused.get(rank, Refusal(reason))
         if rank < self.workers and rank not in self.ended:
             self.drop(rank)
-        head = read(message) if nbytes >= NBYTES else None
-        if head and head.kind & PULL:
-            self.out.refuse(rank, head)
+        answered = first.answered
+        if not answered and nbytes >= NBYTES and read(message).kind & PULL:
+            self.out.refuse(rank, read(message))
+            answered = True
+        self.refused[rank] = Refusal(first.reason, first.messages + 1, answered)
 
     def drop(self, worker: int) -> None:
         """End a worker, and answer its pulls with refusals."""
@@ -263,14 +256,16 @@ class Server:
             keys = indices(keys)[has]
         rows, count = length(keys), self.rule.aggregation_count
         size = rows * self.width
-        check_push(head, nbytes, rows, self.width)
+        separate = is_separate(rows, self.width)
+        if nbytes != start + (0 if separate or head.kind & SLOT else 4 * size):
+            raise Malformed(f"{nbytes} bytes with values of {rows} rows")
         is_late = not count and head.clock < self.clock
         is_stored = count != 1 and not is_late
         if head.kind & SLOT:
             self.check_slot(worker, head, size)
             flat = self.channels[worker].pushes.values(head.kind, size)
             flat = flat.copy() if is_stored else flat
-        elif is_separate(rows, self.width):
+        elif separate:
             flat = np.empty(size, np.float32) if is_stored else self.body[:size]
             self.comm.Recv(flat, worker, Tag.GRADIENTS, self.status)
             if self.status.count != flat.nbytes:

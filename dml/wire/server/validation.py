@@ -19,13 +19,14 @@ from dml.wire.server.header import (
     SECOND,
     SLOT,
     Head,
-    bits_end,
-    is_separate,
     keys_end,
 )
 
 KINDS = PULL | PUSH | CLOCK | END | KEYS | BITS | SLOT | SECOND
+NOT_IN_PULLS = PUSH | BITS | CLOCK | END
+CLOCKED = PUSH | CLOCK  # kinds of messages that have the number of the worker's clock
 MAX_LISTS = 1 << 20  # numbers of lists of keys
+MAX_CLOCK = 1 << 48
 MAX_WEIGHT = 1e6
 
 
@@ -33,27 +34,31 @@ class Malformed(Exception):
     """A message that the protocol does not allow; the text is the reason."""
 
 
-def check_head(head: Head, nbytes: int, rows: int) -> None:
+def check_head(head: Head, nbytes: int, rows: int, clocks: int, version: int) -> None:
     """Raise Malformed for a head that no client sends.
 
     Args:
       head: The head.
       nbytes: Length of the message.
       rows: Number of rows of the server.
+      clocks: Number of clocks that the worker has ended.
+      version: Version of the server's rows.
     """
-    kind = head.kind
-    if not 0 < kind <= KINDS or kind & PULL and kind & (PUSH | BITS | CLOCK | END):
+    kind, count, start, clock, read_version, _, _, weight, _ = head
+    # in this order, and in one function: it takes 0.5 us of each message
+    if not 0 < kind <= KINDS or kind & PULL and kind & NOT_IN_PULLS:
         raise Malformed(f"kind {kind}")
-    if not 0 <= head.rows <= rows:
-        raise Malformed(f"{head.rows} keys for {rows} rows")
-    if head.start >= 0 and head.start + head.rows > rows:
-        raise Malformed(f"rows from {head.start} to {head.start + head.rows} of {rows}")
-    if head.start < -MAX_LISTS:
-        raise Malformed(f"list of keys {-1 - head.start}")
-    if not 0 <= head.weight <= MAX_WEIGHT:  # also NaN
-        raise Malformed(f"weight {head.weight}")
-    if not kind & PUSH and nbytes != keys_end(head.rows, kind):
-        raise Malformed(f"{nbytes} bytes instead of {keys_end(head.rows, kind)}")
+    if count < 0 or count > rows or start > rows - count or start < -MAX_LISTS:
+        raise Malformed(f"{count} rows from {start} of {rows}")
+    if not 0 <= weight <= MAX_WEIGHT:  # also NaN
+        raise Malformed(f"weight {weight}")
+    if not 0 <= read_version <= version:
+        raise Malformed(f"version {read_version} of {version}")
+    if kind & CLOCKED:
+        if not clocks <= clock <= MAX_CLOCK:
+            raise Malformed(f"clock {clock} after {clocks} clocks")
+    elif nbytes != keys_end(count, kind):
+        raise Malformed(f"{nbytes} bytes instead of {keys_end(count, kind)}")
 
 
 def check_keys(keys: np.ndarray, rows: int) -> None:
@@ -61,19 +66,3 @@ def check_keys(keys: np.ndarray, rows: int) -> None:
     if len(keys) and (keys.min() < 0 or keys.max() >= rows):
         bad = keys[(keys < 0) | (keys >= rows)][0]
         raise Malformed(f"row {bad} of {rows}")
-
-
-def check_push(head: Head, nbytes: int, rows: int, width: int) -> None:
-    """Raise Malformed for a push whose length does not fit.
-
-    Args:
-      head: The head.
-      nbytes: Length of the message.
-      rows: Number of rows with values.
-      width: Number of columns.
-    """
-    stop = bits_end(head.rows, head.kind)
-    if not head.kind & SLOT and not is_separate(rows, width):
-        stop += 4 * rows * width
-    if nbytes != stop:
-        raise Malformed(f"{nbytes} bytes instead of {stop}")
