@@ -31,7 +31,7 @@ from dml.types.learning import (
     Step,
     Tensor,
 )
-from dml.types.reducers import Combine, Memory, Reducer
+from dml.types.reducers import Combine, Memory, Reducer, TermMemory
 from dml.types.sparse import (
     Edges,
     Embeddings,
@@ -77,6 +77,7 @@ __all__ = [
     "Combine",
     "Memory",
     "Reducer",
+    "TermMemory",
     "Ratings",
     "Rows",
     "RowBatch",

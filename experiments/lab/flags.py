@@ -311,10 +311,17 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     return with_check(call) if values.check else call
 
 
-def reducer(text: str, allreduce: Callable[..., None]) -> Reducer:
-    """Return a reducer by its name in --reduce."""
+def reducer(
+    text: str, allreduce: Callable[..., None], byzantine: Any = None
+) -> Reducer:
+    """Return a reducer by its name in --reduce, under an attack if there is one."""
     if reducer_names.is_name(text):
-        return reducer_names.reducer(text, allreduce)
+        return reducer_names.reducer(text, allreduce, byzantine)
+    if byzantine:
+        raise BadInput(
+            f"expected a reducer of dml with --attack, got --reduce={text}; pass "
+            "--reduce=exact or a robust rule"
+        )
     make = extend.find(text, reducer_names.REDUCERS, extend.REDUCERS)
     made: Reducer = extend.make(text, make, Reducer, allreduce)
     return made
@@ -336,10 +343,11 @@ def check_reduce(
             f"expected --strategy={' or '.join(readers)} with --reduce={text}, got "
             f"--strategy={strategy}; leave --reduce out"
         )
-    if strategy == "local" and reducer_names.is_lossy(text):
+    if strategy == "local" and not reducer_names.is_mean(text):
         raise BadInput(
-            f"expected --reduce=exact or order_free with --strategy=local, which "
-            f"averages parameters, got --reduce={text}; pass --strategy=synchronous"
+            f"expected --reduce=exact, order_free or a robust rule without +momentum "
+            f"with --strategy=local, which averages parameters, got --reduce={text}; "
+            "pass --strategy=synchronous"
         )
     if reducer_names.has_momentum(text) and optimizer != "sgd":
         raise BadInput(
