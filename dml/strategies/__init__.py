@@ -32,6 +32,7 @@ STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
     "synchronous": Strategy("synchronous", ("gradient",)),
     "local": Strategy("local", ("gradient",)),
+    "coded": Strategy("coded", ("gradient",)),
     "mesh": Strategy("mesh", ("model",)),
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
     "sharded": Strategy("sharded", ("model",)),

@@ -134,7 +134,7 @@ CODES: dict[str, Callable[[int, int], Code]] = {
 
 
 @lru_cache(maxsize=8)  # virtual ranks share codes
-def code(text: str, workers: int) -> Code:
+def make_code(text: str, workers: int) -> Code:
     """Return the code of `NAME:FAULTY`, which corrects FAULTY wrong terms.
 
     Raises:

@@ -9,10 +9,10 @@ from dml.types import BadInput
 from dml.wire.plans.coding import (
     CODES,
     check_digits,
-    code,
     cyclic,
     decoding,
     digits_lost,
+    make_code,
     nodes,
     repetition,
 )
@@ -80,26 +80,26 @@ def test_repetition_selects_one_worker_of_each_group():
 
 def test_repetition_names_the_numbers_of_workers_that_fit():
     with pytest.raises(BadInput, match="divisible by 3.*got 8; use 6 or 9 workers"):
-        code("repetition:1", 8)
-    assert code("repetition", 9) is code("repetition", 9)
+        make_code("repetition:1", 8)
+    assert make_code("repetition", 9) is make_code("repetition", 9)
 
 
 @pytest.mark.parametrize("name", CODES)
 def test_a_code_corrects_its_number_of_wrong_terms(name):
-    made = code(f"{name}:2", 10)
+    made = make_code(f"{name}:2", 10)
     assert (made.copies, made.faulty, made.workers) == (5, 2, 10)
     with pytest.raises(BadInput, match="expected at least 11 workers for 11 copies"):
-        code(f"{name}:5", 10)
+        make_code(f"{name}:5", 10)
 
 
 @pytest.mark.parametrize("text", ["draco:1", "cyclic:x", "cyclic:-1", "repetition:1.5"])
 def test_other_names_are_refused(text):
     with pytest.raises(BadInput, match="such as repetition:1, got"):
-        code(text, 9)
+        make_code(text, 9)
 
 
 def test_codes_that_lose_too_many_digits_are_refused():
-    made = code("cyclic:4", 32)
+    made = make_code("cyclic:4", 32)
     assert digits_lost(made, 4) == pytest.approx(1.8, abs=0.1)
     assert digits_lost(repetition(32, 8), 7) == 0
     with pytest.raises(BadInput, match="at most 3 decimal digits, got 4.5"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.coding import code, cyclic, decoding, repetition
+from dml.wire.plans.coding import cyclic, decoding, make_code, repetition
 from dml.wire.plans.syndromes import PROJECTIONS, check_sets, locate
 
 LENGTH = 40
@@ -108,4 +108,4 @@ def test_too_many_sets_are_refused():
     check_sets(cyclic(32, 9))
     check_sets(repetition(99, 33))
     with pytest.raises(BadInput, match="50000 sets of 5 of the workers, got 201376"):
-        check_sets(code("cyclic:5", 32))
+        check_sets(make_code("cyclic:5", 32))

@@ -1,0 +1,171 @@
+"""Coded training: any attack that the code corrects leaves no trace."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.strategies.coded import coded
+from dml.strategies.serial import serial
+from dml.strategies.synchronous import synchronous
+from dml.types import BadInput
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
+from dml.wire.plans.coding import make_code
+from dml.wire.reducers.coded import CodedSum
+from dml.wire.reducers.exact import exact
+from tests.strategies.small import close, same_bits, train
+
+WORKERS = 6
+
+
+def steps(size=2, *, workers=WORKERS, **options):
+    """Return the steps of coded training on virtual ranks, of every rank."""
+
+    def program(comm):
+        return train(coded, comm=Metered(comm), workers=workers, **options)
+
+    return sim.run(program, size)
+
+
+def run(size=2, **options):
+    return steps(size, **options)[0]
+
+
+def forging(attackers, change):
+    """Return the attack that changes the rows of attackers, in place."""
+
+    def forge(rows, step, total):
+        change(rows, list(attackers(step) if callable(attackers) else attackers))
+
+    return forge
+
+
+def send_nan(rows, attackers):
+    rows[attackers] = np.nan
+
+
+def flip_signs(rows, attackers):
+    rows[attackers] *= -1
+
+
+def collude(rows, attackers):
+    rows[attackers] = 1e30
+
+
+def copy_another_group(rows, attackers):
+    rows[attackers] = rows[[attacker - 1 for attacker in attackers]]
+
+
+def change_the_last_bit(rows, attackers):
+    rows.view(np.uint32)[attackers, -1:] ^= 1
+
+
+def send_noise(rows, attackers):
+    shape = len(attackers), rows.shape[1]
+    rows[attackers] += np.random.default_rng(0).standard_normal(shape)
+
+
+ATTACKS = [send_nan, flip_signs, collude, copy_another_group, change_the_last_bit]
+ATTACKS += [send_noise]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attacked_run_has_the_bits_of_the_run_without_attack(attack):
+    plain = run(size=1)
+    for attackers in ((4, 5), (0, 1), (2, 5)):  # one worker of each group of three
+        attacked = run(forge=forging(attackers, attack))
+        assert same_bits(attacked, plain)
+        assert [step.measures["wrong_terms"] for step in attacked] == [2] * len(plain)
+    assert [step.measures["wrong_terms"] for step in plain] == [0] * len(plain)
+
+
+def test_attackers_may_be_others_in_every_step():
+    forge = forging(lambda step: [step % 6, (step % 6 + 1) % 6], collude)
+    assert same_bits(run(forge=forge), run())
+
+
+def test_two_colluding_attackers_of_a_group_of_five_are_outvoted():
+    options = {"workers": 5, "code": "repetition:2"}
+    plain = run(**options)
+    for attackers in combinations(range(5), 2):
+        attacked = run(forge=forging(attackers, collude), **options)
+        assert same_bits(attacked, plain)
+
+
+def test_repetition_is_synchronous_training_on_a_rank_per_group():
+    def program(comm):
+        star = exact(ALLREDUCE["star"])
+        return train(synchronous, comm=Metered(comm), reducer=star)
+
+    groups = sim.run(program, 3)[0]
+    for size in (1, 2, 5, 9):
+        ranks = steps(size, workers=9)
+        assert all(same_bits(found, groups) for found in ranks)
+
+
+def test_parts_are_added_in_the_order_of_groups_whoever_sent_them():
+    serially = train(serial, accumulate=3)
+    for attackers in ((0, 4), (1, 5), (2, 3)):
+        forge = forging(attackers, collude)
+        assert same_bits(run(workers=9, forge=forge), serially)
+
+
+def test_a_group_without_a_majority_is_named():
+    forge = forging([0, 2], send_noise)
+    with pytest.raises(BadInput, match=r"2 equal terms of the workers \[0, 2, 4\] of"):
+        run(forge=forge)
+
+    # two pairs of equal terms are no majority of five
+    def pairs(rows, attackers):
+        rows[[0, 1]], rows[[2, 3]], rows[4] = 1, 2, 3
+
+    with pytest.raises(BadInput, match="expected 3 equal terms.*got at most 2"):
+        run(workers=5, code="repetition:2", forge=forging([], pairs))
+
+
+def test_more_attackers_than_the_code_corrects_win_the_vote_if_they_agree():
+    assert not same_bits(run(forge=forging([0, 2], flip_signs)), run())
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("workers, code", [(5, "cyclic:1"), (6, "cyclic:2")])
+def test_a_cyclic_code_decodes_the_sum_of_all_parts(workers, code, attack):
+    options = {"workers": workers, "code": code}
+    faulty = int(code[-1])
+    serially = train(serial, accumulate=workers)
+    for attackers in list(combinations(range(workers), faulty))[::4]:
+        forge = forging(attackers, attack)
+        attacked = run(forge=forge, **options)
+        close(attacked, serially)
+        located = {step.measures["wrong_terms"] for step in attacked}
+        assert located == {0 if attack is change_the_last_bit else faulty}
+
+
+def test_more_wrong_terms_than_a_cyclic_code_corrects_are_refused():
+    forge = forging([0, 3], flip_signs)
+    with pytest.raises(BadInput, match="at most 1 wrong terms of 5 workers, got more"):
+        run(workers=5, code="cyclic:1", forge=forge)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("code", ["repetition:1", "cyclic:2"])
+def test_words_are_those_of_the_formula(size, code):
+    length, workers = 60, 6
+
+    def program(comm):
+        comm = Metered(comm)
+        terms = np.zeros((workers // size, length), np.float32)
+        CodedSum(comm, make_code(code, workers)).add_up(terms, 0)
+        return comm.bytes_sent
+
+    facts = workers if code == "repetition:1" else 4 * workers
+    elements = workers * (size - 1) / size * length + (size - 1) * length
+    expected = 4 * elements + 8 * 2 * (size - 1) * facts
+    assert sum(sim.run(program, size)) == expected
+
+
+def test_fewer_workers_than_ranks_are_refused():
+    with pytest.raises(BadInput, match="one worker for each of 4 ranks, got 3"):
+        steps(4, workers=3)
