@@ -75,6 +75,12 @@ class TreeVectors:
     def unpack(self, vector: np.ndarray) -> Grads:
         return unpack(vector, self.layout)
 
+    def moved(self, params: Params, vector: np.ndarray) -> Params:
+        """Return parameters minus a vector."""
+        import jax
+
+        return jax.tree.map(lambda leaf, step: leaf - step, params, self.unpack(vector))
+
 
 class TableVectors:
     """Vectors of gradients that are rows of a table.
@@ -98,6 +104,13 @@ class TableVectors:
     def unpack(self, vector: np.ndarray) -> Rows:
         """Return the rows that are not zero."""
         return self.columns.rows_that_changed(vector.reshape(self.rows, -1))
+
+    def moved(self, table: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """Return a table minus a vector."""
+        index, values = self.unpack(vector)
+        result = table.copy()
+        result[index, : values.shape[1]] -= values
+        return result
 
 
 def make_vectors(

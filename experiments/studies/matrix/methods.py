@@ -98,6 +98,10 @@ def coded_options(entry: Entry, comm: CountedComm, **own: Any) -> Own:
     return {"code": "repetition:1", "workers": 3 * WORKERS, **own}
 
 
+def zeno_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"rate": entry.rate, "seed": SEED}
+
+
 def server_options(name: str, entry: Entry, comm: CountedComm) -> dict[str, Any]:
     workers = comm.size - 1
     rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), workers)
@@ -148,6 +152,7 @@ METHODS: dict[str, Method] = {
     "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
     "local": Method("local", partial(allreduce_options, "star", every=2)),
     "coded": Method("coded", coded_options),
+    "zeno": Method("zeno", zeno_options),
     "mesh": Method("mesh", mesh_options, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),

@@ -234,7 +234,7 @@ PROBLEMS: dict[str, Entry] = {
         batches=consecutive_minibatches,
         orders=tile_orders,
         served=glove_rows,
-        own=dict.fromkeys(("synchronous", "coded"), {"columns": GLOVE_COLUMNS}),
+        own=dict.fromkeys(("synchronous", "coded", "zeno"), {"columns": GLOVE_COLUMNS}),
     ),
 }
 
