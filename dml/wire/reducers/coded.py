@@ -28,7 +28,6 @@ from itertools import combinations
 
 import numpy as np
 
-from dml.data.shards import bounds
 from dml.types import BadInput, Comm
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.collectives.all_to_all import send_parts
@@ -182,9 +181,7 @@ def exchange_slices(comm: Comm, terms: np.ndarray, workers: int) -> np.ndarray:
     slices = chunks(terms.shape[1], comm.size)
     own = slices[comm.rank]
     rows = np.empty((workers, own.stop - own.start), terms.dtype)
-    received = [
-        rows[slice(*bounds(workers, rank, comm.size))] for rank in range(comm.size)
-    ]
+    received = [rows[of_rank] for of_rank in chunks(workers, comm.size)]
     sent = [np.ascontiguousarray(terms[:, columns]) for columns in slices]
     send_parts(comm, sent, received)
     return rows
