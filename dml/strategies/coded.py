@@ -20,18 +20,21 @@ sent per update.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dml.data.feed import feed
-from dml.data.shards import bounds, shards
+from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, make_parameters
+from dml.strategies.parameters import Update, make_parameters, restore_memory
 from dml.strategies.vectors import ALL, make_vectors
-from dml.types import BadInput, CountedComm, Problem, Step
+from dml.types import BadInput, CountedComm, Memory, Problem, Step, identity
 from dml.wire.plans.coding import Code, make_code
-from dml.wire.reducers.coded import CodedSum, encode
+from dml.wire.reducers.robust.coded import CodedSum, encode
+from dml.wire.reducers.robust.estimate import Estimator
+from dml.wire.reducers.robust.rule import Byzantine
 
 
 def coded(
@@ -42,11 +45,13 @@ def coded(
     comm: CountedComm,
     timer: Timer,
     code: str = "repetition:1",
+    rule: Estimator | None = None,
+    byzantine: Byzantine | None = None,
     workers: int = 0,
     columns: Sequence[slice] = ALL,
     prefetch: int = 0,
     state: Any = None,
-    forge: Any = None,
+    memory: Any = None,
 ) -> Iterator[Step]:
     """Train on all ranks in lockstep; yield a Step after every update.
 
@@ -57,19 +62,25 @@ def coded(
       comm: Ranks.
       timer: Measures the phases.
       code: repetition:FAULTY or cyclic:FAULTY.
+      rule: Robust estimate of the mean of the groups' gradients, of repetition; None:
+        the exact mean.
+      byzantine: Attack on the gradients of the last workers, which are in different
+        groups; None: none.
       workers: Number of workers; 0: one per rank. The training does not depend on the
         number of ranks.
       columns: Columns of a table's gradients that are not always zero.
       prefetch: Number of minibatches prepared in the background.
       state: State of the update in an earlier Step; None starts anew.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     plan = make_code(code, check_workers(comm, workers))
     parameters = make_parameters(problem, update, state)
     vectors = make_vectors(parameters, columns)
-    sums = CodedSum(comm, plan, forge=forge)
-    own = range(*bounds(plan.workers, comm.rank, comm.size))
+    sums = CodedSum(comm, plan, vectors.length, rule=rule, byzantine=byzantine)
+    own = sums.terms.own
     computed = sorted({part for worker in own for part in plan.parts_of(worker)})
-    terms = np.zeros((len(own), vectors.length + 1), vectors.dtype)
+    terms = np.zeros((len(own), vectors.length + 1), np.float32)
+    done = restore_memory(comm, Memory(None, np.zeros(1, np.int64)), memory)
     split = split_parts(plan, computed)
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
@@ -89,7 +100,8 @@ def coded(
             share = sum(part.examples for part in parts if part) / count
             comm.platform.work(share * comm.size)
         with timer("wire"):
-            total, wrong = sums.add_up(terms, number - 1)
+            total, wrong = sums.add_up(list(terms), int(done.common[0]))
+            done = Memory(None, done.common + 1)
         with timer("update"):
             parameters.apply(parameters.put(vectors.unpack(total[:-1])))
         yield Step(
@@ -99,8 +111,9 @@ def coded(
             examples=count,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // terms.itemsize,
-            measures={"wrong_terms": len(wrong)},
+            measures={"wrong_terms": wrong},
             state=parameters.state,
+            memory=partial(identity, done),
             replicas=True,
         )
 

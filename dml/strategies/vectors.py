@@ -1,4 +1,4 @@
-"""Gradients as vectors of one length: of a tree, or of all rows of a table.
+"""Gradients as float32 vectors of one length: of a tree, or of all rows of a table.
 
 tree     w1 │ b1 │ w2 │ b2        leaves in order
 table    row 0 │ row 1 │ …        rows that a minibatch does not touch are zero
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dml.strategies.parameters import Table, Tree
-from dml.types import Grads, Params, Rows
+from dml.types import BadInput, Grads, Params, Rows
 from dml.wire.comm.buffers import layout, pack, unpack
 from dml.wire.reducers.rows import indices
 
@@ -61,7 +61,12 @@ class TreeVectors:
     def __init__(self, params: Params):
         self.layout = layout(params)
         self.length = self.layout.length
-        self.dtype = np.result_type(*self.layout.dtypes)
+        dtype = np.result_type(*self.layout.dtypes)
+        if dtype.itemsize > 4:
+            raise BadInput(
+                f"expected parameters of float32, got {dtype}; convert them, or pass "
+                "--strategy=synchronous"
+            )
 
     def pack(self, grads: Grads | None, vector: np.ndarray) -> None:
         """Write a gradient to a vector; None writes zeros."""
@@ -93,7 +98,6 @@ class TableVectors:
     def __init__(self, table: np.ndarray, columns: Sequence[slice] = ALL):
         self.rows, self.columns = len(table), Columns(table, columns)
         self.length = self.rows * self.columns.width
-        self.dtype = np.dtype(np.float32)
 
     def pack(self, grads: Rows | None, vector: np.ndarray) -> None:
         """Write a gradient to a vector; None writes zeros."""

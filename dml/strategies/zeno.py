@@ -15,12 +15,11 @@ elements, and n + 1 losses of the sample are computed on each rank.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.data.feed import feed
-from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.strategies.coded import check_workers
 from dml.strategies.parameters import (
@@ -28,12 +27,15 @@ from dml.strategies.parameters import (
     Tree,
     Update,
     make_parameters,
+    restore_memory,
     split_shards,
 )
 from dml.strategies.vectors import ALL, TableVectors, TreeVectors, make_vectors
-from dml.types import BadInput, CountedComm, Problem, Step, identity
-from dml.wire.collectives.all_gather_parts import all_gather_parts
+from dml.types import BadInput, CountedComm, Memory, Problem, Step, identity
 from dml.wire.comm.once import once_per_call
+from dml.wire.reducers.robust.rule import Byzantine
+from dml.wire.reducers.robust.slices import Slices, gather
+from dml.wire.reducers.robust.terms import Terms
 
 
 def zeno(
@@ -44,6 +46,7 @@ def zeno(
     comm: CountedComm,
     timer: Timer,
     faulty: int = 1,
+    byzantine: Byzantine | None = None,
     rate: float = 0.1,
     penalty: float = 0.0005,
     sample: int = 12,
@@ -52,7 +55,7 @@ def zeno(
     columns: Sequence[slice] = ALL,
     prefetch: int = 0,
     state: Any = None,
-    forge: Any = None,
+    memory: Any = None,
 ) -> Iterator[Step]:
     """Train on all ranks in lockstep; yield a Step after every update.
 
@@ -63,6 +66,7 @@ def zeno(
       comm: Ranks.
       timer: Measures the phases.
       faulty: Number of terms that are not added, f.
+      byzantine: Attack on the gradients of the last workers; None: none.
       rate: Step size γ of the scores; about that of the update.
       penalty: Factor ρ of the squared norms in the scores.
       sample: Number of examples of the scores.
@@ -71,6 +75,7 @@ def zeno(
       columns: Columns of a table's gradients that are not always zero.
       prefetch: Number of minibatches prepared in the background.
       state: State of the update in an earlier Step; None starts anew.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     count = check_workers(comm, workers)
     if not 0 <= faulty < count:
@@ -80,35 +85,27 @@ def zeno(
         )
     parameters = make_parameters(problem, update, state)
     vectors = make_vectors(parameters, columns)
-    losses = Losses(problem, parameters, vectors, rate, penalty)
-    own = len(range(*bounds(count, comm.rank, comm.size)))
-    terms = np.zeros((own, vectors.length + 1), vectors.dtype)
-    lengths = terms.shape[1] * np.array(
-        [len(range(*bounds(count, rank, comm.size))) for rank in range(comm.size)]
-    )
+    settings = Settings(rate, penalty, min(sample, problem.examples), seed)
+    best = BestTerms(comm, problem, parameters, vectors, settings)
+    exchanged = Terms(comm, count, vectors.length, byzantine, gather)
+    terms = np.zeros((len(exchanged.own), vectors.length + 1), np.float32)
+    done = restore_memory(comm, Memory(None, np.zeros(1, np.int64)), memory)
     split = split_shards(comm, count, 1)
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (examples, parts) in enumerate(timer.waits("input", minibatches), 1):
-        sent = comm.bytes_sent
+        sent, step = comm.bytes_sent, int(done.common[0])
         with timer("gradient"):
             for term, part in zip(terms, parts, strict=True):
                 term[-1], grads = parameters.mean_gradient([part], examples)
                 vectors.pack(grads if part else None, term[:-1])
             comm.platform.work(1)
         with timer("wire"):
-            rows = all_gather_parts(comm, terms.reshape(-1), lengths)
-            rows = rows.reshape(count, -1)
+            mean = partial(best.mean, keep=count - faulty, step=step)
+            slices = exchanged.collect(list(terms), step, mean)
         with timer("score"):
-            if forge:
-                forge(rows, number - 1, identity)
-            draws = np.random.default_rng([seed, number])
-            size = min(sample, problem.examples)
-            # sorted: GloVe reads the range from the first to the last example
-            chosen = np.sort(draws.choice(problem.examples, size, replace=False))
-            scores = once_per_call(
-                comm, "scores", partial(losses.scores, rows[:, :-1], chosen)
-            )
-            total = mean_of_best(rows, scores, count - faulty)
+            gradients = exchanged.gradients(slices)
+            total = best.add_up(slices.rows, gradients, count - faulty, step)
+            done = Memory(None, done.common + 1)
         with timer("update"):
             parameters.apply(parameters.put(vectors.unpack(total[:-1])))
         yield Step(
@@ -119,36 +116,72 @@ def zeno(
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // terms.itemsize,
             state=parameters.state,
+            memory=partial(identity, done),
             replicas=True,
         )
 
 
-class Losses:
-    """Scores of gradients by losses of a sample.
+class Settings(NamedTuple):
+    """Settings of scores; see `zeno`."""
+
+    rate: float
+    penalty: float
+    sample: int
+    seed: int
+
+
+class BestTerms:
+    """Sums of the terms that lower the loss of a sample the most.
 
     Args:
+      comm: Ranks, which all have all terms.
       problem: Problem to train.
       parameters: Parameters in training.
       vectors: Vectors of the gradients.
-      rate: Step size of the scores.
-      penalty: Factor of the squared norms.
+      settings: Settings of scores.
     """
 
     def __init__(
         self,
+        comm: CountedComm,
         problem: Problem,
         parameters: Tree | Table,
         vectors: TreeVectors | TableVectors,
-        rate: float,
-        penalty: float,
+        settings: Settings,
     ):
-        self.problem, self.parameters, self.vectors = problem, parameters, vectors
-        self.rate, self.penalty = rate, penalty
+        self.comm, self.problem = comm, problem
+        self.parameters, self.vectors = parameters, vectors
+        self.settings = settings
 
-    def scores(self, rows: np.ndarray, sample: np.ndarray) -> np.ndarray:
+    def mean(
+        self, gradients: np.ndarray, slices: Slices, keep: int, step: int
+    ) -> np.ndarray:
+        """Return the mean of the best gradients, as an attack reads it."""
+        total = self.add_up(gradients, gradients, keep, step)
+        return total / np.float32(len(gradients))
+
+    def add_up(
+        self, rows: np.ndarray, gradients: np.ndarray, keep: int, step: int
+    ) -> np.ndarray:
+        """Return n times the mean of the best of n rows.
+
+        Args:
+          rows: n gradients with scalars after them.
+          gradients: The gradients, which are scored.
+          keep: Greatest number of rows that are added.
+          step: Number of earlier updates; seed of the sample.
+        """
+        score = partial(self.scores, gradients, step)
+        scores = once_per_call(self.comm, "scores", score)
+        return mean_of_best(rows, scores, keep)
+
+    def scores(self, rows: np.ndarray, step: int) -> np.ndarray:
         """Return the score of each row, times the number of rows, as a gradient."""
+        draws = np.random.default_rng([self.settings.seed, step])
+        drawn = draws.choice(self.problem.examples, self.settings.sample, replace=False)
+        # sorted: GloVe reads the range from the first to the last example
+        batch = self.parameters.put(self.problem.take(np.sort(drawn)))
         params = self.parameters.collect()
-        batch = self.parameters.put(self.problem.take(sample))
         start = self.loss(params, batch)
         scores = np.full(len(rows), -np.inf)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -156,9 +189,9 @@ class Losses:
                 gradient = row * len(rows)
                 if not np.isfinite(gradient).all():
                     continue
-                moved = self.vectors.moved(params, self.rate * gradient)
+                moved = self.vectors.moved(params, self.settings.rate * gradient)
                 norm = np.square(gradient, dtype=np.float64).sum()
-                score = start - self.loss(moved, batch) - self.penalty * norm
+                score = start - self.loss(moved, batch) - self.settings.penalty * norm
                 if np.isfinite(score):
                     scores[number] = score
         return scores

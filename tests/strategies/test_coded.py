@@ -13,8 +13,18 @@ from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.plans.coding import make_code
-from dml.wire.reducers.coded import CodedSum
 from dml.wire.reducers.exact import exact
+from dml.wire.reducers.robust import (
+    Attack,
+    Byzantine,
+    centred_clipping,
+    estimate,
+    krum,
+    median,
+    trimmed_mean,
+)
+from dml.wire.reducers.robust.coded import CodedSum
+from dml.wire.reducers.robust.estimate import Estimator
 from tests.strategies.small import close, same_bits, train
 
 WORKERS = 6
@@ -34,12 +44,13 @@ def run(size=2, **options):
 
 
 def forging(attackers, change):
-    """Return the attack that changes the rows of attackers, in place."""
+    """Return the attack that changes the rows of any attackers, in place."""
 
-    def forge(rows, step, total):
-        change(rows, list(attackers(step) if callable(attackers) else attackers))
+    def forge(seen):
+        chosen = attackers(seen.step) if callable(attackers) else attackers
+        change(seen.rows, list(chosen))
 
-    return forge
+    return Byzantine(Attack(forge=forge), 1)
 
 
 def send_nan(rows, attackers):
@@ -75,22 +86,33 @@ ATTACKS += [send_noise]
 def test_an_attacked_run_has_the_bits_of_the_run_without_attack(attack):
     plain = run(size=1)
     for attackers in ((4, 5), (0, 1), (2, 5)):  # one worker of each group of three
-        attacked = run(forge=forging(attackers, attack))
+        attacked = run(byzantine=forging(attackers, attack))
         assert same_bits(attacked, plain)
         assert [step.measures["wrong_terms"] for step in attacked] == [2] * len(plain)
     assert [step.measures["wrong_terms"] for step in plain] == [0] * len(plain)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_late_workers_and_workers_that_know_no_others_leave_no_trace(size):
+    def negate(term, step, worker):
+        term *= -1
+
+    for attack in (Attack(own=negate), Attack(lag=2)):
+        attacked = run(size, byzantine=Byzantine(attack, 2))
+        assert same_bits(attacked, run())
+        assert {step.measures["wrong_terms"] for step in attacked} == {2}
+
+
 def test_attackers_may_be_others_in_every_step():
-    forge = forging(lambda step: [step % 6, (step % 6 + 1) % 6], collude)
-    assert same_bits(run(forge=forge), run())
+    byzantine = forging(lambda step: [step % 6, (step % 6 + 1) % 6], collude)
+    assert same_bits(run(byzantine=byzantine), run())
 
 
 def test_two_colluding_attackers_of_a_group_of_five_are_outvoted():
     options = {"workers": 5, "code": "repetition:2"}
     plain = run(**options)
     for attackers in combinations(range(5), 2):
-        attacked = run(forge=forging(attackers, collude), **options)
+        attacked = run(byzantine=forging(attackers, collude), **options)
         assert same_bits(attacked, plain)
 
 
@@ -108,25 +130,25 @@ def test_repetition_is_synchronous_training_on_a_rank_per_group():
 def test_parts_are_added_in_the_order_of_groups_whoever_sent_them():
     serially = train(serial, accumulate=3)
     for attackers in ((0, 4), (1, 5), (2, 3)):
-        forge = forging(attackers, collude)
-        assert same_bits(run(workers=9, forge=forge), serially)
+        byzantine = forging(attackers, collude)
+        assert same_bits(run(workers=9, byzantine=byzantine), serially)
 
 
 def test_a_group_without_a_majority_is_named():
-    forge = forging([0, 2], send_noise)
+    byzantine = forging([0, 2], send_noise)
     with pytest.raises(BadInput, match=r"2 equal terms of the workers \[0, 2, 4\] of"):
-        run(forge=forge)
+        run(byzantine=byzantine)
 
     # two pairs of equal terms are no majority of five
     def pairs(rows, attackers):
         rows[[0, 1]], rows[[2, 3]], rows[4] = 1, 2, 3
 
     with pytest.raises(BadInput, match="expected 3 equal terms.*got at most 2"):
-        run(workers=5, code="repetition:2", forge=forging([], pairs))
+        run(workers=5, code="repetition:2", byzantine=forging([], pairs))
 
 
 def test_more_attackers_than_the_code_corrects_win_the_vote_if_they_agree():
-    assert not same_bits(run(forge=forging([0, 2], flip_signs)), run())
+    assert not same_bits(run(byzantine=forging([0, 2], flip_signs)), run())
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -136,17 +158,68 @@ def test_a_cyclic_code_decodes_the_sum_of_all_parts(workers, code, attack):
     faulty = int(code[-1])
     serially = train(serial, accumulate=workers)
     for attackers in list(combinations(range(workers), faulty))[::4]:
-        forge = forging(attackers, attack)
-        attacked = run(forge=forge, **options)
+        byzantine = forging(attackers, attack)
+        attacked = run(byzantine=byzantine, **options)
         close(attacked, serially)
         located = {step.measures["wrong_terms"] for step in attacked}
         assert located == {0 if attack is change_the_last_bit else faulty}
 
 
 def test_more_wrong_terms_than_a_cyclic_code_corrects_are_refused():
-    forge = forging([0, 3], flip_signs)
+    byzantine = forging([0, 3], flip_signs)
     with pytest.raises(BadInput, match="at most 1 wrong terms of 5 workers, got more"):
-        run(workers=5, code="cyclic:1", forge=forge)
+        run(workers=5, code="cyclic:1", byzantine=byzantine)
+
+
+def decode(terms, code="repetition:1", size=2, **options):
+    """Return the sum that all ranks decode from the terms of all workers."""
+
+    def program(comm):
+        plan = make_code(code, len(terms))
+        sums = CodedSum(comm, plan, terms.shape[1] - 1, **options)
+        return sums.add_up([terms[worker] for worker in sums.terms.own], 0)
+
+    (total, wrong), *others = sim.run(program, size)
+    assert all(np.array_equal(total, other) for other, _ in others)
+    return total, wrong
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_the_loss_after_a_gradient_is_voted_too(size):
+    terms = np.tile(np.arange(20, dtype=np.float32).reshape(2, 10), (3, 1))
+    expected = terms[0] + terms[1]
+    for worker in range(6):
+        for element in (0, 9):
+            wrong = terms.copy()
+            wrong[worker, element] = -1
+            total, count = decode(wrong, size=size)
+            assert np.array_equal(total, expected) and count == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("rule", [median(1), krum(1), trimmed_mean(2)])
+def test_a_robust_rule_of_groups_tolerates_a_group_that_is_lost(rule, size):
+    parts = np.random.default_rng(0).standard_normal((5, 31)).astype(np.float32)
+    parts[3] = 50
+    parts[:, -1] = range(5)  # losses
+    terms = np.tile(parts, (3, 1))
+    terms[[3, 8]], terms[4] = -1e6, np.nan  # two workers of group 3, one of group 4
+    terms[[3, 8], -1] = 3
+    total, wrong = decode(terms, size=size, rule=Estimator(rule))
+    parts[3] = -1e6
+    estimated = 5 * estimate(rule, parts[:, :-1])
+    np.testing.assert_array_equal(total[:-1], estimated)
+    assert total[-1] == 0 + 1 + 2 + 3 + 4 and wrong == 2
+    assert np.abs(total[:-1]).max() < 30
+
+
+def test_rules_that_do_not_fit_a_code_are_refused():
+    with pytest.raises(BadInput, match="n >= 3 gradients of an update for median:1"):
+        run(rule=Estimator(median(1)))
+    with pytest.raises(BadInput, match="cyclic code, got the rule median"):
+        run(rule=Estimator(median(1)), code="cyclic:1")
+    with pytest.raises(BadInput, match="last estimate, got centred_clipping"):
+        run(rule=Estimator(centred_clipping(1)), workers=9)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -157,7 +230,8 @@ def test_words_are_those_of_the_formula(size, code):
     def program(comm):
         comm = Metered(comm)
         terms = np.zeros((workers // size, length), np.float32)
-        CodedSum(comm, make_code(code, workers)).add_up(terms, 0)
+        sums = CodedSum(comm, make_code(code, workers), length - 1)
+        sums.add_up(list(terms), 0)
         return comm.bytes_sent
 
     facts = workers if code == "repetition:1" else 4 * workers

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,10 +11,11 @@ from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
 from dml.strategies.serial import serial
 from dml.strategies.zeno import mean_of_best, zeno
-from dml.types import BadInput, Problem
+from dml.types import BadInput, Problem, Rows
 from dml.update.table import table
 from dml.wire.comm import Metered
-from tests.strategies.small import alone, same_bits, train
+from dml.wire.reducers.robust import Attack, Byzantine
+from tests.strategies.small import alone, same_bits, start_params, train
 
 EXAMPLES, WIDTH, UPDATES = 60, 8, 40
 TARGETS = np.random.default_rng(0).standard_normal((EXAMPLES, WIDTH)) + 5
@@ -23,8 +25,6 @@ BEST = TARGETS.mean(axis=0)
 
 def gradient(row_1xD, indices):
     """Return half the mean squared distance to the targets, and its gradient."""
-    from dml.types import Rows
-
     errors = row_1xD - TARGETS[indices]
     loss = float((errors**2).sum() / 2 / len(indices))
     return loss, Rows(np.zeros(1, np.int32), errors.mean(axis=0, keepdims=True))
@@ -39,15 +39,15 @@ CONVEX = Problem(
 )
 
 
-def distance(size=1, strategy=zeno, **options):
+def distance(size=1, updates=UPDATES, **options):
     """Return the distance to the optimum after training."""
 
     def program(comm):
         batches = minibatches(EXAMPLES, 20, 0)
         comm, update = Metered(comm), partial(table, "sgd", rate=0.1)
         own = {"comm": comm, "timer": Timer(comm.Wtime), **options}
-        steps = strategy(CONVEX, batches, update, **own)
-        for step, _ in zip(steps, range(UPDATES), strict=False):
+        steps = zeno(CONVEX, batches, update, **own)
+        for step, _ in zip(steps, range(updates), strict=False):
             params = step.params().copy()
         return params
 
@@ -56,21 +56,27 @@ def distance(size=1, strategy=zeno, **options):
     return float(np.abs(first - BEST).max())
 
 
-def reverse(rows, step, total):
-    """Replace all terms but one by the same step uphill."""
-    honest = step % len(rows)
-    wrong = np.arange(len(rows)) != honest
-    rows[wrong] = -3 * rows[honest]
+def attacks(forge, attackers):
+    """Return an attack of the last workers."""
+    return Byzantine(Attack(forge=forge), attackers)
+
+
+def reverse(seen):
+    """Replace the terms of attackers by equal steps uphill."""
+    seen.rows[seen.attackers] = -3 * seen.rows[seen.honest].mean(axis=0)
+
+
+ALL_BUT_ONE = {"workers": 5, "faulty": 4, "byzantine": attacks(reverse, 4)}
 
 
 @pytest.mark.parametrize("rule", ["mean", "median", "krum"])
 def test_one_right_worker_is_enough_where_other_rules_fail(rule, monkeypatch):
-    assert distance(workers=5, faulty=4, forge=reverse) < 0.5
+    assert distance(**ALL_BUT_ONE) < 0.5
     # the same attack on a rule that reads the terms only
     monkeypatch.setattr(
         "dml.strategies.zeno.mean_of_best", lambda rows, *others: 5 * RULES[rule](rows)
     )
-    assert not distance(workers=5, faulty=4, forge=reverse) < 5
+    assert not distance(**ALL_BUT_ONE) < 5
 
 
 def krum(rows, faulty=1):
@@ -89,16 +95,12 @@ RULES = {
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e38])
 def test_terms_that_are_not_finite_are_never_added(value):
-    def forge(rows, step, total):
-        rows[[0, 2]] = value
+    def forge(seen):
+        seen.rows[seen.attackers] = value
 
-    assert distance(workers=4, faulty=0, forge=forge) < 0.5
-
-    def forge_all(rows, step, total):
-        rows[:] = value
-
+    assert distance(workers=4, faulty=0, byzantine=attacks(forge, 2)) < 0.5
     with pytest.raises(BadInput, match="a finite term that leads to a finite loss"):
-        distance(workers=4, faulty=3, forge=forge_all)
+        distance(workers=4, faulty=3, byzantine=attacks(forge, 4))
 
 
 def test_scores_decide_and_rows_are_added_in_their_order():
@@ -122,13 +124,13 @@ def test_without_faulty_terms_it_is_serial_training_on_any_number_of_ranks(worke
 
 
 def test_a_large_gradient_is_penalised_by_its_norm():
-    def forge(rows, step, total):  # the optimum by one large step
-        rows[0, :-1] *= 9
+    def enlarge(seen):  # a step of 1 instead of 0.1, to the minimum of the loss
+        seen.rows[seen.attackers] *= 10
 
-    assert distance(workers=2, faulty=1, penalty=0.0, forge=forge) > 0.0
-    first = distance(workers=2, faulty=1, penalty=10.0, forge=forge)
-    plain = distance(workers=2, faulty=1, penalty=10.0)
-    assert first == pytest.approx(plain, abs=0.5)
+    options = {"workers": 2, "faulty": 1, "byzantine": attacks(enlarge, 1)}
+    start = float(np.abs(BEST).max())
+    assert distance(updates=1, penalty=0.0, **options) < 0.2 * start
+    assert distance(updates=1, penalty=1.0, **options) > 0.8 * start
 
 
 @pytest.mark.parametrize("faulty", [-1, 3])
@@ -140,13 +142,7 @@ def test_a_worker_must_be_left(faulty):
 def test_words_are_those_of_an_all_gather():
     def program(comm):
         step, *_ = train(zeno, comm=Metered(comm), workers=6, drawn=16)
-        return step.words_sent, sum(map(np.size, _leaves(step.params)))
+        return step.words_sent
 
-    words, lengths = zip(*sim.run(program, 3), strict=True)
-    assert sum(words) == 2 * 6 * (lengths[0] + 1)
-
-
-def _leaves(tree):
-    import jax
-
-    return jax.tree.leaves(tree)
+    length = sum(np.size(leaf) for leaf in jax.tree.leaves(start_params()))
+    assert sum(sim.run(program, 3)) == 2 * 6 * (length + 1)

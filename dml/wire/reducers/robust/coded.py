@@ -10,35 +10,36 @@
                   └──── all-gather ─────┘
 
 Repetition: facts are the numbers of slices in which two terms of a group differ, as
-bytes. The term that most workers of a group sent is the term of the group; terms of
-groups are added in the order of groups. Other terms are never read, so that the sum has
-the same bits for any wrong terms of at most s workers of each group.
+bytes. The term of a group is that of its majority. Terms of groups are added in the
+order of groups; other terms are never read, so that the sum has the same bits for any
+wrong terms of at most s workers of each group. A robust rule of the groups' terms
+(DETOX, Rajput 2019) also tolerates groups whose majority is wrong.
 
 Cyclic: facts are norms and projections of the terms, from which `syndromes` locates at
 most s wrong terms; the sum is decoded from the others, with rounding errors.
 
 The owners of slices are trusted; only terms are not. For n terms on p ranks, with equal
-numbers of terms and slices of equal length: p-1 messages of each rank and an all-gather
-of p-1 rounds; all ranks together send n(p-1)/p·d + (p-1)d elements, and those of an
-all-reduce of the facts, n·s numbers of 8 bytes by repetition, and 4n by cyclic codes.
+numbers of terms and slices of equal length: 2(p-1) rounds, in which all ranks together
+send (p-1)/p·nd + (p-1)d words, and a tree all-reduce of facts: n·s numbers of 8 bytes
+by repetition:s, 4n by cyclic:s, and those of the rule.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from dml.types import BadInput, Comm
-from dml.wire.collectives.all_gather_parts import all_gather_parts
-from dml.wire.collectives.all_to_all import send_parts
-from dml.wire.collectives.tree import tree_allreduce
 from dml.wire.plans.coding import Code, decoding
 from dml.wire.plans.syndromes import PROJECTIONS, check_sets, locate
-from dml.wire.plans.topology import chunks, segments
+from dml.wire.plans.topology import segments
+from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
+from dml.wire.reducers.robust.rule import Byzantine
+from dml.wire.reducers.robust.slices import Slices
+from dml.wire.reducers.robust.terms import Terms
 
 TILE = 1 << 14  # elements of a term that are converted to float64 at once
 Total = Callable[[np.ndarray], np.ndarray]  # sums float64 arrays over all slices
-Forge = Callable[[np.ndarray, int, Total], None]
 
 
 class CodedSum:
@@ -46,53 +47,73 @@ class CodedSum:
 
     Args:
       comm: Ranks.
-      code: Code of the workers. Each rank has consecutive workers, in equal numbers.
+      code: Code of the workers.
+      length: Number of elements of a gradient.
+      rule: Estimates the mean of the groups' gradients; None: their exact mean.
+      byzantine: Attack; None: none.
       seed: Random seed of the projections.
-      forge: (rows, step, total) replaces slices of the terms of attackers, in place.
     """
 
     def __init__(
-        self, comm: Comm, code: Code, seed: int = 0, forge: Forge | None = None
+        self,
+        comm: Comm,
+        code: Code,
+        length: int,
+        *,
+        rule: Estimator | None = None,
+        byzantine: Byzantine | None = None,
+        seed: int = 0,
     ):
         check_sets(code)
-        self.comm, self.code, self.seed, self.forge = comm, code, seed, forge
-        self.decode = self.decode_votes if code.repeats else self.decode_cyclic
+        check_rule(code, rule)
+        self.code, self.rule, self.seed = code, rule, seed
+        self.terms = Terms(comm, code.workers, length, byzantine)
 
-    def add_up(self, terms: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sum of all parts and the workers with wrong terms; collective.
+    def add_up(self, terms: Sequence[np.ndarray], step: int) -> tuple[np.ndarray, int]:
+        """Return the sum of all parts, and the number of wrong terms; collective.
 
         Args:
-          terms: Terms of this rank's workers, one in a row.
+          terms: Terms of this rank's workers.
           step: Number of earlier sums.
         """
-        rows = exchange_slices(self.comm, terms, self.code.workers)
-        if self.forge:
-            self.forge(rows, step, self.total)
-        part, wrong = self.decode(rows, step)
-        return gather_slices(self.comm, part, terms.shape[1]), wrong
 
-    def total(self, facts: np.ndarray) -> np.ndarray:
-        """Return the sum of an array over the slices of all ranks; collective."""
-        facts = facts.astype(np.float64)
-        tree_allreduce(self.comm, facts)
-        return facts
+        def mean(gradients: np.ndarray, slices: Slices) -> np.ndarray:
+            part, _ = self.decode(gradients, slices, step)
+            return part / np.float32(self.code.parts)
 
-    def decode_votes(
-        self, rows: np.ndarray, step: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sum of the terms of groups, and the workers that were outvoted."""
-        winners, wrong = votes(self.code, rows, self.total)
-        part = rows[winners[0]].copy()
-        for winner in winners[1:]:  # order matters: that of groups
-            part += rows[winner]
+        slices = self.terms.collect(terms, step, mean)
+        part, wrong = self.decode(slices.rows, slices, step)
+        return slices.gather(part), wrong
+
+    def decode(
+        self, rows: np.ndarray, slices: Slices, step: int
+    ) -> tuple[np.ndarray, int]:
+        """Return a slice of the sum of all parts, and the number of wrong terms.
+
+        Args:
+          rows: Slice of the terms.
+          slices: Place of the slice, and sums over slices.
+          step: Number of earlier sums.
+        """
+        if not self.code.repeats:
+            return self.decode_cyclic(rows, slices, step)
+        winners, wrong = votes(self.code, rows, slices.total)
+        part = add_in_order(rows, winners)
+        if self.rule:
+            gradients = self.terms.gradients(slices._replace(rows=rows))[winners]
+            zeros = np.zeros(gradients.shape[1], np.float32)
+            part[: len(zeros)] = self.code.parts * estimate_slice(
+                self.rule, gradients, zeros, step, slices.total
+            )
         return part, wrong
 
     def decode_cyclic(
-        self, rows: np.ndarray, step: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sum without wrong terms, and the workers that sent them."""
-        vectors = np.random.default_rng([self.seed, step, self.comm.rank])
-        facts = self.total(project(rows, vectors))
+        self, rows: np.ndarray, slices: Slices, step: int
+    ) -> tuple[np.ndarray, int]:
+        """Return a slice of the sum without wrong terms, and their number."""
+        draws = np.random.default_rng([self.seed, step, slices.place.start])
+        facts = slices.total(project(rows, draws).reshape(-1))
+        facts = facts.reshape(len(rows), -1)
         wrong = locate(self.code, facts[:, 1:], np.sqrt(facts[:, 0]))
         if wrong is None:
             raise BadInput(
@@ -102,11 +123,38 @@ class CodedSum:
             )
         right = np.ones(self.code.workers, bool)
         right[wrong] = False
-        return combine(decoding(self.code, right), rows), wrong
+        return combine(decoding(self.code, right), rows), len(wrong)
 
 
-def votes(code: Code, rows: np.ndarray, total: Total) -> tuple[list[int], np.ndarray]:
-    """Return the first worker of each group's majority, and the outvoted workers.
+def check_rule(code: Code, rule: Estimator | None) -> None:
+    """Raise BadInput if a rule does not fit to a code."""
+    if rule is None:
+        return
+    if not code.repeats:
+        raise BadInput(
+            f"expected the exact mean of the parts of a cyclic code, got the rule "
+            f"{rule.rule.name}; use repetition, or --reduce=exact"
+        )
+    if rule.centred:
+        raise BadInput(
+            f"expected a rule of groups that does not use the last estimate, got "
+            f"{rule.rule.name}; use another rule, such as median"
+        )
+    rule.check(code.parts)
+
+
+def add_in_order(rows: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
+    """Return the sum of rows, added in the order in which they are chosen."""
+    total = rows[chosen[0]].copy()
+    for number in chosen[1:]:
+        total += rows[number]
+    return total
+
+
+def votes(code: Code, rows: np.ndarray, total: Total) -> tuple[list[int], int]:
+    """Return the first worker of each group's majority, and the number of others.
+
+    Others are the workers whose terms differ from that of the majority.
 
     Args:
       code: A repetition code.
@@ -135,7 +183,7 @@ def votes(code: Code, rows: np.ndarray, total: Total) -> tuple[list[int], np.nda
                 "corrects more wrong terms"
             )
         winners.append(winner)
-    return winners, np.flatnonzero(~equal[winners].any(axis=0))
+    return winners, code.workers - int(equal[winners].sum())
 
 
 def project(rows: np.ndarray, draws: np.random.Generator) -> np.ndarray:
@@ -168,27 +216,3 @@ def encode(code: Code, worker: int, parts: Mapping[int, np.ndarray]) -> np.ndarr
     for part in chosen:
         total += code.coefficients[worker, part] * parts[part]
     return total
-
-
-def exchange_slices(comm: Comm, terms: np.ndarray, workers: int) -> np.ndarray:
-    """Return this rank's slice of the terms of all workers; collective.
-
-    Args:
-      comm: Ranks.
-      terms: Terms of this rank's workers, one in a row.
-      workers: Number of workers on all ranks.
-    """
-    slices = chunks(terms.shape[1], comm.size)
-    own = slices[comm.rank]
-    rows = np.empty((workers, own.stop - own.start), terms.dtype)
-    received = [rows[of_rank] for of_rank in chunks(workers, comm.size)]
-    sent = [np.ascontiguousarray(terms[:, columns]) for columns in slices]
-    send_parts(comm, sent, received)
-    return rows
-
-
-def gather_slices(comm: Comm, part: np.ndarray, length: int) -> np.ndarray:
-    """Return the slices of all ranks as one vector; collective."""
-    slices = chunks(length, comm.size)
-    lengths = np.array([columns.stop - columns.start for columns in slices])
-    return all_gather_parts(comm, part, lengths)
