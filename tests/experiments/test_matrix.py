@@ -22,6 +22,7 @@ EQUAL = [
     ("serial", "synchronous star"),
     ("serial", "server bsp"),
     ("serial", "coded"),
+    ("coded", "coded under attack"),
     ("hogwild on 1 worker", "hogwild_private"),
     ("hogwild on 1 worker", "cyclades"),
     ("hogwild on 1 worker", "minibatch"),

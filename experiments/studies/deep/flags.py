@@ -32,6 +32,7 @@ FREE |= {
     "allreduce",
     "reduce",
     "shards",
+    "code",
     "bucket_mb",
     "call",
     "zero",
@@ -61,6 +62,12 @@ def define(**defaults: Any) -> flags.FlagValues:
         0,
         "Logical shards of a minibatch, each a term of --reduce; 0: one per rank.",
         0,
+    )
+    values.text(
+        "code",
+        "repetition:1",
+        "Code of strategy coded: repetition or cyclic, and wrong terms that it "
+        "corrects.",
     )
     values.number(
         "bucket_mb",

@@ -94,8 +94,15 @@ def allreduce_options(
     return {"reducer": exact(ALLREDUCE[name]), **own}
 
 
-def coded_options(entry: Entry, comm: CountedComm, **own: Any) -> Own:
-    return {"code": "repetition:1", "workers": 3 * WORKERS, **own}
+def coded_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"code": "repetition:1", "workers": 3 * WORKERS}
+
+
+def attacked_options(entry: Entry, comm: CountedComm) -> Own:
+    from dml.wire.reducers.robust.attacks import byzantine
+
+    attack = byzantine("sign_flip:10", WORKERS)  # one worker of each group
+    return coded_options(entry, comm) | {"byzantine": attack}
 
 
 def zeno_options(entry: Entry, comm: CountedComm) -> Own:
@@ -152,6 +159,7 @@ METHODS: dict[str, Method] = {
     "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
     "local": Method("local", partial(allreduce_options, "star", every=2)),
     "coded": Method("coded", coded_options),
+    "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),
     "mesh": Method("mesh", mesh_options, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),

@@ -20,13 +20,14 @@ from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
+from dml.wire.reducers import names as reducer_names
 from dml.wire.server.consistency import Choice, consistency
 from studies.matrix.problems import Entry, make_update
 from studies.training import options
 
 STRATEGIES = [
     *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
-    *("operation", "hogwild", "average"),
+    *("operation", "coded", "zeno", "hogwild", "average"),
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
 ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
@@ -45,11 +46,13 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        readers = ("synchronous", "local", "server")
+        readers = ("synchronous", "local", "server", "coded")
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
     function = strategy(name, problem, comm.size)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
+    if name == "coded":
+        own["rule"] = reducer_names.estimator(values.reduce)
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every
     batches = read_batches(values, entry, problem)
