@@ -14,6 +14,7 @@ from dml.wire.collectives.all_gather_parts import gather_lengths
 from dml.wire.comm.buffers import Layout
 from dml.wire.reducers.robust import workers as own_terms
 from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
+from dml.wire.reducers.robust.points import Points
 from dml.wire.reducers.robust.rule import Byzantine, Mixing, Rule, Slice
 from dml.wire.reducers.robust.slices import Exchange, Slices, alone, scatter
 from dml.wire.reducers.robust.workers import Workers
@@ -105,10 +106,9 @@ def robust(
         slices = exchange(comm, terms, counts, allreduce)
         part = centre[slices.place] if estimator.centred else None
         own = robust_slice(estimator, slices, byzantine, part, int(step[0]))
-        mean = slices.gather(own)
-        np.multiply(mean, np.float32(place[1]), out=terms[0])
+        terms[0][:] = result = slices.gather(own)
         if estimator.centred:
-            centre = mean
+            centre = result
         return State(Memory(None, (centre, step + 1)), workers)
 
     def combine(terms: Sequence[Rows]) -> Rows:
@@ -117,9 +117,8 @@ def robust(
         if byzantine and byzantine.attack.own:
             for number in byzantine.workers(len(rows)):
                 byzantine.attack.own(rows[number], 0, int(number))
-        mean = robust_slice(estimator, alone(rows), byzantine, None, 0)
-        width = terms[0].values.shape[1]
-        return Rows(keys, (mean * np.float32(len(terms))).reshape(-1, width))
+        total = robust_slice(estimator, alone(rows), byzantine, None, 0)
+        return Rows(keys, total.reshape(-1, terms[0].values.shape[1]))
 
     has_combine = estimator.stateless and not momentum and not lag
     return Reducer(
@@ -137,7 +136,7 @@ def robust_slice(
     centre: np.ndarray | None,
     step: int,
 ) -> np.ndarray:
-    """Return a slice of the estimate, after the attack.
+    """Return a slice of the estimate of the sum of terms, after the attack.
 
     Args:
       estimator: Rule and mixing.
@@ -147,16 +146,18 @@ def robust_slice(
       step: Number of earlier estimates.
     """
     rows, total = slices.rows, slices.total
-    if centre is None:
-        centre = np.zeros(rows.shape[1], np.float32)
+    points = Points(
+        rows, estimator.rule.faulty, len(rows), step, centre, total, slices.run
+    )
 
     def estimate(rows: np.ndarray) -> np.ndarray:
-        return estimate_slice(estimator, rows, centre, step, total)
+        estimated = estimate_slice(estimator, points._replace(rows_NxD=rows))
+        return estimated / np.float32(len(rows))
 
     if byzantine and byzantine.attackers and byzantine.attack.forge:
         attackers = byzantine.workers(len(rows))
         byzantine.attack.forge(Slice(rows, attackers, step, total, estimate))
-    return estimate(rows)
+    return estimate_slice(estimator, points)
 
 
 def dense_rows(terms: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray]:
