@@ -18,7 +18,7 @@ from dml.wire.reducers.robust.points import Points
 from dml.wire.reducers.robust.rule import Byzantine, Mixing, Rule, Slice
 from dml.wire.reducers.robust.slices import Exchange, Slices, alone, scatter
 from dml.wire.reducers.robust.workers import Workers
-from dml.wire.reducers.rows import indices
+from dml.wire.reducers.rows import Keys, indices
 
 MOMENTUM = 0.9  # of workers, by default
 
@@ -160,11 +160,14 @@ def robust_slice(
     return estimate_slice(estimator, points)
 
 
-def dense_rows(terms: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray]:
+def dense_rows(terms: Sequence[Rows]) -> tuple[Keys, np.ndarray]:
     """Return the rows that any term has, and each term as a vector of all of them.
 
     Rows that a term lacks are zero.
     """
+    first = terms[0].index
+    if all(isinstance(t.index, slice) and t.index == first for t in terms):
+        return first, np.stack([term.values.reshape(-1) for term in terms])
     keys = [indices(term.index) for term in terms]
     union = np.unique(np.concatenate(keys))
     width = terms[0].values.shape[1]
