@@ -15,8 +15,8 @@ With cyclic:s, workers combine 2s+1 parts, and any s of all workers may be wrong
 sum is decoded with rounding errors.
 
 Each of n workers computes the gradients of (2s+1)/n of a minibatch, 2s+1 times those
-of `synchronous`. `wire.reducers.coded` states the rounds and the number of elements
-sent per update.
+of `synchronous`. `wire.reducers.robust.coded` states the rounds and the number of
+elements sent per update.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, make_parameters, restore_memory
 from dml.strategies.vectors import ALL, make_vectors
 from dml.types import BadInput, CountedComm, Memory, Problem, Step, identity
-from dml.wire.plans.coding import Code, make_code
+from dml.wire.plans.coding import DEFAULT, Code, make_code
 from dml.wire.reducers.robust.coded import CodedSum, encode
 from dml.wire.reducers.robust.estimate import Estimator
 from dml.wire.reducers.robust.rule import Byzantine
@@ -44,7 +44,7 @@ def coded(
     *,
     comm: CountedComm,
     timer: Timer,
-    code: str = "repetition:1",
+    code: str = DEFAULT,
     rule: Estimator | None = None,
     byzantine: Byzantine | None = None,
     workers: int = 0,

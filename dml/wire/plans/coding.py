@@ -33,6 +33,7 @@ import numpy as np
 
 from dml.types import BadInput
 
+DEFAULT = "repetition:1"
 DIGITS = 3.0  # greatest loss of decimal digits; float32 has 7
 
 

@@ -12,6 +12,7 @@ from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
+from dml.wire.plans.coding import DEFAULT
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.strategies import STRATEGIES
 
@@ -65,7 +66,7 @@ def define(**defaults: Any) -> flags.FlagValues:
     )
     values.text(
         "code",
-        "repetition:1",
+        DEFAULT,
         "Code of strategy coded: repetition or cyclic, and wrong terms that it "
         "corrects.",
     )

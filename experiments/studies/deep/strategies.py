@@ -142,8 +142,11 @@ def check(values: flags.FlagValues, workers: int) -> None:
                 f"--{name} out"
             )
     adversaries.check(values, values.shards or workers)
-    if values.strategy == "coded":
-        check_coded(values)
+    if values.accumulate > 1 and values.strategy == "coded":
+        raise BadInput(
+            f"expected parts that are not divided with --strategy=coded, got "
+            f"--accumulate={values.accumulate}; leave it out"
+        )
     if values.strategy in STRATEGIES:
         readers = ["synchronous", "local", "coded"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
@@ -165,19 +168,4 @@ def check(values: flags.FlagValues, workers: int) -> None:
             "expected --noise with two workers or more that have full gradients, got "
             f"{workers} by --strategy={values.strategy} --zero={values.zero}; pass "
             "--strategy=synchronous and more ranks"
-        )
-
-
-def check_coded(values: flags.FlagValues) -> None:
-    """Raise BadInput for flags that do not fit to coded gradients."""
-    if values.attack == adversaries.LABEL_FLIP:
-        raise BadInput(
-            "expected an attack on terms with --strategy=coded, which has several "
-            "copies of a part with equal labels, got --attack=label_flip; pass another "
-            "attack, or --strategy=synchronous"
-        )
-    if values.accumulate > 1:
-        raise BadInput(
-            f"expected whole parts with --strategy=coded, got --accumulate="
-            f"{values.accumulate}; leave it out"
         )

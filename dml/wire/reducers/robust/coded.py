@@ -34,6 +34,7 @@ from dml.wire.plans.coding import Code, decoding
 from dml.wire.plans.syndromes import PROJECTIONS, check_sets, locate
 from dml.wire.plans.topology import segments
 from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
+from dml.wire.reducers.robust.points import Points
 from dml.wire.reducers.robust.rule import Byzantine
 from dml.wire.reducers.robust.slices import Slices
 from dml.wire.reducers.robust.terms import Terms
@@ -101,10 +102,10 @@ class CodedSum:
         part = add_in_order(rows, winners)
         if self.rule:
             gradients = self.terms.gradients(slices._replace(rows=rows))[winners]
-            zeros = np.zeros(gradients.shape[1], np.float32)
-            part[: len(zeros)] = self.code.parts * estimate_slice(
-                self.rule, gradients, zeros, step, slices.total
-            )
+            faulty, groups = self.rule.rule.faulty, self.code.parts
+            # of gradients, whose mean is the sum of the terms
+            points = Points(gradients, faulty, groups, step, None, slices.total)
+            part[: gradients.shape[1]] = estimate_slice(self.rule, points)
         return part, wrong
 
     def decode_cyclic(
@@ -140,7 +141,11 @@ def check_rule(code: Code, rule: Estimator | None) -> None:
             f"expected a rule of groups that does not use the last estimate, got "
             f"{rule.rule.name}; use another rule, such as median"
         )
-    rule.check(code.parts)
+    if code.parts < rule.least():
+        raise BadInput(
+            f"expected at least {rule.least()} groups of workers for {rule.name}, got "
+            f"{code.parts}; use more workers, or a smaller f"
+        )
 
 
 def add_in_order(rows: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
