@@ -165,6 +165,13 @@ def test_a_cyclic_code_decodes_the_sum_of_all_parts(workers, code, attack):
         assert located == {0 if attack is change_the_last_bit else faulty}
 
 
+def test_errors_of_slices_do_not_cancel():
+    terms = np.zeros((5, 8), np.float32)
+    terms[3, 1], terms[3, 5] = 1, -1  # at the same places of both slices
+    total, wrong = decode(terms, "cyclic:1", size=2)
+    assert not total.any() and wrong == 1
+
+
 def test_more_wrong_terms_than_a_cyclic_code_corrects_are_refused():
     attack_by = forging([0, 3], flip_signs)
     with pytest.raises(BadInput, match="at most 1 wrong terms of 5 workers, got more"):

@@ -133,6 +133,19 @@ def test_a_large_gradient_is_penalised_by_its_norm():
     assert distance(updates=1, penalty=1.0, **options) > 0.8 * start
 
 
+def test_every_update_has_a_sample_of_its_own(monkeypatch):
+    samples = []
+
+    def take(indices):
+        samples.append(tuple(indices))
+        return indices
+
+    monkeypatch.setattr("tests.strategies.test_zeno.CONVEX", CONVEX._replace(take=take))
+    distance(updates=3, workers=2, faulty=0, sample=9)
+    drawn = [sample for sample in samples if len(sample) == 9]
+    assert len(set(drawn)) == 3 and all(len(set(sample)) == 9 for sample in drawn)
+
+
 @pytest.mark.parametrize("faulty", [-1, 3])
 def test_a_worker_must_be_left(faulty):
     with pytest.raises(BadInput, match="expected 0 to 2 faulty terms of 3 workers"):
