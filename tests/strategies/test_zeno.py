@@ -47,7 +47,7 @@ def distance(size=1, updates=UPDATES, **options):
         comm, update = Metered(comm), partial(table, "sgd", rate=0.1)
         own = {"comm": comm, "timer": Timer(comm.Wtime), **options}
         steps = zeno(CONVEX, batches, update, **own)
-        for step, _ in zip(steps, range(updates), strict=False):
+        for _, step in zip(range(updates), steps, strict=False):
             params = step.params().copy()
         return params
 
