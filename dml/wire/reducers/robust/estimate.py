@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import BadInput
-from dml.wire.reducers.robust.points import Points, finite
+from dml.types import BadInput, identity
+from dml.wire.reducers.robust.points import Points, Total, finite
 from dml.wire.reducers.robust.rule import Mixing, Rule
-from dml.wire.reducers.robust.threads import Run, on_threads
+from dml.wire.reducers.robust.threads import Run, on_threads, serially
 
 
 class Estimator(NamedTuple):
@@ -81,19 +81,34 @@ def estimate(
     """
     estimator = Estimator(rule, before)
     estimator.check(len(rows))
-    return estimate_slice(estimator, Points(rows, rule.faulty, run=run))
+    return estimate_slice(estimator, rows, None, 0, identity, run=run)
 
 
-def estimate_slice(estimator: Estimator, points: Points) -> np.ndarray:
+def estimate_slice(
+    estimator: Estimator,
+    rows: np.ndarray,
+    centre: np.ndarray | None,
+    step: int,
+    total: Total,
+    *,
+    scale: float = 1.0,
+    run: Run = serially,
+) -> np.ndarray:
     """Return a slice of the estimate, on the owner of the slice; collective.
 
     It is NaN if too few vectors are finite.
 
     Args:
       estimator: Rule and mixing.
-      points: The vectors.
+      rows: n x d values of the slice; float32.
+      centre: Slice of the last estimate; None: the origin.
+      step: Number of earlier estimates.
+      total: Returns the sum of a small float64 array over all slices.
+      scale: Factor of the rows; n: rows are terms of a sum, which is estimated.
+      run: Calls functions of parts of the columns.
     """
-    points = finite(points)
+    faulty = estimator.rule.faulty
+    points = finite(Points(rows, faulty, scale, step, centre, total, run))
     if (
         points.vectors
         < Estimator(
