@@ -34,7 +34,6 @@ from dml.wire.plans.coding import Code, decoding
 from dml.wire.plans.syndromes import PROJECTIONS, check_sets, locate
 from dml.wire.plans.topology import segments
 from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
-from dml.wire.reducers.robust.points import Points
 from dml.wire.reducers.robust.rule import Byzantine
 from dml.wire.reducers.robust.slices import Slices
 from dml.wire.reducers.robust.terms import Terms
@@ -102,10 +101,10 @@ class CodedSum:
         part = add_in_order(rows, winners)
         if self.rule:
             gradients = self.terms.gradients(slices._replace(rows=rows))[winners]
-            faulty, groups = self.rule.rule.faulty, self.code.parts
-            # of gradients, whose mean is the sum of the terms
-            points = Points(gradients, faulty, groups, step, None, slices.total)
-            part[: gradients.shape[1]] = estimate_slice(self.rule, points)
+            # of gradients, whose mean is the sum of the groups' terms
+            part[: gradients.shape[1]] = estimate_slice(
+                self.rule, gradients, None, step, slices.total, scale=self.code.parts
+            )
         return part, wrong
 
     def decode_cyclic(
