@@ -170,8 +170,9 @@ def votes(code: Code, rows: np.ndarray, total: Total) -> tuple[list[int], int]:
     """
     groups = [code.workers_of(part).tolist() for part in range(code.parts)]
     pairs = [pair for group in groups for pair in combinations(group, 2)]
-    bits = np.ascontiguousarray(rows).view(np.uint8)
-    differ = [not np.array_equal(bits[one], bits[other]) for one, other in pairs]
+    leaders = np.concatenate([first_equal(rows, group) for group in groups])
+    leader = dict(zip(np.concatenate(groups), leaders, strict=True))
+    differ = [leader[one] != leader[other] for one, other in pairs]
     differences = total(np.array(differ, np.float64))
     equal = np.eye(code.workers, dtype=bool)
     for (one, other), count in zip(pairs, differences, strict=True):
@@ -190,6 +191,19 @@ def votes(code: Code, rows: np.ndarray, total: Total) -> tuple[list[int], int]:
     return winners, code.workers - int(equal[winners].sum())
 
 
+def first_equal(rows: np.ndarray, group: Sequence[int]) -> list[int]:
+    """Return, for each worker of a group, the first one whose row has equal bytes."""
+    bits = np.ascontiguousarray(rows).view(np.uint8)
+    leaders: list[int] = []
+    result = []
+    for worker in group:
+        equal = (k for k in leaders if np.array_equal(bits[k], bits[worker]))
+        result.append(next(equal, worker))
+        if result[-1] == worker:
+            leaders.append(worker)
+    return result
+
+
 def project(rows: np.ndarray, draws: np.random.Generator) -> np.ndarray:
     """Return the squared norm of each row, and its products with random vectors."""
     facts = np.zeros((len(rows), 1 + PROJECTIONS))
@@ -197,7 +211,7 @@ def project(rows: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         values = rows[:, tile].astype(np.float64)
         vectors = draws.uniform(-1, 1, (values.shape[1], PROJECTIONS))
         with np.errstate(over="ignore", invalid="ignore"):
-            facts[:, 0] += np.square(values).sum(axis=1)
+            facts[:, 0] += np.einsum("nd,nd->n", values, values)
             facts[:, 1:] += values @ vectors
     return facts
 
