@@ -343,10 +343,11 @@ def check_reduce(
             f"expected --strategy={' or '.join(readers)} with --reduce={text}, got "
             f"--strategy={strategy}; leave --reduce out"
         )
-    if strategy == "local" and reducer_names.is_lossy(text):
+    if strategy == "local" and not reducer_names.is_mean(text):
         raise BadInput(
-            f"expected --reduce=exact or order_free with --strategy=local, which "
-            f"averages parameters, got --reduce={text}; pass --strategy=synchronous"
+            f"expected --reduce=exact, order_free or a robust rule without +momentum "
+            f"with --strategy=local, which averages parameters, got --reduce={text}; "
+            "pass --strategy=synchronous"
         )
     if reducer_names.has_momentum(text) and optimizer != "sgd":
         raise BadInput(

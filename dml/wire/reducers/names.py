@@ -114,9 +114,14 @@ def is_lossy(text: str) -> bool:
     return is_name(text) and parse(text).name not in (*LOSSLESS, *ROBUST)
 
 
-def is_robust(text: str) -> bool:
-    """Return whether a text names a robust rule."""
-    return is_name(text) and parse(text).name in ROBUST
+def is_mean(text: str) -> bool:
+    """Return whether a text names a mean of any vectors, also of parameters.
+
+    It is neither compressed nor a mean of momentum.
+    """
+    if not is_name(text):
+        return True
+    return not is_lossy(text) and MOMENTUM not in parse(text).suffixes
 
 
 def has_momentum(text: str) -> bool:

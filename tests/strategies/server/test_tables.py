@@ -27,6 +27,7 @@ from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengt
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout
 from dml.wire.reducers.exact import exact
+from dml.wire.reducers.names import reducer
 from dml.wire.reducers.rows import indices
 from dml.wire.server.consistency import Choice, consistency
 from tests.strategies.server.small import Descent, batches, problem
@@ -84,14 +85,14 @@ def trained(kind, strategy, size, **own):
     return sim.run(program, size)[0]
 
 
-def by_all_ranks(kind, reducer):
-    return trained(kind, synchronous, WORKERS, reducer=reducer)
+def by_all_ranks(kind, made):
+    return trained(kind, synchronous, WORKERS, reducer=made)
 
 
-def by_servers(kind, reducer, servers=1, name="bsp"):
+def by_servers(kind, made, servers=1, name="bsp"):
     who = roles(WORKERS + servers, servers)
     rule = consistency(name, Choice(backup=0), WORKERS)
-    setup = Setup(who, rule, reducer=reducer)
+    setup = Setup(who, rule, reducer=made)
     return trained(kind, server, WORKERS + servers, setup=setup)
 
 
@@ -101,6 +102,23 @@ def test_a_median_has_equal_bits_on_all_ranks_and_on_servers(kind, servers):
     expected = by_all_ranks(kind, MEDIAN)
     assert by_servers(kind, MEDIAN, servers).tobytes() == expected.tobytes()
     assert expected.tobytes() != by_all_ranks(kind, STAR).tobytes()
+
+
+@pytest.mark.parametrize("name", ["trimmed_mean:1", "krum:0", "median:1+nnm"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_robust_rule_of_a_server_is_that_of_all_ranks(kind, name):
+    """A rule by coordinate on any server; others need all rows on one server."""
+    rule = reducer(name, ALLREDUCE["star"])
+    expected = by_all_ranks(kind, rule)
+    for servers in (1, 2) if name.startswith("trimmed") else (1,):
+        assert by_servers(kind, rule, servers).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["async", "ssp", "softsync", "backup"])
+def test_servers_refuse_updates_with_too_few_gradients_for_a_rule(name):
+    most = reducer("krum:0", ALLREDUCE["star"])._replace(least_terms=WORKERS + 1)
+    with pytest.raises(BadInput, match=f"at least {WORKERS + 1} gradients"):
+        by_servers("rows", most, name=name)
 
 
 def test_a_backup_server_divides_the_reducers_sum_by_the_share_of_its_terms():
