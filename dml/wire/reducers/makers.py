@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dml.types import AllReduce, BadInput, Reducer
+from dml.wire.reducers import names
 from dml.wire.reducers.codecs import Codec
 from dml.wire.reducers.codecs.largest import top_k
 from dml.wire.reducers.codecs.levels import int8, qsgd, terngrad
@@ -17,6 +18,10 @@ from dml.wire.reducers.names import Choice
 from dml.wire.reducers.one_bit_adam import one_bit_adam
 from dml.wire.reducers.power_sgd import power_sgd, power_sgd_alternating
 from dml.wire.reducers.random_k import random_k
+from dml.wire.reducers.robust import centres, columns, mixing, selection
+from dml.wire.reducers.robust.reducer import MOMENTUM, robust
+from dml.wire.reducers.robust.rule import Rule
+from dml.wire.reducers.robust.slices import EXCHANGES, scatter
 from dml.wire.reducers.transports import TRANSPORTS, automatic
 from dml.wire.reducers.vote import vote
 
@@ -92,6 +97,33 @@ def with_memory(make: Callable[[Any, AllReduce], Reducer]) -> Make:
     return make_reducer
 
 
+RULES: dict[str, Callable[..., Rule]] = {
+    "mean": columns.mean,
+    "median": columns.median,
+    "trimmed_mean": columns.trimmed_mean,
+    "sign_majority": columns.sign_majority,
+    "krum": selection.krum,
+    "multi_krum": selection.multi_krum,
+    "bulyan": selection.bulyan,
+    "mda": selection.mda,
+    "geometric_median": centres.geometric_median,
+    "centred_clipping": centres.centred_clipping,
+}
+
+
+def make_robust(allreduce: AllReduce, choice: Choice) -> Reducer:
+    mixings = [
+        mixing.MIXING[suffix] for suffix in choice.suffixes if suffix in mixing.MIXING
+    ]
+    return robust(
+        RULES[choice.name](*choice.argument),
+        *mixings,
+        allreduce=allreduce,
+        momentum=MOMENTUM if names.MOMENTUM in choice.suffixes else 0.0,
+        exchange=EXCHANGES.get(choice.transport, scatter),
+    )
+
+
 MAKERS: dict[str, Make] = {
     "exact": make_exact,
     "order_free": make_order_free,
@@ -108,4 +140,5 @@ MAKERS: dict[str, Make] = {
     "random_k": make_random_k,
     "power_sgd": low_rank(power_sgd),
     "power_sgd_alternating": low_rank(power_sgd_alternating),
+    **dict.fromkeys(RULES, make_robust),
 }

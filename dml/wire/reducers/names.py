@@ -1,21 +1,37 @@
-"""Reducers by name: NAME[:ARGUMENT][@TRANSPORT][+feedback].
+"""Reducers by name: NAME[:ARGUMENT][@TRANSPORT][+SUFFIX...].
 
 exact, order_free, order_free:64, qsgd:4, terngrad, natural, int8@ring, sign+feedback,
 one_bit@scatter+feedback, vote, one_bit_adam:100, top_k:0.01+feedback, dgc:0.001,
-random_k:0.01, power_sgd:2+feedback
+random_k:0.01, power_sgd:2+feedback, median:2, krum:2@gather, krum:2+nnm+momentum
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from dml.types import AllReduce, BadInput, Reducer
 
-FEEDBACK = "+feedback"
+FEEDBACK = "feedback"
 LOSSLESS = ("exact", "order_free")
 CODES = ("qsgd", "terngrad", "natural", "int8", "sign", "one_bit", "top_k")
 DIRECTIONS = ("dgc", "one_bit_adam")  # have momentum; the update rule is sgd
 TRANSPORTS = ("gather", "scatter", "two_level", "ring")  # of codes; see `transports`
+ROBUST = (
+    "mean",
+    "median",
+    "trimmed_mean",
+    "sign_majority",
+    "krum",
+    "multi_krum",
+    "bulyan",
+    "mda",
+    "geometric_median",
+    "centred_clipping",
+)
+EXCHANGES = ("scatter", "gather")  # of robust rules; see `robust.slices`
+MIXING = ("nnm", "bucketing", "clipping")
+MOMENTUM = "momentum"
+MAX_FAULTY = 1 << 20
 
 
 class Argument(NamedTuple):
@@ -26,8 +42,31 @@ class Argument(NamedTuple):
       default: Its value if it is omitted.
     """
 
-    kind: Callable[[str], float] | None = None
+    kind: Callable[[str], Any] | None = None
     default: Any = None
+
+
+def faulty(text: str) -> tuple[int]:
+    """Return (f,) of a text such as 2."""
+    return (whole(text),)
+
+
+def faulty_and_radius(text: str) -> tuple[float, ...]:
+    """Return (f,) or (f, τ) of a text such as 2 or 2,0.5."""
+    first, comma, second = text.partition(",")
+    if not comma:
+        return faulty(first)
+    if not 0 < float(second) < float("inf"):
+        raise ValueError(f"expected a radius above 0, got {second}")
+    return (whole(first), float(second))
+
+
+def whole(text: str) -> int:
+    """Return a number of attackers; raise ValueError if it is negative or huge."""
+    number = int(text)
+    if not 0 <= number <= MAX_FAULTY:
+        raise ValueError(f"expected 0 to {MAX_FAULTY} attackers, got {number}")
+    return number
 
 
 REDUCERS: Mapping[str, Argument] = {
@@ -46,6 +85,8 @@ REDUCERS: Mapping[str, Argument] = {
     "random_k": Argument(float, 0.01),  # fraction of the elements
     "power_sgd": Argument(int, 2),  # rank
     "power_sgd_alternating": Argument(int, 2),  # rank
+    **dict.fromkeys(ROBUST, Argument(faulty, (1,))),  # number f of attackers
+    "centred_clipping": Argument(faulty_and_radius, (1,)),  # f, radius
 }
 
 
@@ -54,19 +95,28 @@ class Choice(NamedTuple):
 
     name: str
     argument: Any
-    transport: str  # empty: chosen by predicted seconds
-    feedback: bool
+    transport: str  # empty: the default
+    suffixes: tuple[str, ...] = ()
+
+    @property
+    def feedback(self) -> bool:
+        """Whether the errors of earlier updates are added."""
+        return FEEDBACK in self.suffixes
 
 
 def is_name(text: str) -> bool:
     """Return whether a text begins with a name of REDUCERS."""
-    code, _, _ = text.removesuffix(FEEDBACK).partition("@")
-    return code.partition(":")[0] in REDUCERS
+    return text.partition("+")[0].partition("@")[0].partition(":")[0] in REDUCERS
 
 
 def is_lossy(text: str) -> bool:
     """Return whether a text names a reducer that sends less than the gradient."""
-    return is_name(text) and parse(text).name not in LOSSLESS
+    return is_name(text) and parse(text).name not in (*LOSSLESS, *ROBUST)
+
+
+def is_robust(text: str) -> bool:
+    """Return whether a text names a robust rule."""
+    return is_name(text) and parse(text).name in ROBUST
 
 
 def has_momentum(text: str) -> bool:
@@ -76,42 +126,62 @@ def has_momentum(text: str) -> bool:
 
 def parse(text: str) -> Choice:
     """Return the reducer that a text names; raise BadInput if there is none."""
-    feedback = text.endswith(FEEDBACK)
-    code, at, transport = text.removesuffix(FEEDBACK).partition("@")
+    code, *suffixes = text.split("+")
+    code, at, transport = code.partition("@")
     name, colon, value = code.partition(":")
     if name not in REDUCERS:
         raise BadInput(
             f"expected a reducer of {', '.join(REDUCERS)}, got {text!r}; correct it"
         )
-    if at and name not in CODES:
-        raise BadInput(
-            f"expected @{transport} on a reducer of {', '.join(CODES)}, got {text!r}; "
-            "leave it out, or pass --allreduce"
-        )
-    if at and transport not in TRANSPORTS:
-        raise BadInput(
-            f"expected {code}@ and a transport of {', '.join(TRANSPORTS)}, got "
-            f"{text!r}; correct it"
-        )
+    check_suffixes(name, suffixes, text)
+    if at:
+        check_transport(name, code, transport, text)
     kind, default = REDUCERS[name]
     if not colon:
-        return Choice(name, default, transport, feedback)
+        return Choice(name, default, transport, tuple(suffixes))
     if kind is None:
         raise BadInput(f"expected {name} without an argument, got {text!r}; correct it")
     try:
-        return Choice(name, kind(value), transport, feedback)
+        return Choice(name, kind(value), transport, tuple(suffixes))
     except ValueError as error:
+        example = default[0] if isinstance(default, tuple) else default
         raise BadInput(
-            f"expected {name} or {name}:<number>, such as {name}:{default}, got "
+            f"expected {name} or {name}:<number>, such as {name}:{example}, got "
             f"{text!r}; correct it"
         ) from error
+
+
+def check_suffixes(name: str, suffixes: Sequence[str], text: str) -> None:
+    """Raise BadInput for a suffix that a reducer does not have, or has twice."""
+    known = (*MIXING, MOMENTUM) if name in ROBUST else (FEEDBACK,)
+    for suffix in suffixes:
+        if suffix not in known or suffixes.count(suffix) > 1:
+            raise BadInput(
+                f"expected {name} with {', '.join('+' + each for each in known)} or "
+                f"nothing, each at most once, got {text!r}; correct it"
+            )
+
+
+def check_transport(name: str, code: str, transport: str, text: str) -> None:
+    """Raise BadInput for a transport that a reducer does not have."""
+    if name not in (*CODES, *ROBUST):
+        raise BadInput(
+            f"expected @{transport} on a reducer of {', '.join((*CODES, *ROBUST))}, "
+            f"got {text!r}; leave it out, or pass --allreduce"
+        )
+    known = EXCHANGES if name in ROBUST else TRANSPORTS
+    if transport not in known:
+        raise BadInput(
+            f"expected {code}@ and a transport of {', '.join(known)}, got {text!r}; "
+            "correct it"
+        )
 
 
 def reducer(text: str, allreduce: AllReduce) -> Reducer:
     """Return the reducer that a text names.
 
     Args:
-      text: NAME[:ARGUMENT][@TRANSPORT][+feedback].
+      text: NAME[:ARGUMENT][@TRANSPORT][+SUFFIX...].
       allreduce: Sums buffers; a value of `dml.wire.collectives.ALLREDUCE`.
     """
     choice = parse(text)

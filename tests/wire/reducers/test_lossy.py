@@ -21,7 +21,7 @@ BIASED = ("sign", "one_bit", "top_k", "random_k", "int8", "power_sgd")
 BIASED += ("power_sgd_alternating",)
 OWN_MEMORY = ("dgc:0.01", "one_bit_adam:2")  # of a kind of their own
 UNBIASED = ("qsgd", "terngrad", "natural", "random_k")
-NAMES = (*UNBIASED, *(f"{name}{FEEDBACK}" for name in BIASED))
+NAMES = (*UNBIASED, *(f"{name}+{FEEDBACK}" for name in BIASED))
 EXACTLY_SENT = ("top_k+feedback", "random_k+feedback")  # what is sent has no error
 
 

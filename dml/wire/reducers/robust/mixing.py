@@ -57,3 +57,5 @@ def norm_weights(points: Points, faulty: int) -> Weights:
 nnm = Mixing("nnm", neighbour_weights)
 bucketing = Mixing("bucketing", bucket_weights, bucket_count, stateless=False)
 clipping = Mixing("clipping", norm_weights)
+
+MIXING = {mixing.name: mixing for mixing in (nnm, bucketing, clipping)}

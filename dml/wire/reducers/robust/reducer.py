@@ -19,6 +19,8 @@ from dml.wire.reducers.robust.slices import Exchange, Slices, alone, scatter
 from dml.wire.reducers.robust.workers import Workers
 from dml.wire.reducers.rows import indices
 
+MOMENTUM = 0.9  # of workers, by default
+
 
 class State(NamedTuple):
     """The state of a robust reducer on a rank.
