@@ -1,7 +1,8 @@
 """Reducers of robust estimates: n times the estimate of the mean of n terms.
 
 A term is a gradient times its share of the examples. Shares must be equal, since a rule
-compares the terms of workers.
+compares the terms of workers. Rules, attacks and momentum read n times the terms, which
+are gradients: some have absolute lengths, such as the radius of centred clipping.
 """
 
 from collections.abc import Sequence
@@ -94,6 +95,8 @@ def robust(
         counts = gather_lengths(comm, len(terms))
         place = int(counts[: comm.rank].sum()), int(counts.sum())
         estimator.check(place[1])
+        for term in terms:
+            term *= np.float32(place[1])
         if len(terms) != 1 and not step[0]:
             workers = own_terms.start(len(terms[0]), len(terms), momentum, lag)
         if momentum:
@@ -106,7 +109,7 @@ def robust(
         part = centre[slices.place] if estimator.centred else None
         own = robust_slice(estimator, slices, byzantine, part, int(step[0]))
         mean = slices.gather(own)
-        np.multiply(mean, np.float32(place[1]), out=terms[0])
+        terms[0][:] = mean
         if estimator.centred:
             centre = mean
         return State(Memory(None, (centre, step + 1)), workers)
@@ -114,12 +117,13 @@ def robust(
     def combine(terms: Sequence[Rows]) -> Rows:
         estimator.check(len(terms))
         keys, rows = dense_rows(terms)
+        rows *= np.float32(len(terms))
         if byzantine and byzantine.attack.own:
             for number in byzantine.workers(len(rows)):
                 byzantine.attack.own(rows[number], 0, int(number))
         mean = robust_slice(estimator, alone(rows), byzantine, None, 0)
         width = terms[0].values.shape[1]
-        return Rows(keys, (mean * np.float32(len(terms))).reshape(-1, width))
+        return Rows(keys, mean.reshape(-1, width))
 
     has_combine = estimator.stateless and not momentum and not lag
     return Reducer(
