@@ -311,10 +311,17 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     return with_check(call) if values.check else call
 
 
-def reducer(text: str, allreduce: Callable[..., None]) -> Reducer:
-    """Return a reducer by its name in --reduce."""
+def reducer(
+    text: str, allreduce: Callable[..., None], byzantine: Any = None
+) -> Reducer:
+    """Return a reducer by its name in --reduce, under an attack if there is one."""
     if reducer_names.is_name(text):
-        return reducer_names.reducer(text, allreduce)
+        return reducer_names.reducer(text, allreduce, byzantine)
+    if byzantine:
+        raise BadInput(
+            f"expected a reducer of dml with --attack, got --reduce={text}; pass "
+            "--reduce=exact or a robust rule"
+        )
     make = extend.find(text, reducer_names.REDUCERS, extend.REDUCERS)
     made: Reducer = extend.make(text, make, Reducer, allreduce)
     return made

@@ -197,6 +197,17 @@ class FlagValues(flags.FlagValues):
             flags.ArgumentSerializer(),
         )
 
+    def adversaries(self) -> None:
+        """Define --attack and --attackers, and --skew of the workers' examples."""
+        self.text("attack", "", "Attack of Byzantine workers, NAME or NAME:ARGUMENT.")
+        self.integer("attackers", 0, "Number of Byzantine workers, the last ones.", 0)
+        self.text(
+            "skew",
+            "",
+            "Skew of the workers' examples, similarity:GAMMA or dirichlet:ALPHA; "
+            "empty: all workers draw from all examples.",
+        )
+
     def switch(self, name: str, default: bool, help: str) -> None:
         """Define a flag that is on or off: --name and --noname."""
         flags.DEFINE_boolean(name, default, help, self)

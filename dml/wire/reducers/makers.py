@@ -20,7 +20,7 @@ from dml.wire.reducers.power_sgd import power_sgd, power_sgd_alternating
 from dml.wire.reducers.random_k import random_k
 from dml.wire.reducers.robust import centres, columns, mixing, selection
 from dml.wire.reducers.robust.reducer import MOMENTUM, robust
-from dml.wire.reducers.robust.rule import Rule
+from dml.wire.reducers.robust.rule import Byzantine, Rule
 from dml.wire.reducers.robust.slices import EXCHANGES, scatter
 from dml.wire.reducers.transports import TRANSPORTS, automatic
 from dml.wire.reducers.vote import vote
@@ -111,7 +111,9 @@ RULES: dict[str, Callable[..., Rule]] = {
 }
 
 
-def make_robust(allreduce: AllReduce, choice: Choice) -> Reducer:
+def make_robust(
+    allreduce: AllReduce, choice: Choice, byzantine: Byzantine | None = None
+) -> Reducer:
     mixings = [
         mixing.MIXING[suffix] for suffix in choice.suffixes if suffix in mixing.MIXING
     ]
@@ -121,6 +123,7 @@ def make_robust(allreduce: AllReduce, choice: Choice) -> Reducer:
         allreduce=allreduce,
         momentum=MOMENTUM if names.MOMENTUM in choice.suffixes else 0.0,
         exchange=EXCHANGES.get(choice.transport, scatter),
+        byzantine=byzantine,
     )
 
 

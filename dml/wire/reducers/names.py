@@ -177,15 +177,28 @@ def check_transport(name: str, code: str, transport: str, text: str) -> None:
         )
 
 
-def reducer(text: str, allreduce: AllReduce) -> Reducer:
+def reducer(text: str, allreduce: AllReduce, byzantine: Any = None) -> Reducer:
     """Return the reducer that a text names.
 
     Args:
       text: NAME[:ARGUMENT][@TRANSPORT][+SUFFIX...].
       allreduce: Sums buffers; a value of `dml.wire.collectives.ALLREDUCE`.
+      byzantine: Attack on the terms, a `robust.Byzantine`; None: none. The exact sum is
+        then the robust rule `mean`.
     """
     choice = parse(text)
     # imported at the first use: most reducers need a compiler of kernels
-    makers = import_module("dml.wire.reducers.makers").MAKERS
-    made: Reducer = makers[choice.name](allreduce, choice)
+    makers = import_module("dml.wire.reducers.makers")
+    made: Reducer
+    if byzantine is None:
+        made = makers.MAKERS[choice.name](allreduce, choice)
+        return made
+    if choice.name == "exact":
+        choice = Choice("mean", (0,), "")
+    if choice.name not in ROBUST:
+        raise BadInput(
+            f"expected --reduce=exact or a reducer of {', '.join(ROBUST)} with an "
+            f"attack, got --reduce={text}; pass one of them"
+        )
+    made = makers.make_robust(allreduce, choice, byzantine)
     return made

@@ -55,6 +55,7 @@ def define(**defaults: Any) -> flags.FlagValues:
         *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of messages."
     )
     values.reducer()
+    values.adversaries()
     values.integer(
         "shards",
         0,

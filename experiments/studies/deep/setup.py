@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from lab import flags
+from lab import adversaries, flags
 import numpy as np
 
 from dml.metrics.timer import Timer
@@ -60,5 +60,6 @@ class Setup(NamedTuple):
         if name == "auto":  # measure a new machine before the first step
             machine_rates(self.comm)
         allreduce = flags.allreduce(name, self.values, self.comm.size)
-        reducer = flags.reducer(self.values.reduce, allreduce)
+        attack = adversaries.byzantine(self.values)
+        reducer = flags.reducer(self.values.reduce, allreduce, attack)
         return {"reducer": reducer, "memory": self.memory}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lab import flags
+from lab import adversaries, flags
 import jax
 
 from dml import extend
@@ -121,9 +121,11 @@ def check(values: flags.FlagValues, workers: int) -> None:
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
                     f"--{name} out"
                 )
+    adversaries.check(values, shares)
     if values.strategy in STRATEGIES:
         readers = ("synchronous", "local")
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
+        adversaries.check_strategy(values, readers)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(
             f"expected --microbatches with --strategy=hybrid, got --accumulate="

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab import compiling, flags, timelines, writing
+from lab import adversaries, compiling, flags, timelines, writing
 import jax
 import numpy as np
 
@@ -111,7 +111,10 @@ def prepare(
         take=partial(take, task.training),
         evaluate=partial(evaluate_held_out, task, comm.rank),
     )
-    order = draws(task.count, values.batch, values.seed, total, done * values.batch)
+    sizes = values.batch, total, done * values.batch
+    order = draws(task.count, values.batch, values.seed, *sizes[1:])
+    workers = values.shards or strategies.workers(values, comm)
+    problem, order = adversaries.shared_data(values, problem, order, workers, sizes)
     setup = Setup(
         values,
         comm,

@@ -58,7 +58,7 @@ class Estimator(NamedTuple):
                 got += f", of which mixing makes {mixed_count}"
             raise BadInput(
                 f"expected n >= {least} gradients of an update for {names}, got {got}; "
-                "pass a smaller f, or more workers"
+                "pass a smaller f, or add the gradients of more workers"
             )
 
 
