@@ -49,6 +49,7 @@ FLAGS.extensible(
     "All-reduce of the gradients.",
 )
 FLAGS.reducer()
+FLAGS.adversaries()
 FLAGS.text("optimizer", "", "Update of the parameters; empty: the problem's default.")
 FLAGS.number("lr", 0.0, "Step size; 0 uses the problem's default.", 0)
 FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default.", 0)

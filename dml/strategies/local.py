@@ -86,9 +86,8 @@ def local(
             loss_sum, examples = loss_sum + loss * shard, examples + shard
         with timer("wire"):
             mean = np.float32(loss_sum / examples if examples else 0)
-            pack(
-                jax.device_get((parameters.averaged(), mean)), buffer, examples / total
-            )
+            share = 1 / comm.size if reducer.equal_shares else examples / total
+            pack(jax.device_get((parameters.averaged(), mean)), buffer, share)
             memory = reducer.reduce(comm, buffer, memory)
             averages, loss = unpack(buffer, averaged)
             parameters.assign(averages)

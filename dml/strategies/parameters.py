@@ -18,8 +18,18 @@ from typing import Any
 import numpy as np
 
 from dml.data.feed import Part
-from dml.data.shards import logical_microbatches
-from dml.types import BadInput, Comm, Memory, Params, Problem, Rows, Shard, identity
+from dml.data.shards import logical_microbatches, shard
+from dml.types import (
+    BadInput,
+    Comm,
+    Memory,
+    Params,
+    Problem,
+    Rows,
+    Shard,
+    TermMemory,
+    identity,
+)
 from dml.wire.reducers.rows import sum_rows
 
 Update = Any  # an optax GradientTransformation, or a function rows -> Shard
@@ -43,8 +53,8 @@ def restore_memory(comm: Comm, memory: Any, saved: Sequence[list[Any]] | None) -
     """Return a reducer's memory as saved by a run on any number of ranks.
 
     On another number of ranks, rank r adds the own arrays of the saved ranks r, r+p,
-    r+2p, … for p ranks: their sum over ranks remains. Arrays outside a `Memory` start
-    anew.
+    r+2p, … for p ranks: their sum over ranks remains. The arrays of the terms of all
+    ranks are divided anew. Arrays of neither kind start anew.
 
     Args:
       comm: Ranks.
@@ -56,8 +66,16 @@ def restore_memory(comm: Comm, memory: Any, saved: Sequence[list[Any]] | None) -
     if not saved:
         return memory
     leaves, structure = jax.tree.flatten(memory)
-    shapes, saved_shapes = ([np.shape(x) for x in each] for each in (leaves, saved[0]))
-    if shapes != saved_shapes:
+    kinds = jax.tree.leaves(jax.tree.map(kinds_of, memory, is_leaf=is_part))
+    shapes, saved_shapes = (
+        # the numbers of terms may differ
+        [
+            np.shape(leaf)[kind == "terms" :]
+            for leaf, kind in zip(each, kinds, strict=False)
+        ]
+        for each in (leaves, saved[0])
+    )
+    if len(leaves) != len(saved[0]) or shapes != saved_shapes:
         raise BadInput(
             f"expected the memory of the reducer and the buckets in the checkpoint, "
             f"arrays of shapes {saved_shapes[:4]}, got {shapes[:4]}; pass the "
@@ -65,15 +83,15 @@ def restore_memory(comm: Comm, memory: Any, saved: Sequence[list[Any]] | None) -
         )
     if len(saved) == comm.size:
         return jax.tree.unflatten(structure, saved[comm.rank])
-    kinds = jax.tree.leaves(
-        jax.tree.map(kinds_of, memory, is_leaf=lambda part: isinstance(part, Memory))
-    )
     for n, kind in enumerate(kinds):
         if kind == "own":
             terms = [ranks_leaves[n] for ranks_leaves in saved[comm.rank :: comm.size]]
             leaves[n] = sum(terms, leaves[n])  # which is zero
         elif kind == "common":
             leaves[n] = saved[0][n]
+        elif kind == "terms":
+            all_terms = np.concatenate([ranks_leaves[n] for ranks_leaves in saved])
+            leaves[n] = shard(all_terms, comm.rank, comm.size)
     return jax.tree.unflatten(structure, leaves)
 
 
@@ -81,12 +99,18 @@ def kinds_of(part: Any) -> Any:
     """Return a tree with the kind of each array of a part of a reducer's memory."""
     import jax
 
+    if isinstance(part, TermMemory):
+        return jax.tree.map(lambda leaf: "terms", part)
     if not isinstance(part, Memory):
         return "other"
     return Memory(
         jax.tree.map(lambda leaf: "own", part.own),
         jax.tree.map(lambda leaf: "common", part.common),
     )
+
+
+def is_part(node: Any) -> bool:
+    return isinstance(node, Memory | TermMemory)
 
 
 def check_shards(comm: Comm, shards: int, possible: bool) -> int:

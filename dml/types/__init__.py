@@ -30,7 +30,7 @@ from dml.types.learning import (
     Step,
     Tensor,
 )
-from dml.types.reducers import Combine, Memory, Reducer
+from dml.types.reducers import Combine, Memory, Reducer, TermMemory
 from dml.types.sparse import (
     Edges,
     Embeddings,
@@ -75,6 +75,7 @@ __all__ = [
     "Combine",
     "Memory",
     "Reducer",
+    "TermMemory",
     "Ratings",
     "Rows",
     "RowBatch",

@@ -24,6 +24,17 @@ class Memory(NamedTuple):
     common: Any = None
 
 
+class TermMemory(NamedTuple):
+    """A part of the state of a reducer, with arrays of the terms of one rank.
+
+    Attributes:
+      arrays: Arrays whose first axis is that of the terms. A run that is resumed on
+        another number of ranks divides the terms of all ranks among them.
+    """
+
+    arrays: Any
+
+
 class Reducer(NamedTuple):
     """A reduction of the gradients of all ranks to their mean.
 
@@ -35,7 +46,7 @@ class Reducer(NamedTuple):
 
     Attributes:
       init: layout of the gradient -> the state of this rank, or None. Arrays in a
-        `Memory` can be resumed on another number of ranks.
+        `Memory` or `TermMemory` can be resumed on another number of ranks.
       reduce: (comm, buffer, state) -> the next state. The buffer contains this rank's
         term and receives the mean. Scalars after the gradient, such as the loss, are
         summed exactly by every reducer.
@@ -45,9 +56,14 @@ class Reducer(NamedTuple):
       reduce_terms: (comm, terms, state) -> the next state. As `reduce`, but each rank
         has several terms, and the first receives the mean, which does not depend on
         the rank of a term. None if it would.
+      least_terms: Least number of terms; `server` raises BadInput for updates with
+        fewer.
+      equal_shares: Whether terms are compared, so that workers need equal shares.
     """
 
     init: Callable[[Any], Any]
     reduce: Callable[[Comm, np.ndarray, Any], Any]
     combine: Combine | None = None
     reduce_terms: Callable[[Comm, Sequence[np.ndarray], Any], Any] | None = None
+    least_terms: int = 1
+    equal_shares: bool = False

@@ -1,6 +1,8 @@
 """Byzantine workers and skewed shards of --attack, --attackers and --skew."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 from lab.shared_flags import FlagValues
@@ -8,7 +10,8 @@ import numpy as np
 
 from dml.data.poison import labels_of, poisoned, with_reversed_labels
 from dml.data.skew import skewed_draws, skewed_shards
-from dml.types import BadInput, Problem
+from dml.types import BadInput, Problem, Rows
+from dml.wire.reducers.rows import indices
 
 LABEL_FLIP = "label_flip"
 
@@ -47,6 +50,51 @@ def byzantine(values: FlagValues) -> Any:
 
     made = attacks.byzantine(values.attack, values.attackers)
     return None if values.attack == LABEL_FLIP else made
+
+
+def check_server(made: Any, rule: Any) -> None:
+    """Raise BadInput for attackers that must know all gradients of an update.
+
+    Args:
+      made: The `robust.Byzantine` of the flags, or None.
+      rule: Consistency of the server.
+    """
+    if made and made.attack.forge and (rule.aggregation_count or rule.backups):
+        raise BadInput(
+            "expected --consistency=bsp with an attack that knows all gradients of an "
+            "update, got updates with some of them; pass --consistency=bsp, or an "
+            "attack such as sign_flip"
+        )
+
+
+def with_own_attack(problem: Problem, made: Any, worker: int) -> Problem:
+    """Return the problem whose gradients of rows are those of an attacker.
+
+    A late gradient has the rows of the current batch only.
+
+    Args:
+      problem: Problem of a table.
+      made: The `robust.Byzantine` of the flags.
+      worker: Number of the worker.
+    """
+    steps, earlier = count(), deque[Rows]()
+
+    def gradient(params: Any, batch: Any) -> tuple[float, Rows]:
+        loss, grads = problem.gradient(params, batch)
+        step, values = next(steps), np.array(grads.values)
+        if made.attack.own:
+            made.attack.own(values.reshape(-1), step, worker)
+        if made.attack.lag:
+            earlier.append(Rows(grads.index, values))
+            values = np.zeros_like(values)
+            if len(earlier) > made.attack.lag:
+                old = earlier.popleft()
+                here, there = indices(grads.index), indices(old.index)
+                _, to, of = np.intersect1d(here, there, True, return_indices=True)
+                values[to] = old.values[of]
+        return loss, Rows(grads.index, values)
+
+    return problem._replace(gradient=gradient)
 
 
 def shared_data(

@@ -257,7 +257,14 @@ def make_server(
     if combine is None:
         raise BadInput(
             "expected a reducer with `combine` on servers, got one without, whose sum "
-            "needs all ranks; pass --strategy=synchronous"
+            "needs all ranks or earlier sums; pass --strategy=synchronous"
+        )
+    count, least = setup.rule.update_size(workers), setup.reducer.least_terms
+    if count < least:
+        raise BadInput(
+            f"expected updates of at least {least} gradients with this reducer, got "
+            f"{count}; pass --consistency=bsp and at least {least} workers, or a "
+            "smaller f"
         )
     index = setup.roles.server(comm.rank) or 0
     rows = split.rows_of(index)

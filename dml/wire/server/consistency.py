@@ -34,6 +34,10 @@ class Consistency(NamedTuple):
     push_based: bool = False
     pull_period: float = 1
 
+    def update_size(self, workers: int) -> int:
+        """Return the number of gradients of an update, if every worker has one."""
+        return self.aggregation_count or workers - self.backups
+
 
 class Choice(NamedTuple):
     """The values of the flags of all consistencies."""

@@ -10,10 +10,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lab import flags, timelines
+from lab import adversaries, flags, timelines
 
 from dml.strategies import strategy
-from dml.strategies.server.roles import roles
+from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
 from dml.strategies.shared.workers import Descent
@@ -47,15 +47,24 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     if name in STRATEGIES:
         readers = ("synchronous", "local", "server")
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
+        adversaries.check_strategy(values, readers)
     function = strategy(name, problem, comm.size)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every
     batches = read_batches(values, entry, problem)
+    if values.attack or values.skew:
+        workers = serving(values, comm).workers if name == "server" else comm.size
+        adversaries.check(values, workers)
+        batch = values.batch or entry.batch
+        problem, batches = adversaries.shared_data(
+            values, problem, batches, workers, (batch, batch * steps, 0)
+        )
     if name == "server":  # one Step per epoch, at whose end all ranks evaluate
         key, call = tuple(map(id, problem)), partial(as_table, problem)
         problem = once(comm, "problem of a table", key, call)
+        problem = attacked(values, problem, comm)
         length = min(every or steps, steps)
         own, steps, every = own | {"every": length}, -(-steps // length), 1
     # virtual ranks have a virtual clock; strategies on devices use the real one
@@ -64,6 +73,19 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     rule = choose_update(values, entry, problem)
     taken = function(problem, batches, rule, comm=comm, timer=timer, **own)
     return Training(problem, islice(taken, steps), every)
+
+
+def serving(values: flags.FlagValues, comm: CountedComm) -> Roles:
+    """Return which ranks are workers and which are servers."""
+    return roles(comm.size, values.servers, False)
+
+
+def attacked(values: flags.FlagValues, problem: Problem, comm: CountedComm) -> Problem:
+    """Return the problem of this rank, which may be a Byzantine worker."""
+    made, workers = adversaries.byzantine(values), serving(values, comm).workers
+    if made and not made.attack.forge and comm.rank in made.workers(workers):
+        return adversaries.with_own_attack(problem, made, comm.rank)
+    return problem
 
 
 def read_batches(
@@ -98,12 +120,16 @@ def offered(
         return flags.allreduce(values.allreduce, values, comm.size)
 
     def reducer() -> Reducer:
-        return flags.reducer(values.reduce, allreduce())
+        made = adversaries.byzantine(values)
+        if made and values.strategy == "server" and not made.attack.forge:
+            made = None  # such attackers push their own wrong gradients
+        return flags.reducer(values.reduce, allreduce(), made)
 
     def setup() -> Setup:
-        servers = roles(comm.size, values.servers, False)
+        servers = serving(values, comm)
         choice = Choice(values.staleness)
         rule = consistency(values.consistency, choice, servers.workers)
+        adversaries.check_server(adversaries.byzantine(values), rule)
         return Setup(servers, rule, reducer=reducer())
 
     return {

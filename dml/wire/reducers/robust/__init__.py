@@ -1,7 +1,7 @@
 """Robust estimates of the mean of gradients, some of which are arbitrary (Byzantine).
 
-    n terms ──► mixing ──► rule: weights ──► rule: columns ──► estimate of the mean
-                NNM, ...   from distances    per coordinate
+    n terms ──► mixing ──► rule ──► estimate of the mean
+                nnm, …     krum, …
 
 `robust(krum(2), nnm)` is a reducer; `estimate(krum(2), rows)` the same in one process.
 """
@@ -16,11 +16,11 @@ from dml.wire.reducers.robust.estimate import estimate as estimate
 from dml.wire.reducers.robust.mixing import bucketing as bucketing
 from dml.wire.reducers.robust.mixing import clipping as clipping
 from dml.wire.reducers.robust.mixing import nnm as nnm
+from dml.wire.reducers.robust.points import Points as Points
 from dml.wire.reducers.robust.reducer import robust as robust
 from dml.wire.reducers.robust.rule import Attack as Attack
 from dml.wire.reducers.robust.rule import Byzantine as Byzantine
 from dml.wire.reducers.robust.rule import Mixing as Mixing
-from dml.wire.reducers.robust.rule import Points as Points
 from dml.wire.reducers.robust.rule import Rule as Rule
 from dml.wire.reducers.robust.rule import Slice as Slice
 from dml.wire.reducers.robust.selection import bulyan as bulyan

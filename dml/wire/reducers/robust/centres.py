@@ -3,14 +3,14 @@
     v ◄──── x        a vector that is far from the centre v moves it less:
                      by 1/distance (geometric median), or by at most τ (clipping)
 
-The centre is an affine combination of the vectors, the origin and the last estimate, so
-its distances follow from theirs.
+Their lengths 0.1 and τ are those of gradients, not of terms of a sum.
 """
 
 import numpy as np
 
-from dml.wire.reducers.robust.distances import mixed
-from dml.wire.reducers.robust.rule import EXTRA, Points, Rule, Weights
+from dml.wire.reducers.robust.columns import HALF
+from dml.wire.reducers.robust.points import Points, combine, distances_to
+from dml.wire.reducers.robust.rule import Rule
 
 ROUNDS = 3  # of Weiszfeld's algorithm
 SMOOTHING = 0.1  # least distance in its denominators
@@ -19,46 +19,44 @@ SMOOTHING = 0.1  # least distance in its denominators
 def geometric_median(faulty: int) -> Rule:
     """Return the geometric median (RFA, Pillutla 2022); n > 2f.
 
-    Three rounds of the smoothed algorithm of Weiszfeld, which start at the origin.
+    Three rounds of the smoothed algorithm of Weiszfeld, which start at the origin. A
+    round adds n distances over all slices.
     """
 
-    def weights(points: Points, f: int) -> Weights:
-        count, centre = points.vectors, np.zeros((1, points.vectors + EXTRA))
-        centre[0, -2] = 1
+    def estimate(points: Points) -> np.ndarray:
+        centre = np.zeros(points.rows_NxD.shape[1], np.float32)
         for _ in range(ROUNDS):
-            near, _ = mixed(points, np.vstack([np.eye(count, count + EXTRA), centre]))
-            distances = np.sqrt(near.squared[count, :count])
-            pulls = 1 / np.maximum(SMOOTHING, distances)
-            centre = np.zeros_like(centre)
-            centre[0, :count] = pulls / pulls.sum()
+            pulls = 1 / np.maximum(SMOOTHING, distances_to(points, centre))
+            centre = combine(points, pulls / pulls.sum())
         return centre
 
-    return Rule("geometric_median", faulty, lambda f: 2 * f + 1, weights=weights)
+    return Rule("geometric_median", faulty, HALF, estimate)
 
 
 def centred_clipping(faulty: int, radius: float | None = None) -> Rule:
     """Return v + mean of (x - v), each of norm at most τ (Karimireddy 2021); n > 2f.
+
+    The centre v is the last estimate, and the origin before the first one.
 
     Args:
       faulty: f.
       radius: τ; None: the median distance of the vectors to v.
     """
 
-    def weights(points: Points, f: int) -> Weights:
-        distances = np.sqrt(points.from_centre)
+    def estimate(points: Points) -> np.ndarray:
+        centre = points.centre
+        if centre is None:
+            centre = np.zeros(points.rows_NxD.shape[1], np.float32)
+        distances = distances_to(points, centre)
         limit = np.median(distances) if radius is None else radius
-        factors = np.ones(points.vectors)
-        far = distances > limit
-        factors[far] = limit / distances[far]
-        combined = np.zeros((1, points.vectors + EXTRA))
-        combined[0, : points.vectors] = factors / points.vectors
-        combined[0, -1] = 1 - combined.sum()
-        return combined
+        shares = shrinking(distances, limit) / points.vectors
+        moved = combine(points, shares)
+        moved += np.float32(1 - shares.sum()) * centre
+        return moved
 
-    return Rule(
-        "centred_clipping",
-        faulty,
-        lambda f: 2 * f + 1,
-        weights=weights,
-        centred=True,
-    )
+    return Rule("centred_clipping", faulty, HALF, estimate, centred=True)
+
+
+def shrinking(lengths: np.ndarray, limit: float) -> np.ndarray:
+    """Return factors of at most 1 that shorten lengths to a limit."""
+    return limit / np.maximum(lengths, limit) if limit > 0 else (lengths <= 0) * 1.0

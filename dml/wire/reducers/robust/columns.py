@@ -2,44 +2,60 @@
 
     values of a coordinate     -9   1   2   3   4   80       f = 1
     median                              2.5
-    trimmed mean                    1 + 2 + 3 + 4  / 4
+    trimmed mean                  ( 1 + 2 + 3 + 4 ) / 4
 
-The estimates lie between the least and the greatest honest value of each coordinate,
-except those of `mean`.
+The median and the trimmed mean are in the range of the honest values of each
+coordinate. Their values are added in float64 in the order of their size, so they do not
+depend on the order of the workers.
 """
 
 import numpy as np
 
-from dml.wire.reducers.robust.rule import Rule
-from dml.wire.reducers.robust.sorting import mean_of_ranks, sorted_rows
+from dml.wire.reducers.robust.combinations import scaled_sum
+from dml.wire.reducers.robust.points import Points
+from dml.wire.reducers.robust.rule import Bound, Rule
+from dml.wire.reducers.robust.sorting import majority_signs, near_median, sum_of_ranks
+
+HALF = Bound(2, 1)  # n > 2f
 
 
 def mean(faulty: int = 0) -> Rule:
-    """Return the mean of all vectors, which one attacker moves anywhere."""
-    return Rule("mean", faulty, lambda f: f + 1, columns=mean_columns)
+    """Return the mean of all finite vectors, which one attacker moves anywhere."""
+    return Rule("mean", faulty, Bound(1, 1), mean_of_all)
 
 
-def mean_columns(rows: np.ndarray, faulty: int) -> np.ndarray:
-    return mean_of_ranks(rows, 0, len(rows))
+def mean_of_all(points: Points) -> np.ndarray:
+    return scaled_sum(points.rows_NxD, points.scale / points.vectors, points.run)
 
 
 def median(faulty: int) -> Rule:
     """Return the median of each coordinate (Yin 2018); n > 2f."""
-    return Rule("median", faulty, lambda f: 2 * f + 1, columns=median_columns)
-
-
-def median_columns(rows: np.ndarray, faulty: int) -> np.ndarray:
-    half = len(rows) // 2
-    return mean_of_ranks(rows, half - 1 + len(rows) % 2, half + 1)
+    return Rule("median", faulty, HALF, lambda points: middle_mean(points, 1))
 
 
 def trimmed_mean(faulty: int) -> Rule:
-    """Return the mean without the f least and f greatest values (Yin 2018); n > 2f."""
-    return Rule("trimmed_mean", faulty, lambda f: 2 * f + 1, columns=trimmed_columns)
+    """Return the mean without the f least and f greatest values (Yin 2018); n > 2f.
+
+    With f = 0 it is the mean.
+    """
+
+    def estimate(points: Points) -> np.ndarray:
+        if not points.faulty:
+            return mean_of_all(points)
+        return middle_mean(points, points.vectors - 2 * points.faulty)
+
+    return Rule("trimmed_mean", faulty, HALF, estimate)
 
 
-def trimmed_columns(rows: np.ndarray, faulty: int) -> np.ndarray:
-    return mean_of_ranks(rows, faulty, len(rows) - faulty)
+def middle_mean(points: Points, count: int) -> np.ndarray:
+    """Return the mean of at least `count` values in the middle of sorted columns.
+
+    It is that of an odd number of values if n is odd, else of an even number.
+    """
+    first = (points.vectors - count) // 2
+    last = points.vectors - first
+    factor = points.scale / (last - first)
+    return sum_of_ranks(points.rows_NxD, first, last, factor, points.run)
 
 
 def sign_majority(faulty: int) -> Rule:
@@ -47,32 +63,13 @@ def sign_majority(faulty: int) -> Rule:
 
     A tie is positive, and zero counts as positive, as with the reducer `vote`.
     """
-    return Rule("sign_majority", faulty, lambda f: 2 * f + 1, columns=sign_columns)
+
+    def estimate(points: Points) -> np.ndarray:
+        return majority_signs(points.rows_NxD, points.scale, points.run)
+
+    return Rule("sign_majority", faulty, HALF, estimate)
 
 
-def sign_columns(rows: np.ndarray, faulty: int) -> np.ndarray:
-    sizes = median_columns(np.abs(rows), faulty)
-    negative = 2 * np.count_nonzero(rows < 0, axis=0) > len(rows)
-    return np.where(negative, -sizes, sizes)
-
-
-def columns_near_median(rows: np.ndarray, count: int) -> np.ndarray:
-    """Return, per column, the mean of the `count` values nearest to the median.
-
-    They are neighbours in the sorted column. Of two equally near values the greater one
-    is left out.
-    """
-    ordered = sorted_rows(rows)
-    middle = median_columns(rows, 0)
-    low = np.zeros(rows.shape[1], np.int64)
-    high = np.full(rows.shape[1], len(rows) - 1)
-    every = np.arange(rows.shape[1])
-    for _ in range(len(rows) - count):
-        below = middle - ordered[low, every]
-        above = ordered[high, every] - middle
-        low += below > above
-        high -= below <= above
-    total = np.zeros(rows.shape[1])
-    for k in range(count):
-        total += ordered[low + k, every]
-    return (total / count).astype(np.float32)
+def mean_near_median(points: Points, count: int) -> np.ndarray:
+    """Return, per column, the mean of the `count` values nearest to the median."""
+    return near_median(points.rows_NxD, count, points.scale / count, points.run)

@@ -1,20 +1,13 @@
-"""Robust estimates of a slice of vectors: mixing, then a rule.
+"""Robust estimates of vectors: mixing, then a rule."""
 
-A vector with a value that is not finite is Byzantine: it is left out, and f decreases
-by one for each, to no less than 0. This is the only place with a policy for NaN.
-"""
-
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from dml.types import BadInput
-from dml.wire.reducers.robust.distances import mixed, squared_distances
-from dml.wire.reducers.robust.rule import EXTRA, Mixing, Points, Rule, Weights
-
-Total = Callable[[np.ndarray], np.ndarray]  # sums a small array over all slices
+from dml.types import BadInput, identity
+from dml.wire.reducers.robust.points import Points, Total, finite
+from dml.wire.reducers.robust.rule import Mixing, Rule
+from dml.wire.reducers.robust.threads import Run, on_threads, serially
 
 
 class Estimator(NamedTuple):
@@ -29,6 +22,14 @@ class Estimator(NamedTuple):
     before: tuple[Mixing, ...] = ()
 
     @property
+    def name(self) -> str:
+        """Name in messages, such as krum:2+nnm."""
+        rule = self.rule
+        return "+".join(
+            [f"{rule.name}:{rule.faulty}", *(mixing.name for mixing in self.before)]
+        )
+
+    @property
     def centred(self) -> bool:
         """Whether the last estimate is used."""
         return self.rule.centred
@@ -38,130 +39,83 @@ class Estimator(NamedTuple):
         """Whether neither earlier estimates nor their number are used."""
         return not self.centred and all(mixing.stateless for mixing in self.before)
 
-    @property
-    def measures(self) -> bool:
-        """Whether distances are used."""
-        return bool(self.before) or self.rule.weights is not None
+    def points(self, count: int) -> int:
+        """Return the number of points that the rule gets from `count` vectors."""
+        for mixing in self.before:
+            count = mixing.points(count)
+        return count
+
+    def least(self) -> int:
+        """Return the smallest number of vectors with an estimate."""
+        count = needed = self.rule.least(self.rule.faulty)
+        while self.points(count) < needed:
+            count += 1
+        return count
 
     def check(self, count: int) -> None:
         """Raise BadInput if there are too few vectors for f."""
-        rule, mixed_count = self.rule, count
-        for mixing in self.before:
-            mixed_count = mixing.points(mixed_count)
-        least = rule.least(rule.faulty)
-        if mixed_count < least:
-            names = "+".join(
-                [f"{rule.name}:{rule.faulty}", *(m.name for m in self.before)]
-            )
-            got = f"{count} gradients"
-            if mixed_count != count:
-                got += f", of which mixing makes {mixed_count}"
-            raise BadInput(
-                f"expected n >= {least} gradients of an update for {names}, got {got}; "
-                "pass a smaller f, or add the gradients of more workers"
-            )
+        least, rule = self.least(), self.rule
+        if count >= least:
+            return
+        needed = f"n >= {rule.least} = {rule.least(rule.faulty)}"
+        if least > rule.least(rule.faulty):
+            needed += f" points, of {least}"
+        elif rule.faulty == 0:
+            needed = f"n >= {least}"
+        raise BadInput(
+            f"expected {needed} workers with {self.name}, got {count}; pass more "
+            "workers or a smaller f"
+        )
 
 
-def estimate(rule: Rule, rows: np.ndarray, *before: Mixing) -> np.ndarray:
+def estimate(
+    rule: Rule, rows: np.ndarray, *before: Mixing, run: Run = on_threads
+) -> np.ndarray:
     """Return the robust estimate of the mean of n vectors.
 
     Args:
       rule: The rule.
       rows: n x d float32.
       *before: Mixing before the rule.
+      run: Calls functions of parts of the columns.
     """
     estimator = Estimator(rule, before)
     estimator.check(len(rows))
-    zeros = np.zeros(rows.shape[1], np.float32)
-    return estimate_slice(estimator, rows, zeros, 0, lambda facts: facts)
+    return estimate_slice(estimator, rows, None, 0, identity, run=run)
 
 
 def estimate_slice(
-    estimator: Estimator, rows: np.ndarray, centre: np.ndarray, step: int, total: Total
+    estimator: Estimator,
+    rows: np.ndarray,
+    centre: np.ndarray | None,
+    step: int,
+    total: Total,
+    *,
+    scale: float = 1.0,
+    run: Run = serially,
 ) -> np.ndarray:
     """Return a slice of the estimate, on the owner of the slice; collective.
 
+    It is NaN if too few vectors are finite.
+
     Args:
       estimator: Rule and mixing.
-      rows: n x d values of the slice.
-      centre: Slice of the last estimate; zeros before the first.
+      rows: n x d values of the slice; float32.
+      centre: Slice of the last estimate; None: the origin.
       step: Number of earlier estimates.
-      total: Sums the facts of all slices: n + (n+2)² numbers, or n without distances.
+      total: Returns the sum of a small float64 array over all slices.
+      scale: Factor of the rows; n: rows are terms of a sum, which is estimated.
+      run: Calls functions of parts of the columns.
     """
-    n = len(rows)
-    own = [nonfinite_values(rows).astype(np.float64)]
-    if estimator.measures:
-        own.append(squared_distances(rows, centre).reshape(-1))
-    facts = total(np.concatenate(own))
-    kept = np.flatnonzero(facts[:n] == 0)
-    rule, before = estimator
-    faulty = max(0, rule.faulty - (n - len(kept)))
-    if len(kept) < max(1, rule.least(faulty)):
-        return np.full(rows.shape[1], np.nan, np.float32)
-    weights = None
-    if estimator.measures:
-        places = np.append(kept, [n, n + 1])
-        squared = facts[n:].reshape(n + EXTRA, -1)[np.ix_(places, places)]
-        weights = combined_weights(estimator, Points(squared, step), faulty)
-    if len(kept) < n:
-        rows = rows[kept]
-    if weights is not None:
-        rows = combine(rows, centre, weights)
-    return rows[0] if rule.columns is None else rule.columns(rows, faulty)
-
-
-def combined_weights(estimator: Estimator, points: Points, faulty: int) -> Weights:
-    """Return the weights of the vectors whose columns the rule reads."""
-    rule, before = estimator
-    weights = np.eye(points.vectors + EXTRA)
-    for mixing in before:
-        points, full = mixed(points, mixing.weights(points, faulty))
-        weights = full @ weights
-    if rule.weights:
-        return rule.weights(points, faulty) @ weights
-    return weights[: points.vectors]
-
-
-def combine(rows: np.ndarray, centre: np.ndarray, weights: Weights) -> np.ndarray:
-    """Return affine combinations of rows, the origin and the centre.
-
-    A weight of 1 copies a row with its bits.
-    """
-    points, factors = rows, weights[:, : len(rows)]
-    if weights[:, -1].any():
-        points = np.vstack([rows, centre])
-        factors = np.hstack([factors, weights[:, -1:]])
-    used = np.flatnonzero(factors.any(axis=0))
-    combined = np.zeros((len(weights), rows.shape[1]), np.float32)
-    add_scaled(points, used, factors.astype(np.float32), combined)
-    return combined
-
-
-TILE = 4096  # columns that are combined at once, in the cache of a core
-
-
-@njit(nogil=True, cache=True)
-def add_scaled(points, used, factors, combined):
-    """Add points times factors, in the order of the points."""
-    length = points.shape[1]
-    for start in range(0, length, TILE):
-        stop = min(start + TILE, length)
-        for k in range(len(factors)):
-            total = combined[k, start:stop]
-            for n in used:
-                factor, row = factors[k, n], points[n, start:stop]
-                if factor != 0:
-                    for c in range(len(total)):
-                        total[c] += factor * row[c]
-
-
-@njit(nogil=True, cache=True)
-def nonfinite_values(rows):
-    """Return the number of values that are not finite in each row."""
-    counts = np.zeros(len(rows), np.int64)
-    for n in range(len(rows)):
-        row, count = rows[n].view(np.uint32), 0
-        for k in range(len(row)):
-            count += (row[k] & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
-        counts[n] = count
-    return counts
+    faulty = estimator.rule.faulty
+    points = finite(Points(rows, faulty, scale, step, centre, total, run))
+    if (
+        points.vectors
+        < Estimator(
+            estimator.rule._replace(faulty=points.faulty), estimator.before
+        ).least()
+    ):
+        return np.full(points.rows_NxD.shape[1], np.nan, np.float32)
+    for mixing in estimator.before:
+        points = mixing.mix(points)
+    return estimator.rule.estimate(points)

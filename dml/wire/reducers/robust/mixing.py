@@ -10,52 +10,55 @@ guarantees of rules need.
 
 import numpy as np
 
-from dml.wire.reducers.robust.rule import EXTRA, Mixing, Points, Weights
+from dml.wire.reducers.robust.centres import shrinking
+from dml.wire.reducers.robust.points import Points, lengths, mix, squared_distances
+from dml.wire.reducers.robust.rule import Mixing
 
 BUCKET = 2  # vectors of a bucket
 
 
-def neighbour_weights(points: Points, faulty: int) -> Weights:
+def mix_neighbours(points: Points) -> Points:
     """Return the means of the n-f nearest vectors of each (Allouah 2023)."""
-    count = points.vectors
-    near = points.between.copy()
-    np.fill_diagonal(near, -1)  # itself first, also among copies
-    order = np.argsort(near, axis=1, kind="stable")[:, : count - faulty]
-    weights = np.zeros((count, count + EXTRA))
-    np.put_along_axis(weights, order, 1 / (count - faulty), axis=1)
-    return weights
+    squares_NxN = squared_distances(points)
+    np.fill_diagonal(squares_NxN, -1)  # itself first, also among copies
+    count = points.vectors - points.faulty
+    nearest = np.argsort(squares_NxN, axis=1, kind="stable")[:, :count]
+    weights_NxN = np.zeros_like(squares_NxN)
+    np.put_along_axis(weights_NxN, nearest, 1 / count, axis=1)
+    return mix(points, weights_NxN)
 
 
 def bucket_count(count: int) -> int:
     return -(-count // BUCKET)
 
 
-def bucket_weights(points: Points, faulty: int) -> Weights:
-    """Return the means of buckets of a random permutation (Karimireddy 2022)."""
+def mix_buckets(points: Points) -> Points:
+    """Return the means of buckets of a random permutation (Karimireddy 2022).
+
+    At most f of them have an arbitrary vector.
+    """
     count = points.vectors
     order = np.random.default_rng([points.step, count]).permutation(count)
-    weights = np.zeros((bucket_count(count), count + EXTRA))
-    for number, bucket in enumerate(weights):
+    weights_KxN = np.zeros((bucket_count(count), count))
+    for number, weights_N in enumerate(weights_KxN):
         members = order[number * BUCKET : (number + 1) * BUCKET]
-        bucket[members] = 1 / len(members)
-    return weights
+        weights_N[members] = 1 / len(members)
+    return mix(points, weights_KxN)
 
 
-def norm_weights(points: Points, faulty: int) -> Weights:
+def clip_norms(points: Points) -> Points:
     """Return the vectors with clipped norms (ARC, Allouah 2025)."""
-    count, norms = points.vectors, np.sqrt(points.norms)
-    clipped = int(2 * faulty / count * (count - faulty))
-    weights = np.eye(count, count + EXTRA)
-    if clipped:
-        limit = np.sort(norms)[count - clipped - 1]
-        factors = np.where(norms > limit, limit / np.where(norms > 0, norms, 1), 1)
-        weights *= factors[:, None]
-        weights[:, -2] = 1 - factors
-    return weights
+    count, faulty = points.vectors, points.faulty
+    clipped = 2 * faulty * (count - faulty) // count
+    if not clipped:
+        return points
+    norms = lengths(points)
+    limit = np.sort(norms)[count - clipped - 1]
+    return mix(points, np.diag(shrinking(norms, limit)))
 
 
-nnm = Mixing("nnm", neighbour_weights)
-bucketing = Mixing("bucketing", bucket_weights, bucket_count, stateless=False)
-clipping = Mixing("clipping", norm_weights)
+nnm = Mixing("nnm", mix_neighbours)
+bucketing = Mixing("bucketing", mix_buckets, bucket_count, stateless=False)
+clipping = Mixing("clipping", clip_norms)
 
 MIXING = {mixing.name: mixing for mixing in (nnm, bucketing, clipping)}

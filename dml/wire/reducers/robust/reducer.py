@@ -1,8 +1,7 @@
 """Reducers of robust estimates: n times the estimate of the mean of n terms.
 
 A term is a gradient times its share of the examples. Shares must be equal, since a rule
-compares the terms of workers. Rules, attacks and momentum read n times the terms, which
-are gradients: some have absolute lengths, such as the radius of centred clipping.
+compares the terms of workers.
 """
 
 from collections.abc import Sequence
@@ -10,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import AllReduce, BadInput, Comm, Memory, Reducer, Rows
-from dml.wire.collectives.all_gather_parts import gather_lengths
+from dml.types import AllReduce, BadInput, Comm, Memory, Reducer, Rows, TermMemory
+from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.comm.buffers import Layout
+from dml.wire.reducers.lossy import refuse_statistics
 from dml.wire.reducers.robust import workers as own_terms
 from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
 from dml.wire.reducers.robust.rule import Byzantine, Mixing, Rule, Slice
 from dml.wire.reducers.robust.slices import Exchange, Slices, alone, scatter
-from dml.wire.reducers.robust.workers import Workers
-from dml.wire.reducers.rows import indices
+from dml.wire.reducers.rows import Keys, indices
 
 MOMENTUM = 0.9  # of workers, by default
 
@@ -27,13 +26,16 @@ class State(NamedTuple):
     """The state of a robust reducer on a rank.
 
     Attributes:
-      common: Last estimate, if the rule uses it, and number of estimates; equal on all
-        ranks.
-      workers: State of the terms of this rank.
+      common: Number of estimates, one element; and the last estimate, or None if the
+        rule does not use it. Equal on all ranks.
+      workers: State of the terms of this rank, a `workers.Workers`.
     """
 
     common: Memory
-    workers: Workers
+    workers: TermMemory
+
+
+States = dict[int, State]  # the one state, by the length of the gradient
 
 
 def robust(
@@ -55,119 +57,184 @@ def robust(
       exchange: A value of `slices.EXCHANGES`.
       byzantine: Attack; None: none.
     """
-    estimator = Estimator(rule, before)
-    lag = byzantine.attack.lag if byzantine else 0
-
-    # The length is in the structure of the state, which is not saved with its leaves.
-    def init(layout: Layout) -> dict[int, State]:
-        length = layout.length
-        centre = np.zeros(length if estimator.centred else 0, np.float32)
-        return {
-            length: State(
-                Memory(None, (centre, np.zeros(1, np.int64))),
-                own_terms.start(length, 1, momentum, lag),
-            )
-        }
-
-    def reduce_terms(
-        comm: Comm, buffers: Sequence[np.ndarray], state: dict[int, State]
-    ) -> dict[int, State]:
-        ((length, memory),) = state.items()
-        if buffers[0].dtype != np.float32:
-            raise BadInput(
-                f"rank {comm.rank}: expected float32 for a robust estimate, got "
-                f"{buffers[0].dtype}; pass --reduce=exact"
-            )
-        terms = [buffer[:length] for buffer in buffers]
-        if length:
-            memory = replace_by_estimate(comm, terms, memory)
-        scalars = [buffer[length:] for buffer in buffers]
-        for other in scalars[1:]:
-            scalars[0] += other
-        if len(scalars[0]):
-            allreduce(comm, scalars[0], op=np.add)
-        return {length: memory}
-
-    def replace_by_estimate(
-        comm: Comm, terms: Sequence[np.ndarray], state: State
-    ) -> State:
-        (centre, step), workers = state.common.common, state.workers
-        counts = gather_lengths(comm, len(terms))
-        place = int(counts[: comm.rank].sum()), int(counts.sum())
-        estimator.check(place[1])
-        for term in terms:
-            term *= np.float32(place[1])
-        if len(terms) != 1 and not step[0]:
-            workers = own_terms.start(len(terms[0]), len(terms), momentum, lag)
-        if momentum:
-            workers = own_terms.add_momentum(workers, terms, momentum)
-        if byzantine:
-            workers = own_terms.forge_own(
-                workers, terms, byzantine, int(step[0]), place
-            )
-        slices = exchange(comm, terms, counts, allreduce)
-        part = centre[slices.place] if estimator.centred else None
-        own = robust_slice(estimator, slices, byzantine, part, int(step[0]))
-        mean = slices.gather(own)
-        terms[0][:] = mean
-        if estimator.centred:
-            centre = mean
-        return State(Memory(None, (centre, step + 1)), workers)
-
-    def combine(terms: Sequence[Rows]) -> Rows:
-        estimator.check(len(terms))
-        keys, rows = dense_rows(terms)
-        rows *= np.float32(len(terms))
-        if byzantine and byzantine.attack.own:
-            for number in byzantine.workers(len(rows)):
-                byzantine.attack.own(rows[number], 0, int(number))
-        mean = robust_slice(estimator, alone(rows), byzantine, None, 0)
-        width = terms[0].values.shape[1]
-        return Rows(keys, mean.reshape(-1, width))
-
-    has_combine = estimator.stateless and not momentum and not lag
+    sums = RobustSums(Estimator(rule, before), allreduce, momentum, exchange, byzantine)
     return Reducer(
-        init,
-        lambda comm, buffer, state: reduce_terms(comm, [buffer], state),
-        combine if has_combine else None,
-        reduce_terms,
+        sums.init,
+        sums.reduce,
+        sums.combine if sums.stateless else None,
+        sums.reduce_terms,
+        least_terms=sums.estimator.least(),
+        equal_shares=True,
     )
 
 
-def robust_slice(
-    estimator: Estimator,
-    slices: Slices,
-    byzantine: Byzantine | None,
-    centre: np.ndarray | None,
-    step: int,
-) -> np.ndarray:
-    """Return a slice of the estimate, after the attack.
+class RobustSums:
+    """Estimates of the sum of the terms of all ranks; see `robust`."""
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        allreduce: AllReduce,
+        momentum: float,
+        exchange: Exchange,
+        byzantine: Byzantine | None,
+    ):
+        self.estimator, self.allreduce, self.momentum = estimator, allreduce, momentum
+        self.exchange, self.byzantine = exchange, byzantine
+        self.lag = byzantine.attack.lag if byzantine else 0
+
+    @property
+    def stateless(self) -> bool:
+        return self.estimator.stateless and not self.momentum and not self.lag
+
+    # The length is in the structure of the state, which is not saved with its leaves.
+
+    def init(self, layout: Layout) -> States:
+        """Return the state of this rank."""
+        if self.momentum:
+            refuse_statistics(layout, f"{self.estimator.name}+momentum")
+        length = layout.length
+        centre = np.zeros(length, np.float32) if self.estimator.centred else None
+        workers = own_terms.start(length, 1, self.momentum, self.lag)
+        common = Memory(common=(np.zeros(1, np.int64), centre))
+        return {length: State(common, TermMemory(workers))}
+
+    def reduce(self, comm: Comm, buffer: np.ndarray, states: States) -> States:
+        """Replace the term of this rank by the estimate."""
+        return self.reduce_all(comm, [buffer], np.ones(comm.size, np.int64), states)
+
+    def reduce_terms(
+        self, comm: Comm, buffers: Sequence[np.ndarray], states: States
+    ) -> States:
+        """Replace the first of this rank's terms by the estimate."""
+        counts = gather_lengths(comm, len(buffers))
+        return self.reduce_all(comm, buffers, counts, states)
+
+    def reduce_all(
+        self,
+        comm: Comm,
+        buffers: Sequence[np.ndarray],
+        counts: np.ndarray,
+        states: States,
+    ) -> States:
+        """Estimate the sum of gradients, and add the scalars after them.
+
+        Args:
+          comm: The ranks.
+          buffers: This rank's terms.
+          counts: Numbers of terms of all ranks.
+          states: The state of this rank.
+        """
+        ((length, state),) = states.items()
+        check_dtype(comm, buffers[0])
+        self.estimator.check(int(counts.sum()))
+        if length:
+            terms = [buffer[:length] for buffer in buffers]
+            state = self.replace_by_estimate(comm, terms, counts, state)
+        if length < len(buffers[0]):
+            add_scalars(comm, [buffer[length:] for buffer in buffers], counts)
+        return {length: state}
+
+    def replace_by_estimate(
+        self,
+        comm: Comm,
+        terms: Sequence[np.ndarray],
+        counts: np.ndarray,
+        state: State,
+    ) -> State:
+        """Replace the first term by the estimate; see `reduce_all`."""
+        (step, centre), workers = state.common.common, state.workers.arrays
+        if not own_terms.fits(workers, len(terms)):
+            workers = own_terms.start(
+                len(terms[0]), len(terms), self.momentum, self.lag
+            )
+        workers = own_terms.add_momentum(workers, terms, self.momentum)
+        if self.byzantine:
+            place = int(counts[: comm.rank].sum()), int(counts.sum())
+            workers = own_terms.forge_own(
+                workers, terms, self.byzantine, int(step[0]), place
+            )
+        slices = self.exchange(comm, terms, counts, self.allreduce)
+        part = None if centre is None else centre[slices.place]
+        estimated = self.estimate(slices, part, int(step[0]))
+        terms[0][:] = result = slices.gather(estimated)
+        centre = None if centre is None else result
+        return State(Memory(common=(step + 1, centre)), TermMemory(workers))
+
+    def estimate(
+        self, slices: Slices, centre: np.ndarray | None, step: int
+    ) -> np.ndarray:
+        """Return a slice of the estimate of the sum of terms, after the attack.
+
+        Args:
+          slices: Slice of all terms.
+          centre: Slice of the last estimate; None: the origin.
+          step: Number of earlier estimates.
+        """
+        count, byzantine = len(slices.rows), self.byzantine
+
+        def estimate(rows: np.ndarray) -> np.ndarray:
+            return estimate_slice(
+                self.estimator,
+                rows,
+                centre,
+                step,
+                slices.total,
+                scale=count,
+                run=slices.run,
+            )
+
+        def estimate_mean(rows: np.ndarray) -> np.ndarray:
+            return estimate(rows) / np.float32(count)
+
+        if byzantine and byzantine.attackers and byzantine.attack.forge:
+            attackers = byzantine.workers(count)
+            byzantine.attack.forge(
+                Slice(slices.rows, attackers, step, slices.total, estimate_mean)
+            )
+        return estimate(slices.rows)
+
+    def combine(self, terms: Sequence[Rows]) -> Rows:
+        """Return the estimate of the sum of an update's terms on a server."""
+        self.estimator.check(len(terms))
+        keys, rows = dense_rows(terms)
+        if self.byzantine and self.byzantine.attack.own:
+            for number in self.byzantine.workers(len(rows)):
+                self.byzantine.attack.own(rows[number], 0, int(number))
+        total = self.estimate(alone(rows), None, 0)
+        return Rows(keys, total.reshape(-1, terms[0].values.shape[1]))
+
+
+def check_dtype(comm: Comm, buffer: np.ndarray) -> None:
+    """Raise BadInput unless a buffer is float32."""
+    if buffer.dtype != np.float32:
+        raise BadInput(
+            f"rank {comm.rank}: expected float32 for a robust estimate, got "
+            f"{buffer.dtype}; pass --reduce=exact"
+        )
+
+
+def add_scalars(comm: Comm, scalars: Sequence[np.ndarray], counts: np.ndarray) -> None:
+    """Add the scalars of all terms, in the order of the terms, into the first.
 
     Args:
-      estimator: Rule and mixing.
-      slices: Slice of all terms.
-      byzantine: Attack; None: none.
-      centre: Slice of the last estimate; None: the origin.
-      step: Number of earlier estimates.
+      comm: The ranks.
+      scalars: Scalars of each of this rank's terms.
+      counts: Number of terms of each rank.
     """
-    rows, total = slices.rows, slices.total
-    if centre is None:
-        centre = np.zeros(rows.shape[1], np.float32)
-
-    def estimate(rows: np.ndarray) -> np.ndarray:
-        return estimate_slice(estimator, rows, centre, step, total)
-
-    if byzantine and byzantine.attackers and byzantine.attack.forge:
-        attackers = byzantine.workers(len(rows))
-        byzantine.attack.forge(Slice(rows, attackers, step, total, estimate))
-    return estimate(rows)
+    own = np.concatenate(scalars)
+    gathered = all_gather_parts(comm, own, counts * len(scalars[0]))
+    scalars[0][:] = sum(gathered.reshape(-1, len(scalars[0])))
 
 
-def dense_rows(terms: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray]:
+def dense_rows(terms: Sequence[Rows]) -> tuple[Keys, np.ndarray]:
     """Return the rows that any term has, and each term as a vector of all of them.
 
     Rows that a term lacks are zero.
     """
+    first = terms[0].index
+    if all(isinstance(t.index, slice) and t.index == first for t in terms):
+        return first, np.stack([term.values.reshape(-1) for term in terms])
     keys = [indices(term.index) for term in terms]
     union = np.unique(np.concatenate(keys))
     width = terms[0].values.shape[1]

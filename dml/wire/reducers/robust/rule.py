@@ -1,8 +1,8 @@
 """Contracts of robust rules, of mixing before them, and of attacks.
 
-A rule reads the n vectors in two ways only: their distances, which are numbers, and
-their values coordinate by coordinate. So a rule on p ranks needs one exchange of slices
-and one small sum of distances; see `slices`.
+A rule reads n vectors by the functions of `points`, and does not communicate otherwise.
+So a rule on p ranks needs one exchange of slices and small sums of numbers; see
+`slices`.
 """
 
 from collections.abc import Callable
@@ -11,47 +11,20 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import identity
-
-EXTRA = 2  # points after the vectors: the origin and the centre
-
-
-class Points(NamedTuple):
-    """The distances of n vectors, of the origin, and of a centre, in this order.
-
-    Attributes:
-      squared: (n+2)x(n+2) squared distances, float64. The centre is the last estimate,
-        and the origin before the first one.
-      step: Number of earlier estimates.
-    """
-
-    squared: np.ndarray
-    step: int = 0
-
-    @property
-    def vectors(self) -> int:
-        """Number of vectors."""
-        return len(self.squared) - EXTRA
-
-    @property
-    def between(self) -> np.ndarray:
-        """Squared distances of the vectors."""
-        return self.squared[:-EXTRA, :-EXTRA]
-
-    @property
-    def norms(self) -> np.ndarray:
-        """Squared norms of the vectors."""
-        return self.squared[: self.vectors, -2]
-
-    @property
-    def from_centre(self) -> np.ndarray:
-        """Squared distances of the vectors to the centre."""
-        return self.squared[: self.vectors, -1]
+from dml.wire.reducers.robust.points import Points
 
 
-# k x (n+2): each row has the sum 1, and is an affine combination of the n+2 points.
-Weights = np.ndarray
-# (points, f) -> the weights of the points that replace the vectors
-Mix = Callable[[Points, int], Weights]
+class Bound(NamedTuple):
+    """The least number of vectors of a rule, slope · f + offset."""
+
+    slope: int
+    offset: int
+
+    def __call__(self, faulty: int) -> int:
+        return self.slope * faulty + self.offset
+
+    def __str__(self) -> str:
+        return f"{self.slope if self.slope > 1 else ''}f+{self.offset}"
 
 
 class Mixing(NamedTuple):
@@ -59,13 +32,13 @@ class Mixing(NamedTuple):
 
     Attributes:
       name: Name in texts such as krum:2+nnm.
-      weights: See `Mix`.
-      points: n -> number of points that replace the vectors.
+      mix: points -> the points that replace them.
+      points: n -> number of points that replace n vectors.
       stateless: Whether the number of earlier estimates is not used.
     """
 
     name: str
-    weights: Mix
+    mix: Callable[[Points], Points]
     points: Callable[[int], int] = identity
     stateless: bool = True
 
@@ -77,16 +50,14 @@ class Rule(NamedTuple):
       name: Name in texts such as krum:2.
       faulty: f.
       least: f -> the smallest n with an estimate.
-      weights: See `Mix`; None: the vectors as they are.
-      columns: (rows, f) -> a value per column; None: `weights` returns one point.
+      estimate: points -> this slice of the estimate.
       centred: Whether the last estimate is used.
     """
 
     name: str
     faulty: int
-    least: Callable[[int], int]
-    weights: Mix | None = None
-    columns: Callable[[np.ndarray, int], np.ndarray] | None = None
+    least: Bound
+    estimate: Callable[[Points], np.ndarray]
     centred: bool = False
 
 

@@ -9,8 +9,9 @@ Every distance is a number of the exchange; no vector is read.
 
 import numpy as np
 
-from dml.wire.reducers.robust.columns import columns_near_median
-from dml.wire.reducers.robust.rule import EXTRA, Points, Rule, Weights
+from dml.wire.reducers.robust.columns import mean_near_median
+from dml.wire.reducers.robust.points import Points, mean_of, squared_distances
+from dml.wire.reducers.robust.rule import Bound, Rule
 
 
 def scores(squared: np.ndarray, faulty: int) -> np.ndarray:
@@ -21,32 +22,24 @@ def scores(squared: np.ndarray, faulty: int) -> np.ndarray:
     return np.sort(others, axis=1)[:, :nearest].sum(axis=1) if count > 1 else squared[0]
 
 
-def averages(selected: np.ndarray, count: int) -> Weights:
-    """Return the weights of the mean of selected vectors among `count`."""
-    weights = np.zeros((1, count + EXTRA))
-    weights[0, selected] = 1 / len(selected)
-    return weights
-
-
 def krum(faulty: int) -> Rule:
     """Return the vector with the least score (Blanchard 2017); n >= 2f+3."""
-
-    def select(points: Points, f: int) -> Weights:
-        return averages(
-            np.argsort(scores(points.between, f), kind="stable")[:1], points.vectors
-        )
-
-    return Rule("krum", faulty, lambda f: 2 * f + 3, weights=select)
+    return Rule("krum", faulty, Bound(2, 3), lambda points: mean_of_best(points, 1))
 
 
 def multi_krum(faulty: int) -> Rule:
     """Return the mean of the n-f vectors with the least scores; n >= 2f+3."""
 
-    def select(points: Points, f: int) -> Weights:
-        order = np.argsort(scores(points.between, f), kind="stable")
-        return averages(order[: points.vectors - f], points.vectors)
+    def estimate(points: Points) -> np.ndarray:
+        return mean_of_best(points, points.vectors - points.faulty)
 
-    return Rule("multi_krum", faulty, lambda f: 2 * f + 3, weights=select)
+    return Rule("multi_krum", faulty, Bound(2, 3), estimate)
+
+
+def mean_of_best(points: Points, count: int) -> np.ndarray:
+    """Return the mean of vectors with the least scores; of equal scores the first."""
+    order = np.argsort(scores(squared_distances(points), points.faulty), kind="stable")
+    return mean_of(points, order[:count])
 
 
 def bulyan(faulty: int) -> Rule:
@@ -57,32 +50,36 @@ def bulyan(faulty: int) -> Rule:
     median of the selected vectors.
     """
 
-    def select(points: Points, f: int) -> Weights:
-        left = np.arange(points.vectors)
-        selected: list[int] = []
-        while len(selected) < points.vectors - 2 * f:
-            best = int(np.argmin(scores(points.between[np.ix_(left, left)], f)))
-            selected.append(int(left[best]))
-            left = np.delete(left, best)
-        return np.eye(points.vectors + EXTRA)[selected]
+    def estimate(points: Points) -> np.ndarray:
+        selected = one_after_another(squared_distances(points), points.faulty)
+        kept = points._replace(rows_NxD=points.rows_NxD[selected])
+        return mean_near_median(kept, len(selected) - 2 * points.faulty)
 
-    def columns(rows: np.ndarray, f: int) -> np.ndarray:
-        return columns_near_median(rows, len(rows) - 2 * f)
+    return Rule("bulyan", faulty, Bound(4, 3), estimate)
 
-    return Rule("bulyan", faulty, lambda f: 4 * f + 3, weights=select, columns=columns)
+
+def one_after_another(squared: np.ndarray, faulty: int) -> np.ndarray:
+    """Return n-2f vectors that Krum selects, each without those selected before."""
+    left = np.arange(len(squared))
+    selected: list[int] = []
+    while len(selected) < len(squared) - 2 * faulty:
+        best = int(np.argmin(scores(squared[np.ix_(left, left)], faulty)))
+        selected.append(int(left[best]))
+        left = np.delete(left, best)
+    return np.array(selected)
 
 
 def mda(faulty: int) -> Rule:
     """Return the mean of the n-f vectors of least diameter (Rousseeuw 1985); n > 2f.
 
-    Of several sets with the least diameter the one that leaves out the first vectors in
-    the search is used. The search is exponential in f.
+    Of several sets with the least diameter the first in the search is used. The search
+    is exponential in f.
     """
 
-    def select(points: Points, f: int) -> Weights:
-        return averages(narrowest(points.between, f), points.vectors)
+    def estimate(points: Points) -> np.ndarray:
+        return mean_of(points, narrowest(squared_distances(points), points.faulty))
 
-    return Rule("mda", faulty, lambda f: 2 * f + 1, weights=select)
+    return Rule("mda", faulty, Bound(2, 1), estimate)
 
 
 def narrowest(squared: np.ndarray, faulty: int) -> np.ndarray:

@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import AllReduce, Comm
+from dml.types import AllReduce, Comm, identity
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import chunks
+from dml.wire.reducers.robust.threads import Run, on_threads, serially
 
 
 class Slices(NamedTuple):
@@ -32,12 +33,14 @@ class Slices(NamedTuple):
       place: Position of the slice in a term.
       total: Returns the sum of a small float64 array over all slices; collective.
       gather: slice of a vector -> the vector; collective.
+      run: Calls functions of parts of the columns.
     """
 
     rows: np.ndarray
     place: slice
     total: Callable[[np.ndarray], np.ndarray]
     gather: Callable[[np.ndarray], np.ndarray]
+    run: Run = serially
 
 
 # (comm, terms of this rank, number of terms of each rank, allreduce) -> slices
@@ -57,7 +60,8 @@ def scatter(
     """
     rank, size, length = comm.rank, comm.size, len(terms[0])
     if size == 1:
-        return alone(np.stack(terms))
+        threads = serially if comm.platform.virtual else on_threads
+        return alone(np.stack(terms))._replace(run=threads)
     firsts = np.concatenate([[0], np.cumsum(counts)])
     places = chunks(length, size)
     own = places[rank]
@@ -92,7 +96,7 @@ def gather(
 def alone(rows: np.ndarray) -> Slices:
     """Return the slice of a process that has all terms."""
     everything = slice(0, rows.shape[1])
-    return Slices(rows, everything, lambda facts: facts, lambda part: part)
+    return Slices(rows, everything, identity, identity)
 
 
 EXCHANGES: dict[str, Exchange] = {"scatter": scatter, "gather": gather}

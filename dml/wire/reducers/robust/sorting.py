@@ -15,7 +15,11 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-TILE = 256  # columns that are sorted at once, in the cache of a core
+from dml.wire.reducers.robust.combinations import add_row, scale_row
+from dml.wire.reducers.robust.threads import Run
+
+TILE = 512  # columns that are sorted at once, in the cache of a core
+PART = 1 << 16  # columns of a thread's part
 BOTH, LESSER, GREATER = 0, 1, 2  # values of a comparator that are used later
 
 
@@ -57,76 +61,207 @@ def merge_exchange(count: int) -> list[tuple[int, int]]:
     return comparators
 
 
-def sorted_rows(rows: np.ndarray) -> np.ndarray:
-    """Return the matrix with sorted columns."""
-    ordered = np.array(rows)
-    compare(ordered, network(len(rows), 0, len(rows)))
-    return ordered
+def sum_of_ranks(
+    rows_NxD: np.ndarray, first: int, last: int, factor: float, run: Run
+) -> np.ndarray:
+    """Return, per column, a factor times the sum of sorted values first to last - 1.
 
-
-def mean_of_ranks(rows: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Return, per column, the mean of its sorted values first to last - 1.
-
-    The values are added in float64. If all values are wanted, they are not sorted.
+    Args:
+      rows_NxD: n values of each column; float32, not NaN.
+      first: First rank.
+      last: Rank after the last one.
+      factor: Factor of the sum.
+      run: Calls functions of parts of the columns.
     """
-    means = np.empty(rows.shape[1], np.float32)
-    comparators = network(len(rows), first, last)
-    if last - first == len(rows):
-        comparators = comparators[:0]
-    add_ranks(rows, comparators, first, last, means)
-    return means
+    sums = np.empty(rows_NxD.shape[1], np.float32)
+    comparators = network(len(rows_NxD), first, last)
+
+    def call(part: slice) -> None:
+        write_sums_of_ranks(rows_NxD, part, comparators, (first, last, factor), sums)
+
+    list(run(call, len(sums), PART))
+    return sums
+
+
+def near_median(
+    rows_NxD: np.ndarray, count: int, factor: float, run: Run
+) -> np.ndarray:
+    """Return, per column, a factor times the sum of `count` values near the median.
+
+    They are `count` neighbours in the sorted column, whose greatest distance to the
+    median is least; of two such sets the one of lesser values.
+
+    Args:
+      rows_NxD: Values of each column; float32, not NaN.
+      count: Number of values.
+      factor: Factor of the sum.
+      run: Calls functions of parts of the columns.
+    """
+    sums = np.empty(rows_NxD.shape[1], np.float32)
+    comparators = network(len(rows_NxD), 0, len(rows_NxD))
+
+    def call(part: slice) -> None:
+        write_near_median(rows_NxD, part, comparators, (count, factor), sums)
+
+    list(run(call, len(sums), PART))
+    return sums
+
+
+def majority_signs(rows_NxD: np.ndarray, factor: float, run: Run) -> np.ndarray:
+    """Return, per column, the sign of most values times the median of |values|.
+
+    Args:
+      rows_NxD: Values of each column; float32, not NaN.
+      factor: Factor of the result.
+      run: Calls functions of parts of the columns.
+    """
+    count = len(rows_NxD)
+    signs = np.empty(rows_NxD.shape[1], np.float32)
+    comparators = network(count, (count - 1) // 2, count // 2 + 1)
+
+    def call(part: slice) -> None:
+        write_signs(rows_NxD, part, comparators, factor, signs)
+
+    list(run(call, len(signs), PART))
+    return signs
+
+
+# Functions of one or two rows, so that their loops are vectorised.
 
 
 @njit(nogil=True, cache=True)
-def add_ranks(rows, comparators, first, last, means):
-    """Sort tiles of columns; write the mean of the sorted values first to last - 1."""
-    n, length = rows.shape
-    tile = np.empty((n, TILE), np.float32)
-    total = np.empty(TILE)
-    for start in range(0, length, TILE):
-        width = min(TILE, length - start)
-        for i in range(n):
-            tile[i, :width] = rows[i, start : start + width]
-        compare_exchange(tile, comparators)
-        total[:] = 0
-        for i in range(first, last):
-            row = tile[i]
-            for k in range(TILE):
-                total[k] += row[k]
-        for k in range(width):
-            means[start + k] = total[k] / (last - first)
+def copy_row(row, copy):
+    for k in range(len(row)):
+        copy[k] = row[k]
 
 
 @njit(nogil=True, cache=True)
-def compare(rows, comparators):
-    """Sort the columns of a matrix in place, by tiles."""
-    n, length = rows.shape
-    tile = np.empty((n, TILE), np.float32)
-    for start in range(0, length, TILE):
-        width = min(TILE, length - start)
-        for i in range(n):
-            tile[i, :width] = rows[i, start : start + width]
-        compare_exchange(tile, comparators)
-        for i in range(n):
-            rows[i, start : start + width] = tile[i, :width]
+def order_rows(upper, lower):
+    """Move the lesser values to `upper` and the greater ones to `lower`."""
+    for k in range(len(upper)):
+        x, y = upper[k], lower[k]
+        upper[k] = x if x < y else y
+        lower[k] = y if x < y else x
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
+def keep_lesser(upper, lower):
+    for k in range(len(upper)):
+        x, y = upper[k], lower[k]
+        upper[k] = x if x < y else y
+
+
+@njit(nogil=True, cache=True)
+def keep_greater(upper, lower):
+    for k in range(len(upper)):
+        x, y = upper[k], lower[k]
+        lower[k] = y if x < y else x
+
+
+@njit(nogil=True, cache=True)
 def compare_exchange(tile, comparators):
-    """Apply all comparators to the TILE columns of a tile."""
+    """Apply all comparators to the rows of a tile."""
     for c in range(len(comparators)):
         upper, lower = tile[comparators[c, 0]], tile[comparators[c, 1]]
-        used = comparators[c, 2]
-        if used == BOTH:
-            for k in range(TILE):
-                x, y = upper[k], lower[k]
-                upper[k] = x if x < y else y
-                lower[k] = y if x < y else x
-        elif used == LESSER:
-            for k in range(TILE):
-                x, y = upper[k], lower[k]
-                upper[k] = x if x < y else y
+        if comparators[c, 2] == BOTH:
+            order_rows(upper, lower)
+        elif comparators[c, 2] == LESSER:
+            keep_lesser(upper, lower)
         else:
-            for k in range(TILE):
-                x, y = upper[k], lower[k]
-                lower[k] = y if x < y else x
+            keep_greater(upper, lower)
+
+
+@njit(nogil=True, cache=True)
+def write_sums_of_ranks(rows, part, comparators, ranks, sums):
+    """Write the sums of a part of the columns; see `sum_of_ranks`."""
+    first_rank, last_rank, factor = ranks
+    tile, total = np.zeros((len(rows), TILE), np.float32), np.empty(TILE)
+    for first in range(part.start, part.stop, TILE):
+        last = min(first + TILE, part.stop)
+        for n in range(len(rows)):
+            copy_row(rows[n, first:last], tile[n])
+        compare_exchange(tile, comparators)
+        total[:] = 0
+        for n in range(first_rank, last_rank):
+            add_row(tile[n], total)
+        scale_row(total, factor, sums[first:last])
+
+
+@njit(nogil=True, cache=True)
+def write_near_median(rows, part, comparators, count_and_factor, sums):
+    """Write the sums of a part of the columns; see `near_median`."""
+    count, factor = count_and_factor
+    n = len(rows)
+    tile = np.zeros((n, TILE), np.float32)
+    total, least = np.empty(TILE), np.empty(TILE, np.float32)
+    chosen, median = np.empty(TILE), np.empty(TILE, np.float32)
+    for first in range(part.start, part.stop, TILE):
+        last = min(first + TILE, part.stop)
+        for m in range(n):
+            copy_row(rows[m, first:last], tile[m])
+        compare_exchange(tile, comparators)
+        write_middle(tile[(n - 1) // 2], tile[n // 2], median)
+        least[:] = np.inf
+        for start in range(n - count + 1):
+            total[:] = 0
+            for m in range(start, start + count):
+                add_row(tile[m], total)
+            keep_nearest(
+                median,
+                (tile[start], tile[start + count - 1]),
+                total,
+                least,
+                chosen,
+            )
+        scale_row(chosen, factor, sums[first:last])
+
+
+@njit(nogil=True, cache=True)
+def write_middle(lower, upper, median):
+    for k in range(len(median)):
+        median[k] = (lower[k] + upper[k]) * np.float32(0.5)
+
+
+@njit(nogil=True, cache=True)
+def keep_nearest(median, ends, total, least, chosen):
+    """Replace the chosen sums by those of neighbours that are nearer to the median."""
+    lowest, highest = ends
+    for k in range(len(median)):
+        below, above = median[k] - lowest[k], highest[k] - median[k]
+        farthest = below if below > above else above
+        nearer = farthest < least[k]
+        least[k] = farthest if nearer else least[k]
+        chosen[k] = total[k] if nearer else chosen[k]
+
+
+@njit(nogil=True, cache=True)
+def write_signs(rows, part, comparators, factor, signs):
+    """Write the signs of a part of the columns; see `majority_signs`."""
+    n = len(rows)
+    tile, negative = np.zeros((n, TILE), np.float32), np.empty(TILE, np.int32)
+    for first in range(part.start, part.stop, TILE):
+        last = min(first + TILE, part.stop)
+        negative[:] = 0
+        for m in range(n):
+            copy_sizes(rows[m, first:last], tile[m], negative)
+        compare_exchange(tile, comparators)
+        write_signed(
+            (tile[(n - 1) // 2], tile[n // 2]), negative, n, factor, signs[first:last]
+        )
+
+
+@njit(nogil=True, cache=True)
+def copy_sizes(row, sizes, negative):
+    """Copy absolute values, and count the negative ones."""
+    for k in range(len(row)):
+        sizes[k] = abs(row[k])
+        negative[k] += row[k] < 0
+
+
+@njit(nogil=True, cache=True)
+def write_signed(sizes, negative, n, factor, signs):
+    """Write the middle of two sizes with the sign of most of n values."""
+    lower, upper = sizes
+    for k in range(len(signs)):
+        size = (lower[k] + upper[k]) * np.float32(0.5) * factor
+        signs[k] = -size if 2 * negative[k] > n else size

@@ -7,19 +7,17 @@ import numpy as np
 
 from dml.wire.reducers.robust.rule import Byzantine
 
-NONE = np.zeros(0, np.float32)
-
 
 class Workers(NamedTuple):
     """The state of the workers of a rank; a worker has one term in each update.
 
     Attributes:
-      momentum: t x d, of t terms; empty: none.
-      earlier: k x t x d: the terms of the last k updates; empty: none.
+      momentum: t x d, of t terms; None: there is none.
+      earlier: t x k x d: the terms of the last k updates; None: there are none.
     """
 
-    momentum: np.ndarray = NONE
-    earlier: np.ndarray = NONE
+    momentum: np.ndarray | None = None
+    earlier: np.ndarray | None = None
 
 
 def start(length: int, terms: int, momentum: float, lag: int) -> Workers:
@@ -31,16 +29,23 @@ def start(length: int, terms: int, momentum: float, lag: int) -> Workers:
       momentum: Factor of the momentum; 0: none.
       lag: Number of updates by which attackers are late.
     """
-    zeros = np.zeros((terms, length), np.float32)
     return Workers(
-        zeros if momentum else NONE, np.stack([zeros] * lag) if lag else NONE
+        np.zeros((terms, length), np.float32) if momentum else None,
+        np.zeros((terms, lag, length), np.float32) if lag else None,
     )
+
+
+def fits(workers: Workers, terms: int) -> bool:
+    """Return whether a state is that of so many terms."""
+    return all(len(array) == terms for array in workers if array is not None)
 
 
 def add_momentum(
     workers: Workers, terms: Sequence[np.ndarray], factor: float
 ) -> Workers:
     """Replace the terms g by m = βm + (1-β)g."""
+    if workers.momentum is None:
+        return workers
     momentum = workers.momentum * np.float32(factor)
     for row, term in zip(momentum, terms, strict=True):
         row += np.float32(1 - factor) * term
@@ -67,12 +72,13 @@ def forge_own(
     attack, (first, count) = byzantine.attack, place
     attackers = byzantine.workers(count)
     earlier = workers.earlier
-    if attack.lag:
-        now = np.stack(terms)
+    if earlier is not None:
+        latest_Tx1xD = np.stack(terms)[:, None]
         for number, term in enumerate(terms, first):
             if number in attackers:
-                term[:] = earlier[0, number - first]
-        workers = workers._replace(earlier=np.concatenate([earlier[1:], now[None]]))
+                term[:] = earlier[number - first, 0]
+        earlier = np.concatenate([earlier[:, 1:], latest_Tx1xD], axis=1)
+        workers = workers._replace(earlier=earlier)
     if attack.own:
         for number, term in enumerate(terms, first):
             if number in attackers:
