@@ -29,7 +29,7 @@ RULES = (
     "mean,median,trimmed_mean,krum,geometric_median,centred_clipping,"
     "trimmed_mean+nnm,geometric_median+nnm"
 )
-ATTACKS = "sign_flip,alie,optimal_alie,optimal_ipm,mimic,label_flip,nan"
+ATTACKS = "sign_flip,noise,alie,optimal_alie,optimal_ipm,mimic,label_flip"
 FLAGS.text("data", "digits", "Images: a name or a folder.")
 FLAGS.text("rules", RULES, "Comma-separated robust rules, as in --reduce.")
 FLAGS.text("attacks", ATTACKS, "Comma-separated attacks, as in --attack.")

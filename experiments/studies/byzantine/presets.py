@@ -1,8 +1,8 @@
 """Configurations of byzantine.py by name.
 
-`byzfl` is the file config.json that ByzFL 0.0.11 writes: rules, attacks, workers, steps,
-rates and seeds, with digits and a small network for MNIST and its CNN. ByzFL applies
-clipping and NNM one after the other; here each is also a rule of its own.
+`byzfl` is the configuration that ByzFL 0.0.11 writes to config.json: rules, attacks,
+workers, steps, rates and seeds, with digits and a small network for MNIST and its CNN.
+ByzFL applies clipping and NNM one after the other; here each is also alone.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "quick": {
         "rules": "mean,krum,trimmed_mean,trimmed_mean+nnm",
-        "attacks": "sign_flip,alie,nan",
+        "attacks": "sign_flip,mimic,optimal_ipm",
         "attackers": "0,1,4",
         "steps": 100,
     },

@@ -47,7 +47,8 @@ def row(line: Line, accuracies: Mapping[int, Sequence[float]]) -> Row:
         for count, values in accuracies.items()
     }
     lists = {str(count): list(values) for count, values in accuracies.items()}
-    return line._asdict() | means | {"accuracies": lists}
+    named = line._replace(rule=line.rule.rpartition("/")[2])  # without folders
+    return named._asdict() | means | {"accuracies": lists}
 
 
 def counts(rows: Sequence[Row]) -> list[int]:

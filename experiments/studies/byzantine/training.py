@@ -22,7 +22,7 @@ from dml.models.model_problem import model_problem
 from dml.models.networks.mlp import mlp
 from dml.strategies.synchronous import synchronous
 from dml.train import curve
-from dml.types import Batch, CountedComm, Model, Params, Problem, Reducer
+from dml.types import Batch, CountedComm, Model, Params, Problem, Reducer, Step
 from dml.update.dense import make
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Metered
@@ -115,20 +115,31 @@ def reducer(cell: Cell, momentum: bool) -> Reducer:
     )
 
 
+def trained(sizes: Sizes, cell: Cell, comm: CountedComm) -> list[Any]:
+    """Train on any number of ranks; return the leaves of the parameters."""
+    *_, last = train(sizes, cell, comm)
+    return jax.tree.leaves(jax.device_get(last.params()))
+
+
+def train(sizes: Sizes, cell: Cell, comm: CountedComm) -> Iterator[Step]:
+    """Yield the steps of a cell's training."""
+    return synchronous(
+        problem(sizes.data, cell.seed),
+        minibatches(cell, sizes),
+        make("sgd", sizes.lr),
+        comm=Metered(comm),
+        timer=Timer(comm.Wtime),
+        reducer=reducer(cell, sizes.momentum),
+        shards=sizes.honest + cell.attackers,
+    )
+
+
 def accuracy(sizes: Sizes, cell: Cell) -> float:
-    """Train; return the accuracy on held-out images."""
+    """Train on one virtual rank; return the accuracy on held-out images."""
 
     def program(comm: CountedComm) -> float:
-        steps = synchronous(
-            problem(sizes.data, cell.seed),
-            minibatches(cell, sizes),
-            make("sgd", sizes.lr),
-            comm=Metered(comm),
-            timer=Timer(comm.Wtime),
-            reducer=reducer(cell, sizes.momentum),
-            shards=sizes.honest + cell.attackers,
-        )
-        evaluate_last = problem(sizes.data, cell.seed).evaluate
-        return float(curve(steps, evaluate_last, finite=False).summary["accuracy"])
+        measure = problem(sizes.data, cell.seed).evaluate
+        summary = curve(train(sizes, cell, comm), measure, finite=False).summary
+        return float(summary["accuracy"])
 
     return sim.run(program, 1)[0]
