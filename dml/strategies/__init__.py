@@ -32,6 +32,8 @@ STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
     "synchronous": Strategy("synchronous", ("gradient",)),
     "local": Strategy("local", ("gradient",)),
+    "coded": Strategy("coded", ("gradient",)),
+    "zeno": Strategy("zeno", ("gradient",)),
     "mesh": Strategy("mesh", ("model",)),
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
     "sharded": Strategy("sharded", ("model",)),

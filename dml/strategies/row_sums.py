@@ -26,13 +26,12 @@ from dml.strategies.parameters import (
     mean_loss,
     split_shards,
 )
+from dml.strategies.vectors import ALL, Columns
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.comm.buffers import allocate, layout
-from dml.wire.reducers.rows import indices, sum_rows
-
-ALL = (slice(None),)
+from dml.wire.reducers.rows import sum_rows
 
 
 def train_table(
@@ -152,9 +151,8 @@ class RowSums:
         self.dense = dense
         if shards or not exact:
             self.dense = lambda buffer, nbytes: not exact
-        self.rows, self.columns = len(table), columns
-        self.wide = columns[-1].stop or table.shape[1]
-        self.width = sum(len(range(self.wide)[part]) for part in columns)
+        self.rows, self.columns = len(table), Columns(table, columns)
+        self.width = self.columns.width
         self.buffer = allocate(comm, self.rows * self.width)
         self.memory = reducer.init(layout(self.buffer))
         self.slot = np.full(self.rows, -1, np.int32)  # row -> index of its sum, or -1
@@ -165,7 +163,7 @@ class RowSums:
         Args:
           terms: Gradients of this rank; None: no rows.
         """
-        sent = [self.sent_columns(term) for term in terms]
+        sent = [self.columns.select(term) for term in terms]
         record = self.width + 1  # words of a record: row number, gradient
         count = sum(len(index) for index, _ in sent)
         each = gather_lengths(self.comm, count * record)
@@ -184,16 +182,7 @@ class RowSums:
         rows = np.empty(min(self.rows, len(index)), np.int32)
         sums = np.empty((len(rows), self.width), np.float32)
         used = merge(index, values, self.slot, rows, sums)
-        return self.with_all_columns(rows[:used], sums[:used])
-
-    def sent_columns(self, grads: Rows | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row numbers of a gradient, and its columns that are sent."""
-        if grads is None:
-            return np.empty(0, np.int32), np.empty((0, self.width))
-        touched = indices(grads.index).astype(np.int32, copy=False)
-        return touched, np.concatenate(
-            [grads.values[:, part] for part in self.columns], axis=1
-        )
+        return self.columns.restore(rows[:used], sums[:used])
 
     def sum_dense(self, terms: Sequence[tuple[np.ndarray, np.ndarray]]) -> Rows:
         """Return the sums by an all-reduce over all rows."""
@@ -206,20 +195,7 @@ class RowSums:
             self.memory = self.reducer.reduce_terms(self.comm, buffers, self.memory)
         else:
             self.memory = self.reducer.reduce(self.comm, self.buffer, self.memory)
-        buffer_TxW = self.buffer.reshape(self.rows, -1)
-        index = np.flatnonzero(buffer_TxW.any(axis=1)).astype(np.int32)
-        return self.with_all_columns(index, buffer_TxW[index])
-
-    def with_all_columns(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
-        """Return rows with all columns; columns that are not sent are zero."""
-        if self.columns == ALL:
-            return Rows(index, narrow)
-        values, first = np.zeros((len(index), self.wide), np.float32), 0
-        for part in self.columns:
-            last = first + len(range(self.wide)[part])
-            values[:, part] = narrow[:, first:last]
-            first = last
-        return Rows(index, values)
+        return self.columns.rows_that_changed(self.buffer.reshape(self.rows, -1))
 
 
 @njit(cache=True, nogil=True)

@@ -39,6 +39,12 @@ def check_strategy(values: FlagValues, readers: Sequence[str]) -> None:
             f" got --strategy={values.strategy}; pass --attack={LABEL_FLIP}, or a "
             "strategy of these"
         )
+    if values.strategy == "coded" and values.attack == LABEL_FLIP:
+        raise BadInput(
+            "expected an attack on terms with --strategy=coded, which has several "
+            "copies of a part with equal labels, got --attack=label_flip; pass another "
+            "attack, or --strategy=synchronous"
+        )
 
 
 def byzantine(values: FlagValues) -> Any:

@@ -21,6 +21,8 @@ ON_RANKS = [name for name, method in METHODS.items() if method.fabric != DEVICES
 EQUAL = [
     ("serial", "synchronous star"),
     ("serial", "server bsp"),
+    ("serial", "coded"),
+    ("coded", "coded under attack"),
     ("hogwild on 1 worker", "hogwild_private"),
     ("hogwild on 1 worker", "cyclades"),
     ("hogwild on 1 worker", "minibatch"),

@@ -19,6 +19,7 @@ from dml.wire.reducers.one_bit_adam import one_bit_adam
 from dml.wire.reducers.power_sgd import power_sgd, power_sgd_alternating
 from dml.wire.reducers.random_k import random_k
 from dml.wire.reducers.robust import centres, columns, mixing, selection
+from dml.wire.reducers.robust.estimate import Estimator
 from dml.wire.reducers.robust.reducer import MOMENTUM, robust
 from dml.wire.reducers.robust.rule import Byzantine, Rule
 from dml.wire.reducers.robust.slices import EXCHANGES, scatter
@@ -111,15 +112,20 @@ RULES: dict[str, Callable[..., Rule]] = {
 }
 
 
+def make_estimator(choice: Choice) -> Estimator:
+    """Return the rule and the mixing before it."""
+    known = mixing.MIXING
+    before = [known[suffix] for suffix in choice.suffixes if suffix in known]
+    return Estimator(RULES[choice.name](*choice.argument), tuple(before))
+
+
 def make_robust(
     allreduce: AllReduce, choice: Choice, byzantine: Byzantine | None = None
 ) -> Reducer:
-    mixings = [
-        mixing.MIXING[suffix] for suffix in choice.suffixes if suffix in mixing.MIXING
-    ]
+    rule, before = make_estimator(choice)
     return robust(
-        RULES[choice.name](*choice.argument),
-        *mixings,
+        rule,
+        *before,
         allreduce=allreduce,
         momentum=MOMENTUM if names.MOMENTUM in choice.suffixes else 0.0,
         exchange=EXCHANGES.get(choice.transport, scatter),

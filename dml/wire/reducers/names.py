@@ -202,3 +202,20 @@ def reducer(text: str, allreduce: AllReduce, byzantine: Any = None) -> Reducer:
         )
     made = makers.make_robust(allreduce, choice, byzantine)
     return made
+
+
+def estimator(text: str) -> Any:
+    """Return the `robust.estimate.Estimator` that a text names; None for `exact`.
+
+    Raises:
+      BadInput: The text names no robust rule, or one with momentum or a transport.
+    """
+    choice = parse(text)
+    if choice == Choice("exact", None, ""):
+        return None
+    if choice.name not in ROBUST or choice.transport or MOMENTUM in choice.suffixes:
+        raise BadInput(
+            f"expected exact or a rule of {', '.join(ROBUST)}, without a transport or "
+            f"+{MOMENTUM}, for the terms of groups, got {text!r}; correct --reduce"
+        )
+    return import_module("dml.wire.reducers.makers").make_estimator(choice)

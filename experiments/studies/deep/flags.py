@@ -12,6 +12,7 @@ from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
+from dml.wire.plans.coding import DEFAULT
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.strategies import STRATEGIES
 
@@ -32,6 +33,7 @@ FREE |= {
     "allreduce",
     "reduce",
     "shards",
+    "code",
     "bucket_mb",
     "call",
     "zero",
@@ -61,6 +63,12 @@ def define(**defaults: Any) -> flags.FlagValues:
         0,
         "Logical shards of a minibatch, each a term of --reduce; 0: one per rank.",
         0,
+    )
+    values.text(
+        "code",
+        DEFAULT,
+        "Code of strategy coded: repetition or cyclic, and wrong terms that it "
+        "corrects.",
     )
     values.number(
         "bucket_mb",

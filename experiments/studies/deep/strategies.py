@@ -10,6 +10,8 @@ from dml import extend
 from dml.strategies import strategy
 from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh import devices
+from dml.wire.plans.coding import make_code
+from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup
 
@@ -23,6 +25,14 @@ def synchronous(setup: Setup) -> dict[str, Any]:
     own = {"bucket_mb": values.bucket_mb, "noise": values.noise}
     own["shards"] = values.shards
     return setup.wire | setup.options | own
+
+
+def coded(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    own = {"code": values.code, "workers": values.shards, "memory": setup.memory}
+    own["rule"] = reducer_names.estimator(values.reduce)
+    own["byzantine"] = adversaries.byzantine(values)
+    return own | {"state": setup.state, "prefetch": setup.prefetch}
 
 
 def mesh(setup: Setup) -> dict[str, Any]:
@@ -41,17 +51,20 @@ def local(setup: Setup) -> dict[str, Any]:
 STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "serial": serial,
     "synchronous": synchronous,
+    "coded": coded,
     "mesh": mesh,
     "local": local,
     "hybrid": deep_hybrid.on_axes,
 }
 ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
-# Flags that only one strategy reads.
-OWN = {
-    "synchronous": ["bucket_mb", "shards"],
-    "mesh": ["zero", "call"],
-    "local": ["local_every", "local_after"],
-    "hybrid": deep_hybrid.HYBRID_FLAGS,
+# Strategies that read a flag, if not all do.
+READERS = {
+    "bucket_mb": ["synchronous"],
+    "shards": ["synchronous", "coded"],
+    "code": ["coded"],
+    **dict.fromkeys(("zero", "call"), ["mesh"]),
+    **dict.fromkeys(("local_every", "local_after"), ["local"]),
+    **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
 }
 
 
@@ -91,6 +104,12 @@ def workers(values: flags.FlagValues, comm: CountedComm) -> int:
     return len(jax.devices()) if values.strategy == "mesh" else comm.size
 
 
+def parts(values: flags.FlagValues, workers: int) -> int:
+    """Return the number of parts of a minibatch with different examples."""
+    count = values.shards or workers
+    return make_code(values.code, count).parts if values.strategy == "coded" else count
+
+
 def step_count(values: flags.FlagValues, updates: int) -> int:
     """Return the number of Steps of `updates` updates; a Step of local has several."""
     if values.strategy != "local":
@@ -101,29 +120,35 @@ def step_count(values: flags.FlagValues, updates: int) -> int:
 
 def check(values: flags.FlagValues, workers: int) -> None:
     """Raise BadInput for flags that the strategy does not read or support."""
-    shares = values.shards or workers
-    parts = shares * values.accumulate
-    if values.batch % parts:
-        lower, upper = values.batch - values.batch % parts, values.batch // parts + 1
-        nearest = [size for size in (lower, upper * parts) if size]
-        unit = "logical shards" if values.shards else "workers"
+    shares = parts(values, workers)
+    unit = "logical shards" if values.shards else "workers"
+    if values.strategy == "coded":
+        unit = f"parts of {values.code}"
+    units = shares * values.accumulate
+    if values.batch % units:
+        lower, upper = values.batch - values.batch % units, values.batch // units + 1
+        nearest = [size for size in (lower, upper * units) if size]
         raise BadInput(
             f"expected --batch divisible by {shares} {unit} x {values.accumulate} "
             f"microbatches, got {values.batch}; pass "
             f"--batch={' or '.join(map(str, nearest))}"
         )
-    for reader, own in OWN.items():
-        for name in own:
-            changed = values[name].value != values[name].default
-            if changed and values.strategy != reader:
-                raise BadInput(
-                    f"expected --strategy={reader} with --{name}="
-                    f"{values[name].value}, got --strategy={values.strategy}; leave "
-                    f"--{name} out"
-                )
-    adversaries.check(values, shares)
+    for name, readers in READERS.items():
+        changed = values[name].value != values[name].default
+        if changed and values.strategy not in readers:
+            raise BadInput(
+                f"expected --strategy={' or '.join(readers)} with --{name}="
+                f"{values[name].value}, got --strategy={values.strategy}; leave "
+                f"--{name} out"
+            )
+    adversaries.check(values, values.shards or workers)
+    if values.accumulate > 1 and values.strategy == "coded":
+        raise BadInput(
+            f"expected parts that are not divided with --strategy=coded, got "
+            f"--accumulate={values.accumulate}; leave it out"
+        )
     if values.strategy in STRATEGIES:
-        readers = ("synchronous", "local")
+        readers = ["synchronous", "local", "coded"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     if values.accumulate > 1 and values.strategy == "hybrid":

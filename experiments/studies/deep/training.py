@@ -113,8 +113,8 @@ def prepare(
     )
     sizes = values.batch, total, done * values.batch
     order = draws(task.count, values.batch, values.seed, *sizes[1:])
-    workers = values.shards or strategies.workers(values, comm)
-    problem, order = adversaries.shared_data(values, problem, order, workers, sizes)
+    parts = strategies.parts(values, strategies.workers(values, comm))
+    problem, order = adversaries.shared_data(values, problem, order, parts, sizes)
     setup = Setup(
         values,
         comm,

@@ -94,6 +94,21 @@ def allreduce_options(
     return {"reducer": exact(ALLREDUCE[name]), **own}
 
 
+def coded_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"code": "repetition:1", "workers": 3 * WORKERS}
+
+
+def attacked_options(entry: Entry, comm: CountedComm) -> Own:
+    from dml.wire.reducers.robust.attacks import byzantine
+
+    attack = byzantine("sign_flip:10", WORKERS)  # one worker of each group
+    return coded_options(entry, comm) | {"byzantine": attack}
+
+
+def zeno_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"rate": entry.rate, "seed": SEED}
+
+
 def server_options(name: str, entry: Entry, comm: CountedComm) -> dict[str, Any]:
     workers = comm.size - 1
     rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), workers)
@@ -143,6 +158,9 @@ METHODS: dict[str, Method] = {
     "synchronous star": Method("synchronous", partial(allreduce_options, "star")),
     "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
     "local": Method("local", partial(allreduce_options, "star", every=2)),
+    "coded": Method("coded", coded_options),
+    "coded under attack": Method("coded", attacked_options),
+    "zeno": Method("zeno", zeno_options),
     "mesh": Method("mesh", mesh_options, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),

@@ -20,13 +20,15 @@ from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
+from dml.wire.plans.coding import DEFAULT, make_code
+from dml.wire.reducers import names as reducer_names
 from dml.wire.server.consistency import Choice, consistency
 from studies.matrix.problems import Entry, make_update
 from studies.training import options
 
 STRATEGIES = [
     *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
-    *("operation", "hogwild", "average"),
+    *("operation", "coded", "zeno", "hogwild", "average"),
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
 ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
@@ -45,21 +47,29 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        readers = ("synchronous", "local", "server")
+        readers = ("synchronous", "local", "server", "coded")
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
-        adversaries.check_strategy(values, readers)
+        adversaries.check_strategy(values, (*readers, "zeno"))
     function = strategy(name, problem, comm.size)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
+    if name == "coded":
+        own["rule"] = reducer_names.estimator(values.reduce)
+    if name in ("coded", "zeno"):
+        own["byzantine"] = adversaries.byzantine(values)
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every
     batches = read_batches(values, entry, problem)
     if values.attack or values.skew:
-        workers = serving(values, comm).workers if name == "server" else comm.size
+        workers = own.get("workers") or comm.size
+        if name == "server":
+            workers = serving(values, comm).workers
         adversaries.check(values, workers)
-        batch = values.batch or entry.batch
+        batch, parts = values.batch or entry.batch, workers
+        if name == "coded":
+            parts = make_code(own.get("code", DEFAULT), workers).parts
         problem, batches = adversaries.shared_data(
-            values, problem, batches, workers, (batch, batch * steps, 0)
+            values, problem, batches, parts, (batch, batch * steps, 0)
         )
     if name == "server":  # one Step per epoch, at whose end all ranks evaluate
         key, call = tuple(map(id, problem)), partial(as_table, problem)

@@ -16,17 +16,24 @@ ROUNDS = 3  # of Weiszfeld's algorithm
 SMOOTHING = 0.1  # least distance in its denominators
 
 
-def geometric_median(faulty: int) -> Rule:
-    """Return the geometric median (RFA, Pillutla 2022); n > 2f.
+def geometric_median(
+    faulty: int, rounds: int = ROUNDS, smoothing: float = SMOOTHING
+) -> Rule:
+    """Return the approximate geometric median (RFA, Pillutla 2022); n > 2f.
 
-    Three rounds of the smoothed algorithm of Weiszfeld, which start at the origin. A
-    round adds n distances over all slices.
+    The smoothed algorithm of Weiszfeld, which starts at the origin. A round adds n
+    distances over all slices.
+
+    Args:
+      faulty: f.
+      rounds: Number of rounds.
+      smoothing: Least distance in the denominators of the weights.
     """
 
     def estimate(points: Points) -> np.ndarray:
         centre = np.zeros(points.rows_NxD.shape[1], np.float32)
-        for _ in range(ROUNDS):
-            pulls = 1 / np.maximum(SMOOTHING, distances_to(points, centre))
+        for _ in range(rounds):
+            pulls = 1 / np.maximum(smoothing, distances_to(points, centre))
             centre = combine(points, pulls / pulls.sum())
         return centre
 

@@ -57,15 +57,12 @@ def to_vector(rows_NxD: np.ndarray, vector: np.ndarray, run: Run) -> np.ndarray:
 def add_pairs(rows, start, stop, sums):
     """Add the squared distances of rows i < j in columns start to stop - 1."""
     n = len(rows)
-    four = np.empty(4, np.float32)
     for first in range(start, stop, TILE):
         last = min(first + TILE, stop)
         for i in range(n):
             row = rows[i, first:last]
             for j in range(i + 1, n - 3, 4):
-                four_squares(row, rows, j, first, last, four)
-                for k in range(4):
-                    sums[i, j + k] += four[k]
+                add_four(row, rows, j, first, last, sums[i])
             for j in range(n - (n - i - 1) % 4, n):
                 sums[i, j] += squares(row, rows[j, first:last])
 
@@ -74,27 +71,28 @@ def add_pairs(rows, start, stop, sums):
 def add_squares(rows, vector, start, stop, sums):
     """Add the squared distances of rows to a vector in columns start to stop - 1."""
     n = len(rows)
-    four = np.empty(4, np.float32)
     for first in range(start, stop, TILE):
         last = min(first + TILE, stop)
         for j in range(0, n - 3, 4):
-            four_squares(vector[first:last], rows, j, first, last, four)
-            for k in range(4):
-                sums[j + k] += four[k]
+            add_four(vector[first:last], rows, j, first, last, sums)
         for j in range(n - n % 4, n):
             sums[j] += squares(vector[first:last], rows[j, first:last])
 
 
 @njit(nogil=True, cache=True)
-def four_squares(row, rows, j, first, last, four):
-    """Write the squared distances of a row to rows j to j + 3."""
-    four[0], four[1], four[2], four[3] = squares_of_four(
+def add_four(row, rows, j, first, last, sums):
+    """Add the squared distances of a row to rows j to j + 3."""
+    w, x, y, z = squares_of_four(
         row,
         rows[j, first:last],
         rows[j + 1, first:last],
         rows[j + 2, first:last],
         rows[j + 3, first:last],
     )
+    sums[j] += w
+    sums[j + 1] += x
+    sums[j + 2] += y
+    sums[j + 3] += z
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
