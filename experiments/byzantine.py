@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from lab import flags, writing
 from studies.byzantine import claims, figure, presets, report, runs
+from studies.byzantine.claims import CLAIMS as CLAIMS
 
 from dml.runs import folder, writers
 

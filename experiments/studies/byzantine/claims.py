@@ -135,6 +135,35 @@ def clipping_needs_momentum(full: Run, plain: Run) -> Verdict:
     return verdict(lost[0] <= HOLDS and lost[1] >= FALLS, measured, f"f = {most}")
 
 
+@claim("s attackers of a group of 2s+1 change no bit", "theorem 1: exact recovery")
+def draco_exact(*runs: Run) -> Verdict:
+    """All losses and the accuracy of each attacked run equal those of the first run,
+    as numbers of double precision. The first run has no attackers.
+    """
+    plain, *attacked = runs
+    texts = [f"{run.flags['attack']} {final(run)}" for run in attacked]
+    losses = [row["loss"] for row in nonempty(plain.rows, "loss")]
+    holds = all(
+        [row["loss"] for row in run.rows] == losses
+        and run.summary["accuracy"] == plain.summary["accuracy"]
+        for run in attacked
+    )
+    reason = f"{len(losses)} losses; without attackers {final(plain)}"
+    return verdict(holds, ", ".join(texts), reason)
+
+
+@claim("without a code one attacker breaks the training", "figure 3")
+def uncoded_breaks(plain: Run, attacked: Run) -> Verdict:
+    """One attacker lowers the accuracy of the mean by at least 20 points."""
+    lost = plain.summary["accuracy"] - attacked.summary["accuracy"]
+    measured = f"{attacked.flags['attack']} {final(attacked)}"
+    return verdict(lost >= FALLS, measured, f"without attackers {final(plain)}")
+
+
+def final(run: Run) -> str:
+    return f"{run.summary['accuracy']:.2%}"
+
+
 def is_alie(attacks: Sequence[str]) -> bool:
     return all(attack.partition(":")[0] == "alie" for attack in attacks)
 
