@@ -21,6 +21,39 @@ def gradient(
     return jax.value_and_grad(loss)(params, batch)
 
 
+@partial(jax.jit, static_argnums=(0, 3))
+def gradients(
+    gradient: Callable[[Params, Any], tuple[Any, Grads]],
+    params: Params,
+    batch: Any,
+    slices: Sequence[tuple[int, int]],
+) -> jax.Array:
+    """Return gradients of parts of a batch as rows of a matrix, with the loss at last.
+
+    The elements of a row are those of the leaves in order. Bits are equal to those of
+    separate calls, because the program repeats the operations of one part; those of
+    `vmap` differ.
+
+    Args:
+      gradient: (params, batch) -> loss, gradient; of JAX.
+      params: The parameters, of one dtype.
+      batch: The examples.
+      slices: Start and stop of the examples of each part.
+    """
+    rows = []
+    for start, stop in slices:
+        part = jax.tree.map(partial(_slice, start, stop), batch)
+        loss, grads = gradient(params, part)
+        rows.append(
+            jnp.concatenate([*map(jnp.ravel, jax.tree.leaves(grads)), loss[None]])
+        )
+    return jnp.stack(rows)
+
+
+def _slice(start: int, stop: int, array: jax.Array) -> jax.Array:
+    return array[start:stop]
+
+
 def accumulate(
     gradient: Callable[[Params, Any], tuple[Any, Grads]],
     params: Params,

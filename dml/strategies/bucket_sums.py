@@ -17,25 +17,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.data.feed import Part, feed
+from dml.data.feed import feed
 from dml.data.shards import bounds
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
-from dml.models.backward import backward, gradient_order
-from dml.models.gradient import accumulate, add_scaled
+from dml.models.backward import gradient_order
 from dml.strategies.parameters import (
     Tree,
     Update,
     check_shards,
     restore_memory,
-    split_shards,
 )
+from dml.strategies.term_gradients import ALL, Named, term_gradients
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
-
-ALL = ""  # name of all parameters where they are not divided into layers
-Named = Iterator[tuple[str, Grads]]
 
 
 def train_tree(
@@ -83,31 +79,27 @@ def train_tree(
     terms, reduce = own_terms(comm, reducer, shards, sums)
     scalars = terms[0][-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
-    split = split_shards(comm, shards, accumulate)
+    split, compute = term_gradients(comm, problem, shards, accumulate, layered)
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         sent, copied = comm.bytes_sent, 0
         # order matters: the first term is last, and is reduced as its buckets complete
-        for term in reversed(range(len(terms))):
-            shard = [p for p in parts[term * accumulate :][:accumulate] if p]
-            share = share_of(shard, count)
+        computed = compute(parameters.params, parts, count)
+        for term in timer.waits("gradient", computed):
             with timer("gradient"):
-                loss, done, factor = start_gradients(
-                    problem, parameters.params, shard, count, layered
-                )
-                comm.platform.work(share * comm.size)
+                comm.platform.work(term.share * comm.size)
             squares = 0.0
-            for n, bucket in enumerate(terms[term]):
+            for n, bucket in enumerate(terms[term.number]):
                 with timer("gradient"):
-                    grads = collect(bucket, done)
+                    grads = collect(bucket, term.done)
                 with timer("wire"):
-                    copied += fill(bucket, grads, factor)
+                    copied += fill(bucket, grads, term.factor)
                     if noise:
-                        squares += squared_norm(bucket) / (share or 1)
+                        squares += squared_norm(bucket) / (term.share or 1)
                     if n == len(sums) - 1:
                         own = bucket.buffer[bucket.layout.length :]
-                        own[0], own[1:] = factor * float(loss), squares
-                    if term == 0:
+                        own[0], own[1:] = term.factor * float(term.loss), squares
+                    if term.number == 0:
                         buffers = [each[n].buffer for each in terms]
                         memories[n] = reduce(comm, buffers, memories[n])
         with timer("update"):
@@ -152,11 +144,6 @@ def own_terms(
     return [sums], lambda comm, terms, memory: reducer.reduce(comm, terms[0], memory)
 
 
-def share_of(parts: Sequence[Part | None], count: int) -> float:
-    """Return the share of the parts in the `count` examples of a minibatch."""
-    return sum(part.examples for part in parts if part) / count
-
-
 def allocate_buckets(
     comm: CountedComm, problem: Problem, layered: bool, bucket_mb: float, scalars: int
 ) -> Sequence[Bucket]:
@@ -175,44 +162,6 @@ def allocate_buckets(
     else:
         tree, names = {ALL: problem.params}, [ALL]
     return buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=scalars)
-
-
-def start_gradients(
-    problem: Problem, params: Any, parts: Sequence[Part], count: int, layered: bool
-) -> tuple[Any, Named, float]:
-    """Return the loss, pairs of names and gradients, and a factor to multiply both by.
-
-    The gradients may still be in computation. Of several microbatches only the last
-    runs layer by layer; the others are summed before it. Without parts the loss is 0.
-
-    Args:
-      problem: The problem.
-      params: The parameters.
-      parts: Microbatches of this rank's shard.
-      count: Number of examples in the global minibatch.
-      layered: Whether gradients are computed layer by layer.
-    """
-    if not parts:
-        return 0.0, iter(()), 1.0
-    *before, last = parts
-    if layered:
-        assert problem.model
-        loss, done = backward(problem.model, params, last.batch)
-    else:
-        loss, grads = problem.gradient(params, last.batch)
-        done = iter([(ALL, grads)])
-    *others, weight = [part.examples / count for part in parts]
-    if not before:
-        return loss, done, weight
-    summed, sums = accumulate(
-        problem.gradient, params, [part.batch for part in before], others
-    )
-    earlier = sums if layered else {ALL: sums}
-    return (
-        add_scaled(summed, loss, weight),
-        ((name, add_scaled(earlier[name], grads, weight)) for name, grads in done),
-        1.0,
-    )
 
 
 def collect(bucket: Bucket, done: Named) -> dict[str, Grads] | None:

@@ -7,6 +7,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
+from dml.strategies import term_gradients
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput
@@ -134,3 +135,11 @@ def test_shards_without_a_suitable_reducer_or_too_few_are_refused():
         sim.run(lambda comm: train(comm, exact, 8), 2)
     with pytest.raises(BadInput, match="at least one logical shard for each of 3"):
         sim.run(lambda comm: network(comm, shards=2), 3)
+
+
+def test_one_call_for_all_shards_has_the_bits_of_a_call_for_each(monkeypatch):
+    """The last minibatch has fewer examples than shards."""
+    (expected,) = sim.run(network, 1)
+    monkeypatch.setattr(term_gradients, "MAX_LEAVES", 0)
+    (found,) = sim.run(network, 1)
+    assert small.same_bits(found, expected)

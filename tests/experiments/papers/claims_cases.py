@@ -307,3 +307,32 @@ def traffic(*rows):
     own = {"strategy": "local", "shards": "iid", "parity": 6.0}
     keys = ["fraction", "ratio", "formula", "examples_sent", "compression"]
     return {"shards": run([own | dict(zip(keys, row, strict=True)) for row in rows])}
+
+
+def attacked(seeds=3, name="attacked", **cases):
+    """Return a run of byzantine.py with f = 0, 1, 4: accuracies of each rule."""
+    found = [
+        {"skew": "iid", "rule": rule.replace("_nnm", "+nnm"), "attack": "alie"}
+        | {f"accuracy_{f}": value for f, value in zip((0, 1, 4), values, strict=True)}
+        | {"accuracies": {"0": [], "1": [], "4": []}}
+        for rule, values in cases.items()
+    ]
+    return {name: run(found, seeds=seeds, honest=10, skews="iid")}
+
+
+CODED = ("clean", "opposed", "nan", "little")
+
+
+def coded(*losses, names=CODED, accuracy=0.9):
+    """Return runs of train.py by their second loss; the first loss is 1."""
+    pairs = zip(names, losses, strict=True)
+    return {
+        name: run([{"loss": 1.0}, {"loss": loss}], {"accuracy": accuracy}, attack=name)
+        for name, loss in pairs
+    }
+
+
+def uncoded(accuracy):
+    return coded(0.5, names=["uncoded"]) | coded(
+        0.5, names=["broken"], accuracy=accuracy
+    )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
+from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
 from studies.compression import claims as compression
 from studies.glove import claims as glove
@@ -114,6 +115,41 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.compressed(adam={"ratio": 4.9}),
         of.compressed(adam={"ratio": 2.9}),
     ),
+    byzantine.mean_breaks: (
+        of.attacked(mean=(0.9, 0.69, 0.1)),
+        of.attacked(mean=(0.9, 0.71, 0.1)),
+    ),
+    byzantine.krum_holds: (
+        of.attacked(krum=(0.9, 0.9, 0.86)),
+        of.attacked(krum=(0.9, 0.9, 0.84)),
+    ),
+    byzantine.multi_krum_clean: (
+        of.attacked(mean=(0.9, 0.1, 0.1), multi_krum=(0.86, 0.1, 0.1)),
+        of.attacked(mean=(0.9, 0.1, 0.1), multi_krum=(0.84, 0.1, 0.1)),
+    ),
+    byzantine.krum_falls: (
+        of.attacked(krum=(0.9, 0.9, 0.69)),
+        of.attacked(krum=(0.9, 0.9, 0.71)),
+    ),
+    byzantine.trimmed_mean_falls: (
+        of.attacked(trimmed_mean=(0.9, 0.9, 0.69)),
+        of.attacked(trimmed_mean=(0.9, 0.9, 0.71)),
+    ),
+    byzantine.mixing_lifts: (
+        of.attacked(name="skewed", krum=(0.9, 0.9, 0.5), krum_nnm=(0.9, 0.9, 0.51)),
+        of.attacked(name="skewed", krum=(0.9, 0.9, 0.5), krum_nnm=(0.9, 0.9, 0.5)),
+    ),
+    byzantine.clipping_needs_momentum: (
+        of.attacked(name="momentum", centred_clipping=(0.9, 0.9, 0.86))
+        | of.attacked(name="plain", centred_clipping=(0.9, 0.9, 0.69)),
+        of.attacked(name="momentum", centred_clipping=(0.9, 0.9, 0.86))
+        | of.attacked(name="plain", centred_clipping=(0.9, 0.9, 0.71)),
+    ),
+    byzantine.draco_exact: (
+        of.coded(0.5, 0.5, 0.5, 0.5),
+        of.coded(0.5, 0.5, 0.5, 0.6),
+    ),
+    byzantine.uncoded_breaks: (of.uncoded(0.69), of.uncoded(0.71)),
     shuffling.counted_ratio: (
         of.traffic((1, 0.16, 0.16, 10_000, 1), (0, 0, 0, 0, 1)),
         of.traffic((1, 0.16, 0.17, 10_000, 1)),
