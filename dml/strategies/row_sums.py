@@ -26,7 +26,7 @@ from dml.strategies.parameters import (
     mean_loss,
     split_shards,
 )
-from dml.types import CountedComm, Problem, Reducer, Rows, Step
+from dml.types import BadInput, CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.comm.buffers import allocate, layout
@@ -169,6 +169,8 @@ class RowSums:
         record = self.width + 1  # words of a record: row number, gradient
         count = sum(len(index) for index, _ in sent)
         each = gather_lengths(self.comm, count * record)
+        if (each % record).any():
+            self.refuse(int((each % record).argmax()), f"records of {record} words")
         if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
             return self.sum_dense(sent)
         touched, narrow = sent[0]
@@ -184,7 +186,18 @@ class RowSums:
         rows = np.empty(min(self.rows, len(index)), np.int32)
         sums = np.empty((len(rows), self.width), np.float32)
         used = merge(index, values, self.slot, rows, sums)
+        if used < 0:
+            rank = int(np.searchsorted(np.cumsum(each // record), ~used, "right"))
+            what = f"rows of 0 to {self.rows - 1}"
+            self.refuse(rank, what, f"row {index[~used]}")
         return self.with_all_columns(rows[:used], sums[:used])
+
+    def refuse(self, rank: int, expected: str, got: str = "another length") -> None:
+        """Raise BadInput for the rows that a rank has sent."""
+        raise BadInput(
+            f"rank {self.comm.rank}: expected {expected} from rank {rank}, got {got}; "
+            "start all ranks with the same problem, data and --strategy"
+        )
 
     def sent_columns(self, grads: Rows | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the row numbers of a gradient, and its columns that are sent."""
@@ -224,10 +237,16 @@ class RowSums:
 
 @njit(cache=True, nogil=True)
 def merge(index, values, slot, rows, sums):
-    """Sum the values of equal rows in their order; return the number of rows."""
-    used = 0
+    """Sum the values of equal rows in their order; return the number of rows.
+
+    Return -1 - n if the n-th row number is not a row: it was sent by another rank.
+    """
+    used, refused = 0, 0
     for n in range(len(index)):
         row = index[n]
+        if not 0 <= row < len(slot):
+            refused = -1 - n
+            break
         if slot[row] < 0:
             slot[row], rows[used] = used, row
             sums[used] = 0
@@ -237,4 +256,4 @@ def merge(index, values, slot, rows, sums):
             to[d] += values[n, d]
     for n in range(used):
         slot[rows[n]] = -1
-    return used
+    return refused if refused else used
