@@ -29,7 +29,9 @@ from dml.strategies.parameters import (
 from dml.types import BadInput, CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
+from dml.wire.collectives.check import check_arguments
 from dml.wire.comm.buffers import allocate, layout
+from dml.wire.comm.metered import uncounted
 from dml.wire.reducers.rows import indices, sum_rows
 
 ALL = (slice(None),)
@@ -156,6 +158,9 @@ class RowSums:
         self.wide = columns[-1].stop or table.shape[1]
         self.width = sum(len(range(self.wide)[part]) for part in columns)
         self.buffer = allocate(comm, self.rows * self.width)
+        # before the first exchange, as records do not contain these numbers
+        purpose = f"{self.rows} rows of {self.width} sent columns"
+        check_arguments(uncounted(comm), self.buffer, purpose)
         self.memory = reducer.init(layout(self.buffer))
         self.slot = np.full(self.rows, -1, np.int32)  # row -> index of its sum, or -1
 

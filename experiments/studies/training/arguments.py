@@ -20,6 +20,7 @@ from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
+from dml.wire.reducers.checked import checked
 from dml.wire.server.consistency import Choice, consistency
 from studies.matrix.problems import Entry, make_update
 from studies.training import options
@@ -98,7 +99,8 @@ def offered(
         return flags.allreduce(values.allreduce, values, comm.size)
 
     def reducer() -> Reducer:
-        return flags.reducer(values.reduce, allreduce())
+        made = flags.reducer(values.reduce, allreduce())
+        return checked(made, values.reduce) if values.check else made
 
     def setup() -> Setup:
         servers = roles(comm.size, values.servers, False)
