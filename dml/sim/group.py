@@ -118,7 +118,7 @@ class Group:
 
     def Free(self) -> None:
         self._cache = None
-        self.__class__ = freed(type(self))
+        self.__class__ = freed(type(self))  # type: ignore[arg-type]
 
     @property
     def cache(self) -> Cache:
