@@ -3,6 +3,7 @@
 from dml.types.comm import (
     ANY,
     SHARED,
+    TOO_LONG,
     AllReduce,
     Cache,
     Comm,
@@ -48,6 +49,7 @@ __all__ = [
     "Op",
     "ANY",
     "SHARED",
+    "TOO_LONG",
     "AllReduce",
     "Status",
     "Request",

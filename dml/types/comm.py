@@ -14,12 +14,15 @@ SHARED = 1  # argument of Split_type: ranks of one host
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
 
 
+TOO_LONG = -1  # count of a message that was cut off
+
+
 class Status:
     """Source, tag and size of a received or pending message, as in mpi4py."""
 
     def __init__(self) -> None:
         self.source = self.tag = -1
-        self.count = 0  # bytes
+        self.count = 0  # bytes; TOO_LONG: the message was longer than the buffer
 
     def Get_source(self) -> int:
         return self.source

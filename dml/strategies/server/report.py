@@ -51,6 +51,7 @@ class Report:
         self.values = np.empty((0, 0), np.float32)
         self.version = 0
         self.work = np.zeros((0, len(WORK)))
+        self.refused_messages = 0
 
     def add_snapshot(self, seconds: float, clocks: float, server: Server) -> None:
         """Copy the rows of a server."""
@@ -61,6 +62,7 @@ class Report:
         """Store the rows, the log and the version of a server after the run."""
         self.values, self.log = np.asarray(server.shard.values), server.log
         self.version = server.version
+        self.refused_messages = sum(each.messages for each in server.refused.values())
 
     def record_worker(self, client: Client) -> None:
         """Store the measurements of a worker after the run."""
@@ -85,8 +87,9 @@ def collect_reports(
     moments = np.array([entry[:3] for entry in report.snapshots], float).reshape(-1, 3)
     copies = [snapshot.values.reshape(-1) for snapshot in report.snapshots]
     flat_copies = np.concatenate([np.empty(0, np.float32), *copies])
-    # elements sent, updates
-    words_and_updates = np.array([[comm.bytes_sent // 4, report.version]], float)
+    totals = np.array(
+        [[comm.bytes_sent // 4, report.version, report.refused_messages]], float
+    )
     gathered = gather_arrays(
         comm,
         report.values.reshape(-1),
@@ -94,12 +97,12 @@ def collect_reports(
         moments,
         flat_copies,
         report.work,
-        words_and_updates,
+        totals,
     )
     if gathered is None:
         return None
     # lists with an array of each rank
-    values, logs, all_moments, all_copies, works, all_words_and_updates = gathered
+    values, logs, all_moments, all_copies, works, all_totals = gathered
 
     def assemble(parts: Sequence[np.ndarray]) -> np.ndarray:
         return assemble_table(split, [part.reshape(-1, width) for part in parts])
@@ -117,10 +120,11 @@ def collect_reports(
         assemble,
     )
     work = np.concatenate(works)
-    words, updates = np.concatenate(all_words_and_updates).T
+    words, updates, refused = np.concatenate(all_totals).T
     summary = summarize(log, work) | {
         "words_sent": int(words.sum()),
         "updates": int(updates[ranks[0]]),
+        "refused_messages": int(refused.sum()),
         "rows_imbalance": imbalance(split),
     }
     table = assemble([values[rank] for rank in ranks])

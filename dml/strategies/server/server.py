@@ -303,8 +303,8 @@ def make_replica(
 def make_colocated(local_server: Server, comm: CountedComm) -> Colocated:
     """Make the handler of messages to this rank's server while its worker waits."""
 
-    def handle(source: int, message: np.ndarray) -> bool:
-        local_server.handle(source, message)
+    def handle(source: int, message: np.ndarray, nbytes: int) -> bool:
+        local_server.handle(source, message, nbytes)
         return len(local_server.ended) < local_server.workers
 
     return Colocated(comm, local_server.inbox, handle)

@@ -16,7 +16,18 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
-from dml.types import ANY, SHARED, BadInput, Cache, Comm, Op, Platform, Status, freed
+from dml.types import (
+    ANY,
+    SHARED,
+    TOO_LONG,
+    BadInput,
+    Cache,
+    Comm,
+    Op,
+    Platform,
+    Status,
+    freed,
+)
 from dml.wire.comm.tracebacks import exception_text
 from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
@@ -39,14 +50,23 @@ class Pending(MPI.Request):
     def Wait(self, status: Any = None) -> Literal[True]:
         mpi = mpi_status(status)
         self.comm.call = self.call
-        MPI.Request.Wait(self, mpi)
-        self.comm.call = None
+        try:
+            MPI.Request.Wait(self, mpi)
+        except MPI.Exception as error:
+            copy_truncated(error, mpi, status)
+            return True
+        finally:
+            self.comm.call = None
         copy_status(mpi, status)
         return True
 
     def Test(self, status: Any = None) -> bool:
         mpi = mpi_status(status)
-        completed = MPI.Request.Test(self, mpi)
+        try:
+            completed = MPI.Request.Test(self, mpi)
+        except MPI.Exception as error:
+            copy_truncated(error, mpi, status)
+            return True
         copy_status(mpi, status)
         return completed
 
@@ -62,6 +82,19 @@ def copy_status(mpi: MPI.Status | None, status: Status | None) -> None:
     if mpi is not None and status is not None:
         status.source, status.tag = mpi.source, mpi.tag
         status.count = mpi.Get_count(MPI.BYTE)
+
+
+def copy_truncated(
+    error: MPI.Exception, mpi: MPI.Status | None, status: Status | None
+) -> None:
+    """Copy the status of a message longer than its buffer; raise other errors.
+
+    Without a status it is an error, too.
+    """
+    if status is None or error.Get_error_class() != MPI.ERR_TRUNCATE:
+        raise error
+    copy_status(mpi, status)
+    status.count = TOO_LONG
 
 
 def mpi_source(source: int) -> int:
@@ -166,8 +199,15 @@ class World(MPI.Intracomm):
     def Recv(self, buf, source=ANY, tag=ANY, status=None):
         self.call = ("Recv", "source", source, tag, buf)
         mpi = mpi_status(status)
-        MPI.Intracomm.Recv(self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi)
-        self.call = None
+        try:
+            MPI.Intracomm.Recv(
+                self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi
+            )
+        except MPI.Exception as error:
+            copy_truncated(error, mpi, status)
+            return
+        finally:
+            self.call = None
         copy_status(mpi, status)
 
     def Sendrecv(
@@ -224,8 +264,13 @@ class World(MPI.Intracomm):
         """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
         mpi = mpi_status(status)
-        index = MPI.Request.Waitany(requests, mpi)
-        self.call = None
+        try:
+            index = MPI.Request.Waitany(requests, mpi)
+        except MPI.Exception as error:
+            copy_truncated(error, mpi, status)
+            return [request == MPI.REQUEST_NULL for request in requests].index(True)
+        finally:
+            self.call = None
         copy_status(mpi, status)
         return -1 if index == MPI.UNDEFINED else index
 

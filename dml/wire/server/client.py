@@ -26,6 +26,7 @@ from dml.wire.server.header import (
     END,
     PULL,
     PUSH,
+    REFUSED,
     REPLY_FLOATS,
     REPLY_INTS,
     is_separate,
@@ -208,6 +209,12 @@ class Client:
         values = pull.out
         heads = np.zeros((len(self.ranks), REPLY_INTS), np.int64)
         for server, which, head, rows, slot in pull.replies:
+            if head[3] == REFUSED:
+                raise BadInput(
+                    f"rank {self.comm.rank}: expected rows from server {server}, got a "
+                    "refusal after a malformed message; use one version of dml on all "
+                    "ranks, and no other messages to servers"
+                )
             heads[server] = head
             self.replies[server] += 1
             version = int(head[1])

@@ -19,11 +19,14 @@ class Colocated:
 
     comm: the ranks.
     inbox: buffer for a message.
-    handle: (source, message) -> whether more messages will follow.
+    handle: (source, message, its length) -> whether more messages will follow.
     """
 
     def __init__(
-        self, comm: Comm, inbox: np.ndarray, handle: Callable[[int, np.ndarray], bool]
+        self,
+        comm: Comm,
+        inbox: np.ndarray,
+        handle: Callable[[int, np.ndarray, int], bool],
     ):
         self.comm, self.inbox, self.handle = comm, inbox, handle
         self.receive: Any = None  # the posted receive, which may outlast a wait
@@ -33,7 +36,7 @@ class Colocated:
     def handle_inbox(self) -> None:
         """Handle the message in the inbox."""
         self.receive = None
-        self.more = self.handle(self.status.source, self.inbox)
+        self.more = self.handle(self.status.source, self.inbox, self.status.count)
 
     def next_receive(self) -> Any:
         """Return the posted receive of the next message; post it if necessary."""

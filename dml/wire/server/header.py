@@ -20,6 +20,8 @@ REPLY_INTS = 4  # int64 elements
 REPLY_FLOATS = 2 * REPLY_INTS  # float32 elements with the same number of bytes
 LAST = np.full(REPLY_INTS, -1)  # head of the message after the last changed rows
 
+REFUSED = -2  # number of rows in the head of a reply to a refused pull
+
 
 # Kinds of a message, combined by |. Plain numbers, as enums take microseconds.
 PULL = 1  # request rows, when all gradients of clocks before `clock` are applied

@@ -15,8 +15,16 @@ from dml.types import Comm, Shard
 from dml.wire.comm.metered import count_copy
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
+from dml.wire.server.header import (
+    LAST,
+    REFUSED,
+    REPLY_FLOATS,
+    SLOT,
+    Head,
+    is_separate,
+)
 from dml.wire.server.slots import Channel
+from dml.wire.server.validation import Malformed
 
 REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
@@ -63,6 +71,7 @@ class Replies:
         self.received_counts = [[0, 0] for _ in range(workers)]
         self.uncopied: set[int] = set()  # ids of messages sent without a copy
         self.free_buffers: list[np.ndarray] = []
+        self.refusals: list[Any] = []  # sends that may never be received
         self.push_based = push_based
         if push_based:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
@@ -150,9 +159,24 @@ class Replies:
             self.shard.values = self.shard.values.copy()
             self.uncopied.clear()
 
+    def refuse(self, rank: int, head: Head) -> None:
+        """Answer a pull with a refusal; no rows follow."""
+        messages = [np.array([0, 0, 0, REFUSED])]
+        in_slot = head.kind & SLOT and head.start < 0
+        if not in_slot and (head.start >= 0 or is_separate(head.rows, self.width)):
+            messages.append(np.empty(0, np.float32))
+        for message in messages:
+            self.refusals.append(self.comm.Isend(message, rank, Tag.VALUES))
+
     def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
         received = self.received_counts[worker]
+        if head.replies == received[REPLIES] and head.changes == received[CHANGES]:
+            return
+        counts = zip((head.replies, head.changes), received, strict=True)
+        for (count, known), sent in zip(counts, self.sent[worker], strict=True):
+            if not known <= count <= known + len(sent):
+                raise Malformed(f"{count} of {known + len(sent)} messages received")
         while received[REPLIES] < head.replies:
             self.drop(worker, REPLIES)
         while received[CHANGES] < head.changes:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import ANY, Combine, Comm, Rows, Shard, Status
+from dml.types import ANY, TOO_LONG, Combine, Comm, Rows, Shard, Status
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys, indices, length, sum_rows
 from dml.wire.server.consistency import Consistency
@@ -35,8 +35,14 @@ from dml.wire.server.header import (
 )
 from dml.wire.server.replies import Replies, State
 from dml.wire.server.slots import Channel
+from dml.wire.server.validation import (
+    Malformed,
+    check_head,
+    check_keys,
+)
 
 NO_ROWS = np.empty(0, np.int32)
+NO_HEAD = Head(0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 class Push(NamedTuple):
@@ -60,6 +66,14 @@ class Applied(NamedTuple):
     late: int  # 1: dropped; 0: applied
 
 
+class Refusal(NamedTuple):
+    """The refusal of the messages of a rank."""
+
+    reason: str  # of the first one
+    messages: int = 0  # number of refused messages
+    answered: bool = False  # whether a pull was answered by a refusal
+
+
 class Server:
     """One server: its rows, the clocks of its workers, pending pulls and gradients.
 
@@ -72,6 +86,7 @@ class Server:
     channels: slots of shared memory, by worker; empty: messages only.
 
     `serve` handles messages until every worker has ended, `handle` a single one.
+    A malformed message is refused, and its rank no longer is a worker; see `refused`.
     """
 
     def __init__(
@@ -102,6 +117,8 @@ class Server:
         self.pending: list[Push] = []  # not yet applied, in order of arrival
         # pulls: worker, clock, keys, kind
         self.waiting: list[tuple[int, int, Keys, int]] = []
+        self.refused: dict[int, Refusal] = {}  # by rank
+        self.dropped: set[int] = set()  # workers that were refused
         # for each worker: stored lists of keys by number
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
         self.out = Replies(comm, shard, workers, rule.push_based, channels)
@@ -115,18 +132,38 @@ class Server:
     def handle_next(self) -> None:
         """Wait for the next message and handle it."""
         self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
-        self.handle(self.status.source, self.inbox)
+        self.handle(self.status.source, self.inbox, self.status.count)
 
     def settle(self) -> None:
         """Apply the pending gradients; wait until all sent messages have arrived."""
-        self.ended.clear()
+        self.ended = set(self.dropped)
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
         self.out.settle()
 
-    def handle(self, worker: int, message: np.ndarray) -> None:
-        """Handle one message."""
-        head = read(message)
+    def handle(self, worker: int, message: np.ndarray, nbytes: int) -> None:
+        """Handle one message; refuse a malformed one and all later ones of its rank."""
+        try:
+            if nbytes < NBYTES or worker >= self.workers or worker in self.ended:
+                raise Malformed(self.reason(worker, nbytes))
+            head = read(message)
+            check_head(head, nbytes, self.rows, self.clocks[worker], self.version)
+            self.process(worker, head, message, nbytes)
+        except Malformed as error:
+            self.refuse(worker, str(error), message, nbytes)
+
+    def reason(self, worker: int, nbytes: int) -> str:
+        """Return why a message is refused without its head."""
+        if worker >= self.workers:
+            return "from a rank that is no worker of this server"
+        if worker in self.ended:
+            return "a message after the last one"
+        return "too many bytes" if nbytes == TOO_LONG else f"{nbytes} bytes"
+
+    def process(
+        self, worker: int, head: Head, message: np.ndarray, nbytes: int
+    ) -> None:
+        """Handle a message whose head is valid."""
         self.out.release_received(worker, head)
         if head.kind & (PULL | PUSH):
             keys = self.keys(worker, head, message)
@@ -135,12 +172,9 @@ class Server:
             elif head.kind & PULL:
                 self.waiting.append((worker, head.clock, keys, head.kind))
             else:
-                self.accept(worker, head, keys, message)
+                self.accept(worker, head, keys, message, nbytes)
         if head.kind & CLOCK:
-            clock_before = self.clock
             self.end_clock(worker, head.clock + 1)
-            if self.clock > clock_before:
-                self.answer_pulls()
         if head.kind & END:
             self.ended.add(worker)
             if self.rule.push_based:
@@ -155,14 +189,66 @@ class Server:
         stored = self.lists[worker]
         list_number = -1 - head.start
         if head.kind & KEYS:
+            if not NBYTES + 4 * head.rows <= len(message):
+                raise Malformed(f"{head.rows} keys in {len(message)} bytes")
             keys = message[NBYTES : NBYTES + 4 * head.rows].view(np.int32)
+            check_keys(keys, self.rows)
             stored[list_number] = keys.copy()
-        return stored[list_number]
+        keys = stored.get(list_number, NO_ROWS)
+        if len(keys) != head.rows:
+            raise Malformed(f"{head.rows} keys of list {list_number}: {len(keys)}")
+        return keys
+
+    # Malformed messages.
+
+    def refuse(self, rank: int, reason: str, message: np.ndarray, nbytes: int) -> None:
+        """Refuse a message; its rank is a worker no more.
+
+        Complete gradients that it has sent before are kept. Clocks no longer wait for
+        it. The first pull is answered with a refusal.
+        """
+        first = self.refused.get(rank, Refusal(reason))
+        if rank < self.workers and rank not in self.ended:
+            self.drop(rank)
+        answered = first.answered
+        if not answered and nbytes >= NBYTES and read(message).kind & PULL:
+            self.out.refuse(rank, read(message))
+            answered = True
+        self.refused[rank] = Refusal(first.reason, first.messages + 1, answered)
+
+    def drop(self, worker: int) -> None:
+        """End a worker, and answer its pulls with refusals."""
+        self.ended.add(worker)
+        self.dropped.add(worker)
+        self.finished_workers -= self.clocks[worker] > self.clock
+        self.clocks[worker] = -1
+        waiting = self.waiting
+        self.waiting = [pull for pull in waiting if pull[0] != worker]
+        for pull in waiting:
+            if pull[0] == worker:
+                start = pull[2].start if isinstance(pull[2], slice) else -1
+                self.out.refuse(
+                    worker,
+                    NO_HEAD._replace(kind=pull[3], rows=length(pull[2]), start=start),
+                )
+        if self.rule.push_based:
+            self.out.send_last(worker)
+        self.close_clocks()
 
     # Gradients.
 
-    def accept(self, worker: int, head: Head, keys: Keys, message: np.ndarray) -> None:
-        """Apply a gradient, or store it until its update is complete."""
+    def accept(
+        self, worker: int, head: Head, keys: Keys, message: np.ndarray, nbytes: int
+    ) -> None:
+        """Apply a gradient, or store it until its update is complete.
+
+        Args:
+          worker: Number of the worker.
+          head: Head of the message.
+          keys: Rows of this server.
+          message: The message.
+          nbytes: Its length.
+        """
         start = bits_end(head.rows, head.kind)
         if head.kind & BITS:
             bits = message[keys_end(head.rows, head.kind) : start]
@@ -170,14 +256,20 @@ class Server:
             keys = indices(keys)[has]
         rows, count = length(keys), self.rule.aggregation_count
         size = rows * self.width
+        separate = is_separate(rows, self.width)
+        if nbytes != start + (0 if separate or head.kind & SLOT else 4 * size):
+            raise Malformed(f"{nbytes} bytes with values of {rows} rows")
         is_late = not count and head.clock < self.clock
         is_stored = count != 1 and not is_late
         if head.kind & SLOT:
+            self.check_slot(worker, head, size)
             flat = self.channels[worker].pushes.values(head.kind, size)
             flat = flat.copy() if is_stored else flat
-        elif is_separate(rows, self.width):
+        elif separate:
             flat = np.empty(size, np.float32) if is_stored else self.body[:size]
-            self.comm.Recv(flat, worker, Tag.GRADIENTS)
+            self.comm.Recv(flat, worker, Tag.GRADIENTS, self.status)
+            if self.status.count != flat.nbytes:
+                raise Malformed(f"values not of {flat.nbytes} bytes")
         else:
             flat = np.frombuffer(message, np.float32, size, start)
             flat = flat.copy() if is_stored else flat  # the inbox is reused
@@ -194,12 +286,28 @@ class Server:
         if head.kind & SLOT:
             self.channels[worker].pushes.free(head.kind)
 
+    def check_slot(self, worker: int, head: Head, size: int) -> None:
+        """Raise Malformed for a slot that does not exist."""
+        if not self.channels or size > self.channels[worker].pushes.size:
+            raise Malformed(f"a slot of {size} elements")
+
     def end_clock(self, worker: int, clock: int) -> None:
         """Set the number of clocks that a worker has ended; close complete clocks."""
         self.finished_workers += self.clocks[worker] <= self.clock < clock
         self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
-        while self.finished_workers >= self.workers - self.rule.backups:
+        self.close_clocks()
+
+    @property
+    def needed_workers(self) -> int:
+        """Number of workers that must end a clock before it closes."""
+        active = self.workers - len(self.dropped)
+        return max(1, active - self.rule.backups)
+
+    def close_clocks(self) -> None:
+        """Close the clocks that enough workers have ended; answer pulls."""
+        clock_before = self.clock
+        while self.finished_workers >= self.needed_workers:
             if not self.rule.aggregation_count:
                 # order matters: by worker, not by arrival, for bit-identical sums
                 order = sorted(self.pending, key=by_clock_and_worker)
@@ -211,6 +319,8 @@ class Server:
             if self.rule.push_based:
                 self.send_changes()
         self.on_clock(self.total)
+        if self.clock > clock_before:
+            self.answer_pulls()
 
     def flush(self, pushes: list[Push]) -> None:
         """Apply gradients as one update."""

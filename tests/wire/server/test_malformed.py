@@ -1,0 +1,299 @@
+"""Malformed messages: refused with the name of their rank; others are served on."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.types import TOO_LONG, BadInput
+from dml.wire.comm import Metered
+from dml.wire.comm.tags import Tag
+from dml.wire.plans.partition import partition
+from dml.wire.server.client import Client
+from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
+from dml.wire.server.header import (
+    BITS,
+    CLOCK,
+    END,
+    FORMAT,
+    KEYS,
+    NBYTES,
+    PULL,
+    PUSH,
+    SECOND,
+    SLOT,
+)
+from dml.wire.server.server import Server
+from tests.wire.server.served import (
+    ASYNC,
+    Adding,
+    finish,
+    replicated,
+    run_servers,
+)
+
+ROWS, WIDTH, WORKERS = 8, 2, 3
+EVIL = WORKERS - 1  # the worker whose messages are malformed
+
+
+def message(
+    kind, rows=0, start=0, clock=0, acknowledged=(0, 0, 0), weight=0.5, body=b""
+):
+    head = FORMAT.pack(kind, rows, start, clock, *acknowledged, weight, 0.0)
+    return np.frombuffer(head.ljust(NBYTES, b"\0") + body, np.uint8).copy()
+
+
+def floats(count):
+    return np.ones(count, np.float32).tobytes()
+
+
+def keys(*rows):
+    return np.array([*rows, *[0] * (len(rows) % 2)], np.int32).tobytes()
+
+
+MALFORMED = {
+    "short": np.zeros(9, np.uint8),
+    "empty": np.zeros(0, np.uint8),
+    "no kind": message(0),
+    "unknown kind": message(1 << 12),
+    "pull and push": message(PULL | PUSH, 1, 0),
+    "negative rows": message(PULL, -1),
+    "too many rows": message(PULL, ROWS + 1),
+    "range past the end": message(PULL, 3, ROWS - 2),
+    "huge start": message(PULL, 1, 1 << 40),
+    "unknown list": message(PULL, 1, -6),
+    "huge list number": message(PULL | KEYS, 1, -(1 << 40), body=keys(0)),
+    "list of another length": message(PULL, 2, -1),
+    "key past the end": message(PULL | KEYS, 2, -1, body=keys(0, ROWS)),
+    "negative key": message(PULL | KEYS, 2, -1, body=keys(0, -3)),
+    "keys missing": message(PULL | KEYS, 4, -1),
+    "values missing": message(PUSH, 2, 0, body=floats(3)),
+    "values too many": message(PUSH, 2, 0, body=floats(5)),
+    "mask without values": message(PUSH | BITS, 2, 0, body=b"\xff" * 8),
+    "pull with values": message(PULL, 1, 0, body=floats(2)),
+    "slot without memory": message(PUSH | SLOT, 2, 0),
+    "second slot": message(PUSH | SLOT | SECOND, 2, 0),
+    "clock backwards": message(PUSH | CLOCK, 1, 0, clock=-1, body=floats(2)),
+    "clock of eternity": message(CLOCK, clock=1 << 60),
+    "version of the future": message(CLOCK, acknowledged=(99, 0, 0)),
+    "negative version": message(CLOCK, acknowledged=(-1, 0, 0)),
+    "replies never sent": message(CLOCK, acknowledged=(0, 3, 0)),
+    "changes never sent": message(CLOCK, acknowledged=(0, 0, 3)),
+    "negative replies": message(CLOCK, acknowledged=(0, -1, 0)),
+    "NaN weight": message(PUSH, 1, 0, weight=np.nan, body=floats(2)),
+    "infinite weight": message(PUSH, 1, 0, weight=np.inf, body=floats(2)),
+    "negative weight": message(PUSH, 1, 0, weight=-1.0, body=floats(2)),
+}
+
+# a pull is answered by a refusal
+UNANSWERED = [
+    bad for bad in MALFORMED.values() if len(bad) < NBYTES or not bad[0] & PULL
+]
+
+
+class Silent:
+    """A communicator of one server, whose sends are dropped."""
+
+    rank = 0
+
+    def Isend(self, buffer, dest, tag=0):
+        return None
+
+    def Waitall(self, requests):
+        pass
+
+    def Wtime(self):
+        return 0.0
+
+    def Recv(self, buffer, source, tag, status):
+        status.count = -1  # no values follow
+
+
+def lone_server(workers=WORKERS, rule=ASYNC):
+    shard = Adding(np.zeros((ROWS, WIDTH), np.float32))
+    return Server(Silent(), shard, workers, rule)
+
+
+def test_valid_messages_are_accepted():
+    server, one = lone_server(), {"acknowledged": (1, 1, 0)}
+    valid = [
+        message(PUSH, 2, 1, body=floats(4)),
+        message(PULL | KEYS, 2, -1, body=keys(0, 7)),
+        message(PUSH, 2, -1, body=floats(4), **one),
+        message(PUSH | BITS | CLOCK, 2, 0, body=b"\x80" + bytes(7) + floats(2), **one),
+        message(CLOCK, clock=1, **one),
+        message(END, clock=2, **one),
+    ]
+    for each in valid:
+        server.handle(0, each, len(each))
+    assert not server.refused
+    assert server.shard.values[:, 0].tolist() == [2, 1, 1, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_message_changes_nothing_and_is_refused_by_rank(name):
+    server, bad = lone_server(), MALFORMED[name]
+    server.handle(EVIL, bad, len(bad))
+    assert list(server.refused) == [EVIL]
+    assert server.refused[EVIL].messages == 1 and server.refused[EVIL].reason
+    assert not server.shard.values.any() and server.version == 0
+    good = message(PUSH, 1, 0, body=floats(2))
+    server.handle(EVIL, good, len(good))  # from now on refused
+    assert server.version == 0 and server.refused[EVIL].messages == 2
+    server.handle(0, good, len(good))
+    assert server.shard.values.sum() == 2
+
+
+@pytest.mark.parametrize("sender", [WORKERS, WORKERS + 5])
+def test_a_rank_that_is_no_worker_is_refused(sender):
+    server, good = lone_server(), message(PUSH, 1, 0, body=floats(2))
+    server.handle(sender, good, len(good))
+    assert list(server.refused) == [sender] and not server.shard.values.any()
+    assert not server.ended
+
+
+def test_messages_after_the_last_one_and_cut_ones_are_refused():
+    server = lone_server()
+    for rank, nbytes in ((0, NBYTES), (0, NBYTES), (1, TOO_LONG)):
+        server.handle(rank, message(END), nbytes)
+    assert server.refused[0].reason == "a message after the last one"
+    assert server.refused[1].reason == "too many bytes"
+
+
+def test_ten_thousand_random_messages_never_raise_or_reach_the_rows():
+    draws = np.random.default_rng(0)
+    server = lone_server(workers=10_001)
+    kinds = [message(PUSH, 2, 0, body=floats(4)), *MALFORMED.values()]
+    good, expected = message(PUSH, 1, 3, body=floats(2)), 0
+    for rank in range(1, 10_001):
+        bad = kinds[rank % len(kinds)].copy()
+        if rank % 3 and len(bad):  # flip some bits of the head
+            at = draws.integers(0, min(len(bad), NBYTES), draws.integers(1, 4))
+            bad[at] ^= draws.integers(1, 256, len(at), np.uint8)
+        if rank % 7 == 0:
+            bad = draws.integers(0, 256, draws.integers(0, 200), np.uint8)
+        before = server.shard.values.copy()
+        padded = np.zeros(max(len(bad), len(server.inbox)), np.uint8)
+        padded[: len(bad)] = bad
+        server.handle(rank, padded, len(bad))
+        if rank in server.refused:
+            assert np.array_equal(server.shard.values, before)
+        else:
+            expected += float((server.shard.values - before).sum())
+        if rank % 100 == 0:  # the honest worker
+            server.handle(0, good, len(good))
+            expected += 2
+    assert len(server.refused) > 9_000
+    assert 0 not in server.refused
+    finite = np.nan_to_num(server.shard.values)
+    assert finite.sum() == pytest.approx(expected, rel=1e-3) or not np.isfinite(
+        expected
+    )
+
+
+def honest(client, comm):
+    """Train three clocks; return all rows."""
+    rows = np.array([comm.rank, 5], np.int32)
+    for clock in range(3):
+        comm.platform.compute(1 + comm.rank)
+        grads = np.full((2, WIDTH), 1 + comm.rank + 10 * clock, np.float32)
+        client.push(rows, grads, 0.5, ends_clock=True)
+        client.pull(slice(0, ROWS))
+    return client.pull(slice(0, ROWS))
+
+
+@pytest.mark.parametrize("name", CONSISTENCIES)
+def test_honest_workers_get_the_bits_of_a_run_that_the_attacker_left(name):
+    choice = Choice(staleness=1, backup=1)
+    rule = consistency(name, choice, WORKERS)
+
+    def trained(attack):
+        def work(client, comm):
+            if comm.rank != EVIL:
+                rows = honest(client, comm)
+                finish(client, replicated(client, rule, ROWS, WIDTH))
+                return rows
+            attack(client, comm)
+            if rule.push_based:  # the end of the changed rows
+                comm.Recv(np.zeros(4, np.int64), WORKERS, Tag.CHANGED)
+            client.end = lambda: None
+            return None
+
+        results, (server,) = run_servers(work, WORKERS, rule=rule, width=WIDTH)
+        return server.shard.values, server
+
+    def leave(client, comm):
+        comm.platform.compute(2.5)
+        comm.Send(MALFORMED["no kind"], WORKERS, Tag.SERVER)
+
+    def attack(client, comm):
+        comm.platform.compute(2.5)
+        for bad in UNANSWERED:
+            comm.Send(bad, WORKERS, Tag.SERVER)
+
+    left, _ = trained(leave)
+    attacked, server = trained(attack)
+    assert np.array_equal(left, attacked)
+    assert server.refused[EVIL].messages == len(UNANSWERED)
+    assert set(server.refused) == {EVIL}
+
+
+def test_gradients_before_the_refusal_are_kept_and_clocks_go_on():
+    rule = consistency("bsp", Choice(), WORKERS)
+
+    def work(client, comm):
+        rows = np.array([comm.rank], np.int32)
+        client.push(rows, np.ones((1, WIDTH), np.float32), 0.5)
+        if comm.rank == EVIL:
+            comm.Send(MALFORMED["no kind"], WORKERS, Tag.SERVER)
+            client.end = lambda: None
+            return None
+        client.end_clock()
+        return client.pull(slice(0, ROWS), 1)
+
+    (rows, *_), (server,) = run_servers(work, WORKERS, rule=rule, width=WIDTH)
+    assert rows[:, 0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert server.clock == 1
+
+
+@pytest.mark.parametrize("pulled", [slice(0, 3), np.array([1, 4], np.int32)])
+def test_a_refused_client_is_told_and_waits_for_nothing(pulled):
+    def work(client, comm):
+        if comm.rank != EVIL:
+            comm.platform.compute(5)
+            return None
+        comm.Send(MALFORMED["no kind"], WORKERS, Tag.SERVER)
+        with pytest.raises(
+            BadInput, match="rank 2: expected rows from server 0, got a"
+        ):
+            client.pull(pulled)
+        client.end = lambda: None
+        return "refused"
+
+    results, _ = run_servers(work, WORKERS, width=WIDTH)
+    assert results[EVIL] == "refused"
+
+
+def test_values_of_another_length_are_refused():
+    """Values of more than INLINE bytes are a second message."""
+    rows, width = 400, 50
+    split = partition(rows, 1)
+
+    def program(comm):
+        comm = Metered(comm)
+        if comm.rank == 2:
+            shard = Adding(np.zeros((rows, width), np.float32))
+            server = Server(comm, shard, 2, ASYNC)
+            server.serve()
+            return server
+        client = Client(comm, split, width, [2])
+        if comm.rank == 1:
+            comm.Send(message(PUSH, rows, 0), 2, Tag.SERVER)
+            comm.Send(np.ones(17, np.float32), 2, Tag.GRADIENTS)
+            return None
+        client.push(slice(0, rows), np.ones((rows, width), np.float32))
+        client.end()
+        return None
+
+    *_, server = sim.run(program, 3)
+    assert server.refused[1].reason == "values not of 80000 bytes"
+    assert (server.shard.values == 1).all()
