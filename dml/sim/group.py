@@ -7,7 +7,7 @@ import numpy as np
 
 from dml.sim.collective_calls import CollectiveCall, VirtualWindow, run_collective
 from dml.sim.process import Process
-from dml.types import SHARED, BadInput, Cache, Op, Platform
+from dml.types import SHARED, BadInput, Cache, Op, Platform, freed
 
 LINE = 64  # bytes of a cache line
 # Functions of dml.wire.collectives for operations of MPI that a Comm lacks.
@@ -118,6 +118,7 @@ class Group:
 
     def Free(self) -> None:
         self._cache = None
+        self.__class__ = freed(type(self))  # type: ignore[arg-type]
 
     @property
     def cache(self) -> Cache:

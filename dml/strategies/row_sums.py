@@ -27,10 +27,12 @@ from dml.strategies.parameters import (
     split_shards,
 )
 from dml.strategies.vectors import ALL, Columns
-from dml.types import CountedComm, Problem, Reducer, Rows, Step
+from dml.types import BadInput, CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
+from dml.wire.collectives.check import check_arguments
 from dml.wire.comm.buffers import allocate, layout
+from dml.wire.comm.metered import uncounted
 from dml.wire.reducers.rows import sum_rows
 
 
@@ -154,6 +156,9 @@ class RowSums:
         self.rows, self.columns = len(table), Columns(table, columns)
         self.width = self.columns.width
         self.buffer = allocate(comm, self.rows * self.width)
+        # before the first exchange, as records do not contain these numbers
+        purpose = f"{self.rows} rows of {self.width} sent columns"
+        check_arguments(uncounted(comm), self.buffer, purpose)
         self.memory = reducer.init(layout(self.buffer))
         self.slot = np.full(self.rows, -1, np.int32)  # row -> index of its sum, or -1
 
@@ -167,6 +172,8 @@ class RowSums:
         record = self.width + 1  # words of a record: row number, gradient
         count = sum(len(index) for index, _ in sent)
         each = gather_lengths(self.comm, count * record)
+        if (each % record).any():
+            self.refuse(int((each % record).argmax()), f"records of {record} words")
         if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
             return self.sum_dense(sent)
         touched, narrow = sent[0]
@@ -182,7 +189,18 @@ class RowSums:
         rows = np.empty(min(self.rows, len(index)), np.int32)
         sums = np.empty((len(rows), self.width), np.float32)
         used = merge(index, values, self.slot, rows, sums)
+        if used < 0:
+            rank = int(np.searchsorted(np.cumsum(each // record), ~used, "right"))
+            what = f"rows of 0 to {self.rows - 1}"
+            self.refuse(rank, what, f"row {index[~used]}")
         return self.columns.restore(rows[:used], sums[:used])
+
+    def refuse(self, rank: int, expected: str, got: str = "another length") -> None:
+        """Raise BadInput for the rows that a rank has sent."""
+        raise BadInput(
+            f"rank {self.comm.rank}: expected {expected} from rank {rank}, got {got}; "
+            "start all ranks with the same problem, data and --strategy"
+        )
 
     def sum_dense(self, terms: Sequence[tuple[np.ndarray, np.ndarray]]) -> Rows:
         """Return the sums by an all-reduce over all rows."""
@@ -200,10 +218,16 @@ class RowSums:
 
 @njit(cache=True, nogil=True)
 def merge(index, values, slot, rows, sums):
-    """Sum the values of equal rows in their order; return the number of rows."""
-    used = 0
+    """Sum the values of equal rows in their order; return the number of rows.
+
+    Return -1 - n if the n-th row number is not a row: it was sent by another rank.
+    """
+    used, refused = 0, 0
     for n in range(len(index)):
         row = index[n]
+        if not 0 <= row < len(slot):
+            refused = -1 - n
+            break
         if slot[row] < 0:
             slot[row], rows[used] = used, row
             sums[used] = 0
@@ -213,4 +237,4 @@ def merge(index, values, slot, rows, sums):
             to[d] += values[n, d]
     for n in range(used):
         slot[rows[n]] = -1
-    return used
+    return refused if refused else used

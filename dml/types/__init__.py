@@ -19,6 +19,7 @@ from dml.types.comm import (
     Window,
 )
 from dml.types.defaults import BadInput, identity, no_op
+from dml.types.freed import freed
 from dml.types.learning import (
     STATISTICS,
     Batch,
@@ -61,6 +62,7 @@ __all__ = [
     "Groups",
     "Stage",
     "Cache",
+    "freed",
     "identity",
     "no_op",
     "BadInput",

@@ -174,17 +174,24 @@ def merge(runs, edges, start, stop, sums, records):
       records: Array of COUNT that receives the sorted result.
 
     Returns:
-      The number of records in the array.
+      The number of records in the array; -1 - n if record n of the runs is not sorted,
+      or has a word or context that is out of range.
     """
     next_record, used = edges[:-1].copy(), 0  # per run, in total
     for word in range(start, stop):
         for k in range(len(next_record)):
             n = next_record[k]
             while n < edges[k + 1] and runs[n].word == word + 1:
-                add(sums, runs[n].context - 1, runs[n].value)
+                context = runs[n].context - 1
+                if not 0 <= context < len(sums.units):
+                    return -1 - n
+                add(sums, context, runs[n].value)
                 n += 1
             next_record[k] = n
         used = drain(word, sums, records, used)
+    for k in range(len(next_record)):
+        if next_record[k] < edges[k + 1]:
+            return -1 - next_record[k]
     return used
 
 

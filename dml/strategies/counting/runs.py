@@ -16,7 +16,7 @@ import numpy as np
 from dml.data.scratch import Scratch, Spool
 from dml.data.text import cooccurrence as kernels
 from dml.data.text.cooccurrence import COUNT, RECORD, Sums
-from dml.types import Comm
+from dml.types import BadInput, Comm
 from dml.wire.collectives import ALLREDUCE, all_to_all
 from dml.wire.collectives.all_gather_parts import gather_lengths
 
@@ -116,13 +116,23 @@ def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndar
 
 
 def fuse(parts: list[np.ndarray], rows: tuple[int, int], sums: Sums) -> np.ndarray:
-    """Sum sorted parts with records of the words rows[0] … rows[1] - 1."""
-    parts = [part for part in parts if len(part)]
-    if len(parts) < 2:
-        return parts[0] if parts else np.empty(0, COUNT)
+    """Sum sorted parts with records of the words rows[0] … rows[1] - 1.
+
+    The first part has the sums so far; the others are those of ranks 0, 1, …
+    """
+    filled = [part for part in parts if len(part)]
+    if len(filled) < 2:
+        return filled[0] if filled else np.empty(0, COUNT)
     edges = np.cumsum([0, *map(len, parts)])
     merged = np.empty(edges[-1], COUNT)
     # as bytes: numpy copies records field by field
     joined = np.concatenate([part.view(np.uint8) for part in parts]).view(COUNT)
     used = kernels.merge(joined, edges, *rows, sums, merged)
+    if used < 0:
+        rank = int(np.searchsorted(edges, ~used, "right")) - 2
+        raise BadInput(
+            f"expected sorted records of words {rows[0]} to {rows[1] - 1} and contexts "
+            f"up to {len(sums.units) - 1} from rank {rank}, got {joined[~used]}; start "
+            "all ranks with the same vocabulary and flags"
+        )
     return merged[:used]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dml.types import Comm
+from dml.types import BadInput, Comm
 from dml.wire.collectives.auto import machine_rates, predicted_seconds
 from dml.wire.collectives.reduce_scatter import all_gather, ring_order
 from dml.wire.collectives.ring import ring_gather
@@ -15,7 +15,18 @@ def gather_lengths(comm: Comm, length: int) -> np.ndarray:
     by_rank = np.zeros(comm.size, np.int64)
     by_rank[comm.rank] = length
     all_gather(comm, by_rank)
+    check_lengths(comm, by_rank)
     return by_rank
+
+
+def check_lengths(comm: Comm, by_rank: np.ndarray) -> None:
+    """Raise BadInput if the length of a rank's part is negative."""
+    rank = int(by_rank.argmin())
+    if by_rank[rank] < 0:
+        raise BadInput(
+            f"rank {comm.rank}: expected a length of 0 or more from rank {rank}, got "
+            f"{by_rank[rank]}; start all ranks with the same program and flags"
+        )
 
 
 def all_gather_parts(comm: Comm, part: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -39,6 +39,11 @@ def all_to_all(comm: Comm, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         sent_length = lengths[dest : dest + 1]
         tag = Tag.ALL_TO_ALL
         comm.Sendrecv(sent_length, dest, tag, length, source, tag)
+        if length[0] < 0:
+            raise BadInput(
+                f"rank {rank}: expected a length of 0 or more from rank {source}, got "
+                f"{length[0]}; start all ranks with the same program and flags"
+            )
         received[source] = np.empty(length[0], dtype)
     for k in range(1, size):
         dest, source = (rank + k) % size, (rank - k) % size

@@ -11,6 +11,7 @@ from dml.wire.collectives.reduce_scatter import all_gather
 from dml.wire.comm.buffers import flat, registered_offset
 from dml.wire.comm.wrapper import Wrapper
 
+WIDTH = 128  # bytes of the description of a call
 SMALL = (1, 3, 1000)  # lengths of the check of an all-reduce's first call
 
 
@@ -24,7 +25,7 @@ def with_check(allreduce: Callable[..., None]) -> Callable[..., None]:
     def checked_allreduce(
         comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
     ) -> None:
-        check_arguments(comm, buffer, op)
+        check_arguments(comm, buffer, op.__name__)
         allreduce(comm, buffer, op, **kwargs)
 
     return checked_allreduce
@@ -89,23 +90,29 @@ def check_small_sums(comm: Comm, allreduce: Callable[..., None], name: str) -> N
         )
 
 
-def check_arguments(comm: Comm, buffer: np.ndarray, op: Op) -> None:
-    """Raise BadInput on all ranks if length, dtype, registration or operation differ.
+def check_arguments(comm: Comm, buffer: np.ndarray, purpose: str) -> None:
+    """Raise BadInput on all ranks if length, dtype, registration or purpose differ.
 
     A rank with an invalid buffer takes part in the check before it raises, so that the
     other ranks do not wait for it. Collective.
+
+    Args:
+      comm: The ranks.
+      buffer: The buffer of this rank.
+      purpose: What it is used for, such as the name of an operation.
     """
     error_text = ""
     try:
-        description = describe(comm, flat(comm, buffer), op)
+        description = describe(comm, flat(comm, buffer), purpose)
     except BadInput as error:
         error_text, description = str(error), "a bad buffer"
-    table = np.zeros((comm.size, 96), np.uint8)
-    table[comm.rank, : len(description)] = list(description.encode())
+    table = np.zeros((comm.size, WIDTH), np.uint8)
+    encoded = description.encode()[:WIDTH]
+    table[comm.rank, : len(encoded)] = list(encoded)
     all_gather(comm, table)
     if error_text:
         raise BadInput(error_text)
-    descriptions = [bytes(row).rstrip(b"\0").decode() for row in table]
+    descriptions = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in table]
     for rank, other in enumerate(descriptions):
         if other != descriptions[0]:
             raise BadInput(
@@ -115,11 +122,11 @@ def check_arguments(comm: Comm, buffer: np.ndarray, op: Op) -> None:
             )
 
 
-def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
+def describe(comm: Comm, buffer: np.ndarray, purpose: str) -> str:
     """Describe the arguments of an all-reduce in one line."""
     offset = registered_offset(comm, buffer)
     memory = "plain" if offset is None else f"registered at byte {offset}"
-    return f"{len(buffer)} x {buffer.dtype.name}, {memory}, for {op.__name__}"
+    return f"{len(buffer)} x {buffer.dtype.name}, {memory}, for {purpose}"
 
 
 def compare_replicas(

@@ -26,6 +26,7 @@ from dml.types import (
     Op,
     Platform,
     Status,
+    freed,
 )
 from dml.wire.comm.tracebacks import exception_text
 from dml.wire.comm.watchdog import Watchdog
@@ -118,6 +119,7 @@ class World(MPI.Intracomm):
       lineage: Name of the communicator, equal on all members, because all members make
         communicators and windows in the same order.
       children: Number of communicators and windows made from this one.
+      freed_rank: The rank, after `Free`.
     """
 
     call: tuple | None = None
@@ -127,6 +129,7 @@ class World(MPI.Intracomm):
     windows: dict[tuple, MPI.Win]
     lineage: tuple = ()
     children: int = 0
+    freed_rank: int
     watchdog: Watchdog
 
     def child_lineage(self, color: int = 0) -> tuple:
@@ -180,6 +183,13 @@ class World(MPI.Intracomm):
         self.call = (name, "size", self.size, 0, range(nbytes))
         yield
         self.call = None
+
+    def Free(self) -> None:
+        rank = self.rank
+        with self.collective_call("Free"):
+            MPI.Intracomm.Free(self)
+        self.freed_rank = rank
+        self.__class__ = FreedWorld
 
     def Send(self, buf, dest, tag=0):
         self.call = ("Send", "dest", dest, tag, buf)
@@ -330,6 +340,14 @@ class World(MPI.Intracomm):
         lineage = self.child_lineage()
         self.windows[lineage] = win
         return HostWindow(self, win, raw, free)
+
+
+class FreedWorld(freed(World)):  # type: ignore[misc]
+    """A freed communicator; MPI no longer knows its rank."""
+
+    @property
+    def rank(self) -> int:
+        return self.freed_rank
 
 
 def compute(seconds: float, unless: Any = None) -> bool:

@@ -91,7 +91,8 @@ class FixedPoint:
     def __init__(self, allreduce: AllReduce, bits: int, most: int):
         self.allreduce, self.most, self.wide = allreduce, most, bits == 64
         self.shift = bits - 1 - most.bit_length()  # an integer is at most 2^shift
-        self.memory: dict[int, np.ndarray] = {}  # of 64-bit integers, by communicator
+        # of 64-bit integers, by communicator, which is kept: ids are used again
+        self.memory: dict[int, tuple[Comm, np.ndarray]] = {}
 
     def reduce(self, comm: Comm, buffer: np.ndarray) -> None:
         """Sum the buffers of all ranks in place."""
@@ -191,8 +192,8 @@ class FixedPoint:
     def wide_memory(self, comm: Comm) -> np.ndarray:
         """Return registered memory for a segment; collective when first called."""
         if id(comm) not in self.memory:
-            self.memory[id(comm)] = allocate(comm, SEGMENT, np.int64)
-        return self.memory[id(comm)]
+            self.memory[id(comm)] = comm, allocate(comm, SEGMENT, np.int64)
+        return self.memory[id(comm)][1]
 
     def combine(self, terms: Sequence[Rows]) -> Rows:
         """Return the sum of an update's terms on a server, in any order of arrival."""

@@ -19,7 +19,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from dml.types import Comm
+from dml.types import BadInput, Comm
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.collectives.hierarchical import communicators
 from dml.wire.collectives.rates import machine_rates
@@ -28,7 +28,7 @@ from dml.wire.comm.once import once
 from dml.wire.comm.tags import Tag
 from dml.wire.costs import codes as cost
 from dml.wire.plans.topology import chunks, groups
-from dml.wire.reducers.codecs import Codec, decode
+from dml.wire.reducers.codecs import BadCode, Codec, decode
 from dml.wire.reducers.codecs.hashing import seeds_from
 
 Lost = np.ndarray | None
@@ -43,8 +43,9 @@ def gather(codec: Codec, comm: Comm, term: np.ndarray, lost: Lost, seed: int) ->
     lengths = np.full(comm.size, len(code))
     term[:] = 0
     # order matters: the same on all ranks, so that replicas are equal
-    for each in np.split(all_gather_parts(comm, code, lengths), comm.size):
-        codec.add(each, term)
+    codes = np.split(all_gather_parts(comm, code, lengths), comm.size)
+    for source, each in enumerate(codes):
+        add(codec, each, term, f"rank {source} of {comm.size}")
 
 
 def scatter(codec: Codec, comm: Comm, term: np.ndarray, lost: Lost, seed: int) -> None:
@@ -82,7 +83,7 @@ def ring(codec: Codec, comm: Comm, term: np.ndarray, lost: Lost, seed: int) -> N
         code = encode(codec, term[part], part_of(lost, part), next(seeds))
         incoming = np.empty(codec.nbytes(target.stop - target.start), np.uint8)
         comm.Sendrecv(code, right, Tag.RING, incoming, left, Tag.RING)
-        add(codec, incoming, term[target])
+        add(codec, incoming, term[target], f"rank {left} of {size}")
     own = parts[right]  # rank r has the sum of chunk r+1
     code = encode(codec, term[own], part_of(lost, own), next(seeds))
     lengths = [part.stop - part.start for part in parts]
@@ -170,7 +171,7 @@ def code_of_sum(
         code = encode(codec, values[part], part_of(lost, part), next(seeds))
         incoming = np.empty(codec.nbytes(own.stop - own.start), np.uint8)
         comm.Sendrecv(code, dest, Tag.ALL_TO_ALL, incoming, source, Tag.ALL_TO_ALL)
-        add(codec, incoming, values[own])
+        add(codec, incoming, values[own], f"rank {source} of {comm.size}")
     code = code_of_sum(codec, later, values[own], part_of(lost, own), seeds)
     lengths = [
         sum(map(codec.nbytes, leaves(part.stop - part.start, later))) for part in parts
@@ -212,8 +213,9 @@ def write_decoded(
     edges = accumulate(lengths, initial=0)
     code_edges = accumulate(map(codec.nbytes, lengths), initial=0)
     both = zip(pairwise(edges), pairwise(code_edges), strict=True)
-    for (start, stop), (code_start, code_stop) in both:
-        add(codec, codes[code_start:code_stop], values[start:stop])
+    for n, ((start, stop), (code_start, code_stop)) in enumerate(both):
+        code, part = codes[code_start:code_stop], values[start:stop]
+        add(codec, code, part, f"the owner of chunk {n}")
 
 
 def encode(codec: Codec, values: np.ndarray, lost: Lost, seed: int) -> np.ndarray:
@@ -226,10 +228,23 @@ def encode(codec: Codec, values: np.ndarray, lost: Lost, seed: int) -> np.ndarra
     return code
 
 
-def add(codec: Codec, code: np.ndarray, total: np.ndarray) -> None:
-    """Add the values of a code, which may be empty."""
-    if len(total):
-        codec.add(code, total)
+def add(codec: Codec, code: np.ndarray, total: np.ndarray, source: str) -> None:
+    """Add the values of a code, which may be empty; raise BadInput for a bad code.
+
+    Args:
+      codec: The codec.
+      code: The code.
+      total: Receives the sum.
+      source: The rank that sent the code, for the error.
+    """
+    try:
+        if len(total):
+            codec.add(code, total)
+    except BadCode as error:
+        raise BadInput(
+            f"expected a code of {source} with {error}; start all ranks with the same "
+            "--reduce and model, and pass --check to compare their buffers"
+        ) from error
 
 
 def part_of(lost: Lost, part: slice) -> Lost:

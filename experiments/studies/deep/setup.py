@@ -10,6 +10,7 @@ from dml.metrics.timer import Timer
 from dml.types import CountedComm, Problem, Tensor
 from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
+from dml.wire.reducers.checked import checked
 
 PREFETCH = 2  # minibatches prepared in the background
 MakeTensor = Callable[..., Tensor]  # tensor_transformer, for one shape
@@ -62,4 +63,6 @@ class Setup(NamedTuple):
         allreduce = flags.allreduce(name, self.values, self.comm.size)
         attack = adversaries.byzantine(self.values)
         reducer = flags.reducer(self.values.reduce, allreduce, attack)
+        if self.values.check:
+            reducer = checked(reducer, self.values.reduce)
         return {"reducer": reducer, "memory": self.memory}

@@ -22,6 +22,7 @@ from dml.wire.comm.once import once
 from dml.wire.mesh import devices
 from dml.wire.plans.coding import DEFAULT, make_code
 from dml.wire.reducers import names as reducer_names
+from dml.wire.reducers.checked import checked
 from dml.wire.server.consistency import Choice, consistency
 from studies.matrix.problems import Entry, make_update
 from studies.training import options
@@ -130,10 +131,11 @@ def offered(
         return flags.allreduce(values.allreduce, values, comm.size)
 
     def reducer() -> Reducer:
-        made = adversaries.byzantine(values)
-        if made and values.strategy == "server" and not made.attack.forge:
-            made = None  # such attackers push their own wrong gradients
-        return flags.reducer(values.reduce, allreduce(), made)
+        attack = adversaries.byzantine(values)
+        if attack and values.strategy == "server" and not attack.attack.forge:
+            attack = None  # such attackers push their own wrong gradients
+        made = flags.reducer(values.reduce, allreduce(), attack)
+        return checked(made, values.reduce) if values.check else made
 
     def setup() -> Setup:
         servers = serving(values, comm)

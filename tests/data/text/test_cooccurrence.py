@@ -5,6 +5,7 @@ import pytest
 
 from dml.data.text import cooccurrence as kernels
 from dml.data.text.cooccurrence import COUNT, END, RECORD, read
+from dml.strategies.counting.runs import fuse
 from dml.types import BadInput
 
 
@@ -103,3 +104,28 @@ def test_merging_adds_what_is_alike_and_keeps_the_order():
     values = out[:used].view(RECORD)
     kernels.to_values(out[:used], values)
     assert values["value"].tolist() == [n / 2**32 for _, _, n in want]
+
+
+@pytest.mark.parametrize(
+    "bad, position",
+    [
+        ((3, 10, 1), 1),  # a context after the last word
+        ((3, 0, 1), 1),
+        ((3, -(2**31), 1), 1),
+        ((2, 1, 1), 1),  # a word before the first
+        ((7, 1, 1), 1),
+        ((5, 2, 1), 2),  # out of order: the record after it is not reached
+    ],
+)
+def test_merging_refuses_records_that_are_out_of_range_or_order(bad, position):
+    parts = [
+        np.array(part, COUNT) for part in ([(3, 1, 5), bad, (4, 1, 1)], [(5, 1, 1)])
+    ]
+    none, sums = np.empty(0, COUNT), kernels.sums(9)
+    used = kernels.merge(
+        np.concatenate(parts), np.array([0, 3, 4]), 2, 6, sums, np.empty(4, COUNT)
+    )
+    assert used == -1 - position
+    for rank, of_ranks in enumerate([parts, [none, *parts], [*parts[::-1], none]]):
+        with pytest.raises(BadInput, match=f"from rank {min(rank, 1)}, got"):
+            fuse([none, *of_ranks], (2, 6), sums)

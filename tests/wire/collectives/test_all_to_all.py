@@ -99,3 +99,20 @@ def test_a_block_that_comes_back_waits_until_it_has_left():
         return parts[0][0]
 
     assert sim.run(program, 3, sim.Uniform(eager=0)) == [3.0, 1.0, 3.0]
+
+
+class Negative(Metered):
+    """Sends a negative length."""
+
+    def Sendrecv(self, sendbuf, *arguments):
+        length = np.array([-3]) if sendbuf.dtype == np.int64 else sendbuf
+        super().Sendrecv(length, *arguments)
+
+
+def test_a_negative_length_is_refused_with_the_rank():
+    def program(comm):
+        sender = Negative(comm) if comm.rank == 2 else comm
+        all_to_all(sender, [np.zeros(2, np.float32)] * 3)
+
+    with pytest.raises(BadInput, match="length of 0 or more from rank 2, got -3"):
+        sim.run(program, 3)

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.types import BadInput
 from dml.wire.comm import Metered
 from dml.wire.costs import codes as cost
 from dml.wire.costs.allreduce import Rates
 from dml.wire.plans.topology import chunks
 from dml.wire.reducers import transports
 from dml.wire.reducers.codecs.hashing import seed_of
-from dml.wire.reducers.codecs.largest import top_k
+from dml.wire.reducers.codecs.largest import add_at, top_k
 from dml.wire.reducers.codecs.levels import int8, qsgd, terngrad
 from dml.wire.reducers.codecs.powers import natural
 from dml.wire.reducers.codecs.signs import one_bit, sign
@@ -152,3 +153,31 @@ def test_errors_of_requantised_hops_grow_with_the_ranks():
     assert ring[1] > 2 * ring[0]
     assert ring[1] > 3 * scatter[1]
     assert gather[1] < scatter[1]
+
+
+@pytest.mark.parametrize("positions", ([5, 5], [9, 3], [-1, 2], [2, LENGTH], [-5, -4]))
+@every
+def test_positions_that_are_not_those_of_a_code_are_refused(name, positions):
+    codec = top_k(8 / LENGTH)  # 2 elements of a chunk
+
+    def encode_badly(values, code, seed):
+        codec.encode(values, code, seed)
+        code[:8].view(np.int32)[:] = positions
+
+    def program(comm):
+        bad = codec._replace(encode=encode_badly)
+        call = transports.TRANSPORTS[name]
+        call(bad if comm.rank == 2 else codec, comm, term_of(comm.rank), None, 0)
+
+    with pytest.raises(BadInput, match="distinct ascending positions below") as refused:
+        sim.run(program, 4, sim.Uniform(host=2))
+    if name == "gather":
+        assert "of rank 2 of 4 with" in str(refused.value)
+
+
+def test_a_refused_position_changes_no_memory_outside_of_the_sum():
+    memory = np.zeros(30, np.float32)
+    for bad in (-1, 10, -10, 2**31 - 1):
+        positions = np.array([0, bad], np.int32)
+        assert add_at(positions, np.ones(2, np.float32), memory[10:20]) == 1
+    assert np.flatnonzero(memory).tolist() == [10]

@@ -8,6 +8,10 @@ import numpy as np
 from dml.types import BadInput
 
 
+class BadCode(ValueError):
+    """A code that `encode` cannot have written; the text has what was expected."""
+
+
 class Codec(NamedTuple):
     """A lossy code of float32 vectors.
 
@@ -18,7 +22,8 @@ class Codec(NamedTuple):
       nbytes: (length) -> bytes of the code of so many elements.
       encode: (values, code, seed) -> None. Writes the code of the values; equal seeds
         give equal codes.
-      add: (code, total) -> None. Adds the decoded values to `total`.
+      add: (code, total) -> None. Adds the decoded values to `total`; raises BadCode
+        for positions outside of `total`.
       unbiased: Whether the mean of the decoded values over all seeds is the values.
       sparse: Whether a code has a few elements only, which differ between ranks.
     """

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from dml.wire.reducers.codecs import Codec, check_fraction
+from dml.wire.reducers.codecs import BadCode, Codec, check_fraction
 
 BINS = 1 << 16
 
@@ -37,8 +37,13 @@ def top_k(fraction: float) -> Codec:
 
     def add(code: np.ndarray, total: np.ndarray) -> None:
         k = count(len(total))
-        positions = code[: 4 * k].view(np.int32)
-        total[positions] += code[4 * k :].view(np.float32)  # positions are distinct
+        positions, values = code[: 4 * k].view(np.int32), code[4 * k :].view(np.float32)
+        bad = add_at(positions, values, total)
+        if bad >= 0:
+            raise BadCode(
+                f"distinct ascending positions below {len(total)}, got "
+                f"{positions[bad]} as number {bad}"
+            )
 
     return Codec(lambda length: 8 * count(length), encode, add, sparse=True)
 
@@ -92,3 +97,16 @@ def write_positions(bits_N, smallest, ties, positions_K):
             ties -= absolute == smallest
             positions_K[used] = n
             used += 1
+
+
+@njit(nogil=True, cache=True)
+def add_at(positions_K, values_K, total_N):
+    """Add values at ascending positions; return the number of a bad one, or -1."""
+    previous = -1
+    for k in range(len(positions_K)):
+        position = positions_K[k]
+        if not previous < position < len(total_N):
+            return k
+        total_N[position] += values_K[k]
+        previous = position
+    return -1
