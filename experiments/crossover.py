@@ -10,7 +10,8 @@ those of the fastest all-reduce for exact sums, of the fastest transport for cod
 `alone` is the bandwidth below which a coded sum takes less time than an exact one.
 The other columns are for updates: exact sums are sent during the backward pass, codes
 are computed after it. The gradient of n parameters and b examples takes 6nb operations,
-at the measured speed of a matrix product.
+at the measured speed of a matrix product. With the default examples it takes about
+0.5, 2 and 8 ms for a MB of parameters.
 
 A setup is a code, a number of ranks, a bandwidth of --gbps and a number of --examples.
 The conclusion is the share of the setups in which a code makes updates faster.
@@ -39,7 +40,7 @@ FLAGS = flags.define("seed")
 FLAGS.text("codes", CODES, "Comma-separated codes, as in --reduce.")
 FLAGS.text("ranks", "2,4,8,16,32,64,128,256,512,1024", "Numbers of ranks.")
 FLAGS.text("gbps", "0.1,0.4,1,4,10,25,100,400", "Bandwidths of setups in Gb/s.")
-FLAGS.text("examples", "1,64,4096", "Numbers of examples of a rank in a minibatch.")
+FLAGS.text("examples", "16,64,256", "Numbers of examples of a rank in a minibatch.")
 FLAGS.number("latency_us", 20, "Latency of a message in microseconds.", 0, 1e6)
 FLAGS.integer("matrices", 16, "Number of matrices of 512 x 512 elements.", 1, 256)
 FLAGS.integer("repeats", 7, "Number of timings, whose median counts.", 1)

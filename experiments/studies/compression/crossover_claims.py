@@ -17,11 +17,15 @@ def rarely_pays(run: Run) -> Verdict:
     A setup is a code, a number of ranks, a bandwidth and a number of examples. Exact
     sums are sent during the backward pass, codes are computed after it.
     """
-    paying, setups = shares(run.rows, DATA_CENTRE)
+    counts = shares(run.rows, DATA_CENTRE)
+    paying, setups = map(sum, zip(*counts.values(), strict=True))
     if setups < MIN_SETUPS:
         return untested(f"fewer than {MIN_SETUPS} setups", f"{paying} of {setups}")
     measured = f"in {paying} of {setups} setups ({paying / setups:.1%})"
-    return verdict(paying <= SHARE * setups, measured, "required: at most a tenth")
+    by_examples = ", ".join(
+        f"{count} with {examples} examples" for examples, (count, _) in counts.items()
+    )
+    return verdict(paying <= SHARE * setups, measured, by_examples)
 
 
 CLAIMS = (rarely_pays,)

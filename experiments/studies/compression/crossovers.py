@@ -140,33 +140,35 @@ def crossover_row(speed: Speed, plan: Plan, core: Core, examples: int) -> Row:
     }
 
 
-def shares(rows: Sequence[Row], least: float = 0) -> tuple[int, int]:
-    """Return in how many setups of updates a code pays, and the number of setups.
+def shares(rows: Sequence[Row], least: float = 0) -> dict[int, tuple[int, int]]:
+    """Return how many setups a code pays in, and their number, by examples.
 
     Args:
       rows: Rows of a run.
       least: Smallest bandwidth of a setup.
     """
-    paying = setups = 0
+    counts: dict[int, tuple[int, int]] = {}
     for row in rows:
         if row["table"] == "crossover" and row["examples"]:
+            paying, setups = counts.get(row["examples"], (0, 0))
             for gbps, count in zip(row["gbps"], row["paying"], strict=True):
                 if gbps >= least:
                     paying += count
                     setups += len(row["ranks"])
-    return paying, setups
+            counts[row["examples"]] = paying, setups
+    return counts
 
 
 def summarize(rows: Sequence[Row], core: Core) -> Row:
     """Return the flat summary."""
     alone = [row for row in rows if row["table"] == "crossover" and not row["examples"]]
-    paying, setups = shares(rows)
+    counts = shares(rows).values()
     limits = [gbps or 0.0 for row in alone for gbps in row["pays_below"]]
     return {
         "adding_gbs": 1e-9 / core.gamma,
         "gflops": 1e-9 / core.flop,
-        "paying": paying,
-        "setups": setups,
+        "paying": sum(paying for paying, _ in counts),
+        "setups": sum(setups for _, setups in counts),
         "most_gbps": max(limits),
     }
 
@@ -182,10 +184,14 @@ def conclude(summary: Mapping[str, Any]) -> str:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw the bandwidths by number of ranks, for the sum alone and for updates."""
+    """Draw the bandwidths by number of ranks, for sums and for updates.
+
+    Of several numbers of examples the middle one is drawn.
+    """
     panels = []
     crossovers = [row for row in rows if row["table"] == "crossover"]
-    for examples in dict.fromkeys(row["examples"] for row in crossovers):
+    alone, *updates = dict.fromkeys(row["examples"] for row in crossovers)
+    for examples in (alone, updates[len(updates) // 2]):
         series = {
             row["code"]: (
                 row["ranks"],

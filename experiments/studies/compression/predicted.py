@@ -10,7 +10,7 @@ from studies.compression.speeds import Speed
 
 # `native` is a bound, `shared` and `hierarchical` need hosts; the others are slower
 EXACT = ("ring", "halving_doubling", "butterfly")
-POINTS = 241  # bandwidths of the search
+POINTS = 61  # bandwidths of the search
 STEPS = 30  # halvings of an interval of bandwidths
 FORWARD = 1 / 3  # share of a gradient's computation before the backward pass
 
