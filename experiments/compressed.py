@@ -12,8 +12,8 @@ Each reducer trains the same problem on the same minibatches at the same learnin
 rate of the optimizer that they replace. `ratio` is the number of times by which a rank
 sends less than the exact ring all-reduce. `ms` is the time of an update: the gradient
 of a rank's examples, the codec and, on a virtual network of --gbps, the messages.
-Gradient and codec are measured on one core; nothing overlaps. `pays below` is the
-bandwidth at which the codec takes as long as sending the saved bytes: on faster
+Gradient and codec are measured in processor seconds; nothing overlaps. `pays below` is
+the bandwidth at which the codec takes as long as sending the saved bytes: on faster
 networks compression loses time.
 
 The problems counterexample_1, _2 and _3 are those of Karimireddy 2019, on which the

@@ -254,6 +254,17 @@ def numbers(values: FlagValues, flag: str, maximum: float = math.inf) -> list[fl
     return numbers
 
 
+def positive_numbers(values: FlagValues, flag: str) -> list[float]:
+    """Return the numbers above 0 of a comma-separated flag."""
+    found = numbers(values, flag)
+    if 0 in found:
+        text = values[flag].value
+        raise BadInput(
+            f"expected numbers above 0 in --{flag}, got {text!r}; correct it"
+        )
+    return found
+
+
 def nbytes(value: str) -> int:
     """Return the bytes of a size such as 4KB; a KB is 1024 bytes."""
     units = {"B": 0, "KB": 10, "MB": 20, "GB": 30}

@@ -17,13 +17,14 @@ import numpy as np
 from dml.types import STATISTICS, AllReduce, BadInput, Comm, Memory, Reducer
 from dml.wire.comm.buffers import Layout
 from dml.wire.reducers.codecs import Codec
-from dml.wire.reducers.codecs.hashing import seed_of
+from dml.wire.reducers.codecs.hashing import seed_of, stream_of
 from dml.wire.reducers.transports import Transport, automatic
 
 # (comm, term, lost, common) -> next common. The term receives the sum over ranks.
 # `lost`, which is zero, receives this rank's part of what the sum lacks: the result
 # plus `lost` of all ranks is the sum of the terms. None: it is not needed.
 Sum = Callable[[Comm, np.ndarray, np.ndarray | None, Any], Any]
+Steps = dict[int, np.ndarray]  # stream of random numbers -> number of steps
 
 
 class Lossy(NamedTuple):
@@ -48,12 +49,14 @@ def coded(codec: Codec, transport: Transport = automatic) -> Lossy:
       transport: Sums the codes of all ranks; a value of `transports.TRANSPORTS`.
     """
 
-    def start(layout: Layout) -> np.ndarray:
-        return np.zeros(1, np.int64)  # number of steps, for random numbers
+    def start(layout: Layout) -> Steps:
+        return {stream_of(layout): np.zeros(1, np.int64)}
 
-    def add_up(comm: Comm, term: np.ndarray, lost: Any, step: np.ndarray) -> np.ndarray:
-        transport(codec, comm, term, lost, seed_of(int(step[0]), comm.rank))
-        return step + 1
+    def add_up(comm: Comm, term: np.ndarray, lost: Any, steps: Steps) -> Steps:
+        ((stream, step),) = steps.items()
+        seed = seed_of(int(step[0]), comm.rank, stream)
+        transport(codec, comm, term, lost, seed)
+        return {stream: step + 1}
 
     return Lossy(start, add_up, codec.unbiased)
 

@@ -81,25 +81,23 @@ def power_sgd_alternating(rank: int, allreduce: AllReduce) -> Lossy:
     def add_up(comm: Comm, term: np.ndarray, lost: Any, state: Any) -> Any:
         ((shapes, (step, bases)),) = state.items()
         matrices, rest = views(term, shapes, rank)
-        sides = turned(matrices, step)
+        is_odd = bool(step[0] % 2)
+        sides = [matrix.T for matrix in matrices] if is_odd else matrices
         factors = products(sides, bases, rest)
+        # in the order of the matrix's memory, which a transpose is not
+        pairs = [bases, factors.parts] if is_odd else [factors.parts, bases]
         if lost is not None:
-            errors = turned(views(lost, shapes, rank)[0], step)
-            own = zip(errors, sides, factors.parts, bases, strict=True)
-            for error, side, factor, basis in own:
-                np.subtract(side, factor @ basis.T, out=error)
+            errors, _ = views(lost, shapes, rank)
+            own = zip(errors, matrices, *pairs, strict=True)
+            for error, matrix, left, right in own:
+                np.subtract(matrix, left @ right.T, out=error)
         allreduce(comm, factors.buffer, op=np.add)
         write_rest(factors, rest)
-        for side, factor, basis in zip(sides, factors.parts, bases, strict=True):
-            side[:] = factor @ basis.T
+        for matrix, left, right in zip(matrices, *pairs, strict=True):
+            np.matmul(left, right.T, out=matrix)
         return {shapes: (step + 1, [basis_of(factor) for factor in factors.parts])}
 
     return Lossy(start, add_up)
-
-
-def turned(matrices: list[np.ndarray], step: np.ndarray) -> list[np.ndarray]:
-    """Return the matrices, at odd steps their transposes."""
-    return [matrix.T for matrix in matrices] if step[0] % 2 else matrices
 
 
 def check_rank(rank: int) -> None:

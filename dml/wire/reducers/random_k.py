@@ -15,8 +15,8 @@ import numpy as np
 from dml.types import AllReduce, Comm
 from dml.wire.comm.buffers import Layout
 from dml.wire.reducers.codecs import check_fraction
-from dml.wire.reducers.codecs.hashing import seed_of
-from dml.wire.reducers.lossy import Lossy
+from dml.wire.reducers.codecs.hashing import seed_of, stream_of
+from dml.wire.reducers.lossy import Lossy, Steps
 
 
 def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> Lossy:
@@ -29,13 +29,14 @@ def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> L
     """
     check_fraction(fraction)
 
-    def start(layout: Layout) -> np.ndarray:
-        return np.zeros(1, np.int64)
+    def start(layout: Layout) -> Steps:
+        return {stream_of(layout): np.zeros(1, np.int64)}
 
-    def add_up(comm: Comm, term: np.ndarray, lost: Any, step: np.ndarray) -> np.ndarray:
+    def add_up(comm: Comm, term: np.ndarray, lost: Any, steps: Steps) -> Steps:
+        ((stream, step),) = steps.items()
         k = math.ceil(fraction * len(term))
         # order matters: the same positions on all ranks, so the seed has no rank
-        draws = np.random.default_rng(seed_of(int(step[0]), 0))
+        draws = np.random.default_rng(seed_of(int(step[0]), 0, stream))
         positions = draws.choice(len(term), k, replace=False, shuffle=False)
         values = term[positions]
         if not feedback:
@@ -46,6 +47,6 @@ def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> L
         allreduce(comm, values, op=np.add)
         term[:] = 0
         term[positions] = values
-        return step + 1
+        return {stream: step + 1}
 
     return Lossy(start, add_up, unbiased=not feedback)

@@ -70,18 +70,18 @@ def no_measures(params: Params) -> Mapping[str, Any]:
 
 
 def gradient_seconds(task: Problem, batch: int, values: flags.FlagValues) -> float:
-    """Return the median seconds of the gradient of one rank's share of a minibatch."""
+    """Return the median processor seconds of the gradient of one rank's examples."""
     taken = task.take(np.arange(max(1, batch // values.ranks)))
     times = []
     for _ in range(values.repeats + 1):  # the first one compiles
-        start = time.perf_counter()
+        start = time.process_time()
         jax.block_until_ready(task.gradient(task.params, taken))
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return statistics.median(times[1:])
 
 
 def reduction_seconds(task: Problem, name: str, values: flags.FlagValues) -> float:
-    """Return the median seconds of a reduction on virtual ranks, per rank."""
+    """Return the median processor seconds of a reduction on virtual ranks, per rank."""
     shape = layout(task.params)
     draws = np.random.default_rng(values.seed)
     grads = draws.standard_normal(shape.length, np.float32)
@@ -93,11 +93,11 @@ def reduction_seconds(task: Problem, name: str, values: flags.FlagValues) -> flo
             buffer[:] = grads
             comm.Barrier()
             if comm.rank == 0:
-                times.append(time.perf_counter())
+                times.append(time.process_time())
             state = made.reduce(comm, buffer, state)
         comm.Barrier()
         if comm.rank == 0:
-            times.append(time.perf_counter())
+            times.append(time.process_time())
 
     times: list[float] = []
     sim.run(program, values.ranks)

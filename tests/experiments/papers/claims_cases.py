@@ -286,6 +286,22 @@ def counterexamples(sign, fed):
     return runs
 
 
+def bounded_codes(bits, error, trials=100):
+    """Return a run of quantization.py with shares of the bounds."""
+    names = ("bits", "error", "nonzero")
+    bounds = {f"{name}_bound": 2.0 for name in names}
+    shares = {"bits": 2 * bits, "error": 2 * error, "nonzero": 1.0}
+    return {"theorems": run([bounds | shares], trials=trials)}
+
+
+def setups(paying, ranks=30):
+    """Return a run of crossover.py with 10 bandwidths, of which 9 are fast."""
+    own = {"table": "crossover", "gbps": [1, *range(10, 100, 10)]}
+    own |= {"ranks": list(range(ranks)), "examples": 64}
+    alone = own | {"examples": 0, "paying": [ranks] * 10}
+    return {"setups": run([own | {"paying": [ranks, paying] + [0] * 8}, alone])}
+
+
 def shards(strategy, iid, by_label, seeds=5):
     """Return a run of shuffling.py with accuracies at Q = 0, 0.1 and 1."""
     found = [

@@ -11,6 +11,8 @@ from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
 from studies.compression import claims as compression
+from studies.compression import crossover_claims as crossover
+from studies.compression import quantization_claims as quantization
 from studies.glove import claims as glove
 from studies.large_batch import claims as batches
 from studies.papers import runs as papers_runs
@@ -150,6 +152,9 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.coded(0.5, 0.5, 0.5, 0.6),
     ),
     byzantine.uncoded_breaks: (of.uncoded(0.69), of.uncoded(0.71)),
+    quantization.code_length: (of.bounded_codes(1, 2), of.bounded_codes(1.01, 0.5)),
+    quantization.variance: (of.bounded_codes(2, 1), of.bounded_codes(0.5, 1.01)),
+    crossover.rarely_pays: (of.setups(27), of.setups(28)),
     shuffling.counted_ratio: (
         of.traffic((1, 0.16, 0.16, 10_000, 1), (0, 0, 0, 0, 1)),
         of.traffic((1, 0.16, 0.17, 10_000, 1)),
@@ -272,6 +277,8 @@ MORE = [  # other reasons of a verdict
     (server.adagrad_first, of.downpour(None, None, 99), UNTESTED),
     (server.adagrad_first, of.downpour(None, 9, 99), FAILS),
     (compression.quantised_accuracy, of.compressed(seeds=2, qsgd={}), UNTESTED),
+    (quantization.code_length, of.bounded_codes(1, 1, trials=19), UNTESTED),
+    (crossover.rarely_pays, of.setups(0, ranks=22), UNTESTED),
     (shuffling.counted_ratio, of.traffic((1, 0.16, 0.17, 100, 1)), HOLDS),  # chance
     (shuffling.counted_ratio, of.traffic((0, 0.1, 0, 9, 1)), FAILS),  # no formula
     (shuffling.counted_ratio, of.traffic((0, 0, 0, 0, 1)), UNTESTED),

@@ -172,6 +172,17 @@ def test_the_largest_elements_are_sent_exactly_and_ties_by_position(length):
         assert positions.tolist() == sorted(chosen)
 
 
+def test_powers_of_two_are_finite_for_all_finite_values():
+    largest = np.float32(np.finfo(np.float32).max)
+    below = np.nextafter(np.float32(2.0**127), np.float32(0))
+    for seed in range(20):
+        found = decoded(
+            "natural", np.float32([largest, -largest, below, 2.0**127]), seed
+        )
+        assert found.tolist()[:2] == [2.0**127, -(2.0**127)]
+        assert found[2] in (2.0**126, 2.0**127) and found[3] == 2.0**127
+
+
 def test_integers_of_8_bits_are_within_half_a_level():
     vector = values(3 * BLOCK + 5)
     vector[4] = 1e3  # the highest level of its block

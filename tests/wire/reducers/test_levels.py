@@ -7,13 +7,12 @@ import pytest
 
 from dml.wire.reducers.codecs import decode
 from dml.wire.reducers.codecs.hashing import GOLDEN, write_random
-from dml.wire.reducers.codecs.levels import CLIPPED, LARGEST, NORM, leveled
+from dml.wire.reducers.codecs.levels import CLIPPED, LARGEST, NORM, WHOLE, leveled
 from dml.wire.reducers.codecs.packing import BLOCK, pack, unpack
 from dml.wire.reducers.codecs.sums import LANES, sum_of_squares
 
 LENGTHS = (0, 1, 7, 8, 9, BLOCK - 1, BLOCK, BLOCK + 1, 5000)
 SEED = 0x9ABCDEF1
-WHOLE = 1 << 62  # length of a block that has all elements
 
 
 def random_bits(seed, n):

@@ -113,6 +113,21 @@ def test_ranks_have_different_random_numbers_so_that_errors_cancel_out(name):
         assert np.median(z) < 1
 
 
+@pytest.mark.parametrize("name", ("qsgd", "natural", "random_k", "random_k+feedback"))
+def test_buckets_of_a_step_have_different_random_numbers(name):
+    made, term = reducer(name, ALLREDUCE["star"]), gradient(0, 0)[:400]
+
+    def program(comm, leaf):
+        state, buffer = made.init(layout({leaf: term})), term.copy()
+        made.reduce(comm, buffer, state)
+        return buffer.tobytes()
+
+    first, same, other = (
+        sim.run(partial(program, leaf=leaf), 1)[0] for leaf in ("a", "a", "b")
+    )
+    assert first == same != other
+
+
 @pytest.mark.parametrize("size", (1, 2, 4))
 def test_bytes_on_the_wire_are_those_of_the_codes(size):
     codec = top_k(0.01)

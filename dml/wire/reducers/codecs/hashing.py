@@ -1,9 +1,12 @@
 """Random numbers of a kernel: a hash of a seed and a position."""
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import numpy as np
 from numba import njit
+
+from dml.wire.comm.buffers import Layout
 
 GOLDEN = 0x9E3779B9  # 2³² divided by the golden ratio
 
@@ -26,10 +29,31 @@ def write_random(seed, first, random):
         random[n] = h ^ (h >> np.uint32(16))
 
 
-def seed_of(step: int, rank: int) -> int:
-    """Return the seed of a rank's code in a step; different for all ranks and steps."""
-    bits = np.random.SeedSequence([step, rank]).generate_state(1)
+def seed_of(step: int, rank: int, stream: int = 0) -> int:
+    """Return the seed of a rank's code in a step; different for all ranks and steps.
+
+    Args:
+      step: Number of the step.
+      rank: Rank; the same number on all ranks if they draw the same numbers.
+      stream: Number of the buffer of a step; see `stream_of`.
+    """
+    bits = np.random.SeedSequence([step, rank, stream]).generate_state(1)
     return int(bits[0])
+
+
+def stream_of(layout: Layout) -> int:
+    """Return a hash of the names of a gradient's leaves, equal on all ranks.
+
+    The buckets of a gradient have different names, and so different random numbers.
+    """
+    if layout.tree is None:
+        return 0
+    import jax
+
+    leaves = jax.tree.unflatten(layout.tree, range(len(layout.shapes)))
+    paths = jax.tree_util.tree_leaves_with_path(leaves)
+    names = ",".join(jax.tree_util.keystr(path) for path, _ in paths)
+    return crc32(names.encode())
 
 
 def seeds_from(seed: int) -> Iterator[int]:

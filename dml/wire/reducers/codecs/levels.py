@@ -18,21 +18,26 @@ from dml.wire.reducers.codecs.packing import BLOCK, pack, unpack
 from dml.wire.reducers.codecs.sums import sum_of_squares
 
 MAX_LEVELS = 127
+WHOLE = 1 << 62  # length of a block that has all elements
 CLIP = 2.5  # multiple of the root mean square at which TernGrad clips
 # scales: Euclidean norm; largest absolute value; the same, at most the clipping bound
 NORM, LARGEST, CLIPPED = 0, 1, 2
 
 
-def qsgd(levels: int) -> Codec:
+def qsgd(levels: int, block: int = BLOCK) -> Codec:
     """Return QSGD (Alistarh 2017): levels of the Euclidean norm of a block.
 
     E|decoded - x|² ≤ min(b/s², √b/s) |x|² for blocks of b elements and s levels.
+
+    Args:
+      levels: Number s of levels.
+      block: Number b of elements with a common norm, a multiple of 8.
     """
     if not 1 <= levels <= MAX_LEVELS:
         raise BadInput(
             f"expected 1 to {MAX_LEVELS} levels of QSGD, got {levels}; correct it"
         )
-    return leveled(levels, NORM, random=True)
+    return leveled(levels, NORM, random=True, block=block)
 
 
 def terngrad() -> Codec:
@@ -41,7 +46,7 @@ def terngrad() -> Codec:
     Values beyond 2.5 times the root mean square are clipped first: the code is an
     unbiased estimate of the clipped values. The vector is one block.
     """
-    return leveled(1, CLIPPED, random=True, block=1 << 62)
+    return leveled(1, CLIPPED, random=True, block=WHOLE)
 
 
 def int8() -> Codec:

@@ -5,6 +5,7 @@
 
 Adding 23 random bits to the significand and dropping it carries into the exponent with
 exactly the probability that makes the code unbiased. E|decoded - x|² ≤ 1/8 |x|².
+There is no float32 above 2^127 to round up to: such values are rounded down.
 """
 
 import numpy as np
@@ -41,7 +42,7 @@ def write_exponents(bits_N, exponents_N, signs, seed):
         for n in range(len(part)):
             absolute = np.uint32(part[n]) & np.uint32(0x7FFFFFFF)
             random = draws[n] >> np.uint32(9)
-            if absolute >= np.uint32(0x7F800000):  # NaN and infinity stay the same
+            if absolute >= np.uint32(0x7F000000):  # 2^127 and above, infinity, NaN
                 random = np.uint32(0)
             exponents[n] = np.uint8(np.uint32(absolute + random) >> np.uint32(23))
         write_signs(part.view(np.float32), words)
