@@ -11,8 +11,8 @@ from dml.wire.averaging.exchange import (
     exchange,
     floating,
 )
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults, arrivals
-from dml.wire.plans.mixing import Topology, edges
+from dml.wire.plans.faults import LOST, NO_FAULTS, Faults
+from dml.wire.plans.mixing import Edges, Topology, edge_arrivals, edges
 
 
 def gossip(
@@ -46,18 +46,13 @@ def gossip(
     buffer = floating(comm, buffer)
     transit = Transit() if state is None else state
     near = edges(topology, t, comm.rank)
+    arrive, reach = edge_arrivals(topology, t, comm.rank, faults)
     # a message that arrives in this round is sent before the buffer changes
     message = as_bytes(buffer.copy() if faults.delay else buffer)
-    if near.dests:
-        when = arrivals(faults, t, np.full(len(near.dests), comm.rank), near.dests)
-        transit.outgoing += [
-            Outgoing(arrival, t, link, dest, message)
-            for arrival, link, dest in zip(
-                when.tolist(), near.send_links, near.dests, strict=True
-            )
-            if arrival != LOST
-        ]
-    transit.incoming += expected(comm.rank, topology, t, faults)
+    for arrival, link, dest in zip(reach, near.send_links, near.dests, strict=True):
+        if arrival != LOST:
+            transit.outgoing.append(Outgoing(arrival, t, link, dest, message))
+    transit.incoming += expected(near, arrive, t)
     received = exchange(comm, transit, t, buffer.nbytes)
     on_time = [one for one in received if one[0].round == t]
     own = 1.0
@@ -74,20 +69,19 @@ def gossip(
     return transit
 
 
-def expected(rank: int, topology: Topology, t: int, faults: Faults) -> list[Incoming]:
-    """Return the messages of round t to a rank, in the order of links."""
-    near = edges(topology, t, rank)
-    if not near.sources:
-        return []
-    when = arrivals(faults, t, near.sources, np.full(len(near.sources), rank))
+def expected(near: Edges, arrive: list[int], t: int) -> list[Incoming]:
+    """Return the messages of round t to a rank that are not lost.
+
+    Args:
+      near: Messages of the rank.
+      arrive: Round in which each received message arrives, or LOST.
+      t: Number of the round.
+    """
+    received = zip(
+        arrive, near.receive_links, near.sources, near.receive_weights, strict=True
+    )
     return [
         Incoming(arrival, t, link, source, weight)
-        for arrival, link, source, weight in zip(
-            when.tolist(),
-            near.receive_links,
-            near.sources,
-            near.receive_weights,
-            strict=True,
-        )
+        for arrival, link, source, weight in received
         if arrival != LOST
     ]

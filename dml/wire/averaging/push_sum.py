@@ -7,8 +7,8 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.averaging.exchange import Outgoing, Transit, exchange, floating
 from dml.wire.averaging.gossip import expected
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults, arrivals
-from dml.wire.plans.mixing import Topology, edges
+from dml.wire.plans.faults import LOST, NO_FAULTS, Faults
+from dml.wire.plans.mixing import Topology, edge_arrivals, edges
 
 HEAD = 8  # bytes of the weight, before the values of a message
 
@@ -51,19 +51,18 @@ def push_sum(
     buffer = floating(comm, buffer)
     state = PushSum() if state is None else state
     near = edges(topology, t, comm.rank)
-    kept = 1.0
-    if near.dests:
-        when = arrivals(faults, t, np.full(len(near.dests), comm.rank), near.dests)
-        for arrival, link, dest, share in zip(
-            when.tolist(), near.send_links, near.dests, near.send_weights, strict=True
-        ):
-            if arrival != LOST:
-                kept -= share
-                message = packed(share * state.weight, share * buffer)
-                state.transit.outgoing.append(Outgoing(arrival, t, link, dest, message))
+    arrive, reach = edge_arrivals(topology, t, comm.rank, faults)
+    kept, shares = 1.0, near.send_weights
+    for arrival, link, dest, share in zip(
+        reach, near.send_links, near.dests, shares, strict=True
+    ):
+        if arrival != LOST:
+            kept -= share
+            message = packed(share * state.weight, share * buffer)
+            state.transit.outgoing.append(Outgoing(arrival, t, link, dest, message))
     buffer *= kept
     state.weight *= kept
-    state.transit.incoming += expected(comm.rank, topology, t, faults)
+    state.transit.incoming += expected(near, arrive, t)
     for _, message in exchange(comm, state.transit, t, HEAD + buffer.nbytes):
         weight, values = unpacked(message, buffer.dtype)
         state.weight += weight

@@ -1,6 +1,7 @@
 """RelaySum: sums relayed along the edges of a tree, with the number of their terms."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,20 +71,19 @@ def relay_sum(
     buffer = floating(comm, buffer)
     state = RelaySum() if state is None else state
     rank, near = comm.rank, tree.neighbours(comm.rank)
-    here = np.full(len(near), rank)
-    if near:
-        sends = arrivals(faults, t, here, near).tolist()
-        receives = arrivals(faults, t, near, here).tolist()
-        messages = relayed(buffer, state, near)
-        for k, neighbour in enumerate(near):
-            if sends[k] != LOST:
-                state.transit.outgoing.append(
-                    Outgoing(sends[k], t, rank, neighbour, messages[k])
-                )
-            if receives[k] != LOST:
-                state.transit.incoming.append(
-                    Incoming(receives[k], t, neighbour, neighbour, 1.0)
-                )
+    up, down = edge_arrivals(tree, t, faults)
+    messages = relayed(buffer, state, near)
+    for neighbour, message in zip(near, messages, strict=True):
+        child = max(rank, neighbour)
+        reach, arrive = (up, down) if child == rank else (down, up)
+        if reach[child] != LOST:
+            state.transit.outgoing.append(
+                Outgoing(reach[child], t, rank, neighbour, message)
+            )
+        if arrive[child] != LOST:
+            state.transit.incoming.append(
+                Incoming(arrive[child], t, neighbour, neighbour, 1.0)
+            )
     for arrived, message in exchange(comm, state.transit, t, HEAD + buffer.nbytes):
         known = state.sums.get(arrived.source)
         if known is None or known[0] < arrived.round:
@@ -100,6 +100,19 @@ def relay_sum(
     return state
 
 
+@lru_cache(maxsize=64)
+def edge_arrivals(tree: Tree, t: int, faults: Faults) -> tuple[list[int], list[int]]:
+    """Return the rounds in which the messages of round t arrive, by child.
+
+    Returns:
+      The rounds of the messages to the parents, and of those from the parents.
+    """
+    child = np.arange(tree.size)
+    parent = tree.parent(child)
+    up = arrivals(faults, t, child, parent)
+    return up.tolist(), arrivals(faults, t, parent, child).tolist()
+
+
 def relayed(buffer: np.ndarray, state: RelaySum, near: list[int]) -> list[np.ndarray]:
     """Return the message to each neighbour: own value and all sums but its own sum.
 
@@ -107,9 +120,10 @@ def relayed(buffer: np.ndarray, state: RelaySum, near: list[int]) -> list[np.nda
     cancel digits.
     """
     known = [state.sums.get(neighbour, (0, 0, 0.0)) for neighbour in near]
-    before: list[tuple[int, Any]] = [(1, buffer)]
-    for _, terms, values in known[:-1]:
-        before.append((before[-1][0] + terms, before[-1][1] + values))
+    before, total_terms, total = [], 1, buffer
+    for _, terms, values in known:
+        before.append((total_terms, total))
+        total_terms, total = total_terms + terms, total + values
     messages, after_terms, after = [], 0, 0.0
     for (terms, values), one in zip(reversed(before), reversed(known), strict=True):
         message = np.empty(HEAD + buffer.nbytes, np.uint8)

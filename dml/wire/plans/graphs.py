@@ -45,17 +45,25 @@ def cosines(size: int) -> np.ndarray:
 
 
 def static(
-    name: str, size: int, links: Sequence[Link], spectrum: np.ndarray | None = None
+    name: str,
+    size: int,
+    links: Sequence[Link],
+    spectrum: Callable[[], np.ndarray] | None = None,
 ) -> Topology:
     """Return a topology with equal rounds."""
-    eigenvalues = None if spectrum is None else (lambda t: spectrum)
-    return Topology(name, size, 1, lambda t: links, spectrum=eigenvalues)
+
+    def eigenvalues(t: int) -> np.ndarray:
+        assert spectrum is not None
+        return spectrum()
+
+    stated = None if spectrum is None else eigenvalues
+    return Topology(name, size, 1, lambda t: links, spectrum=stated)
 
 
 def ring(name: str, size: int, shape: str, seed: int) -> Topology:
     """Both neighbours with weight 1/3: a gap of 2/3 (1 - cos(2π/p))."""
     links = [shift(size, distance, 1 / 3) for distance in (1, -1)]
-    return static(name, size, links, (1 + cosines(size)) / 3)
+    return static(name, size, links, lambda: (1 + cosines(size)) / 3)
 
 
 def torus(name: str, size: int, shape: str, seed: int) -> Topology:
@@ -67,7 +75,7 @@ def torus(name: str, size: int, shape: str, seed: int) -> Topology:
             "the number of ranks"
         )
     weight = 1 / (2 * len(sides) + 1)
-    links, spectrum = [], np.ones(sides)
+    links = []
     for axis, side in enumerate(sides):
         step = math.prod(sides[axis + 1 :])
 
@@ -80,10 +88,12 @@ def torus(name: str, size: int, shape: str, seed: int) -> Topology:
         for by in (1, -1):
             source, dest = partial(along, by=-by), partial(along, by=by)
             links.append(Link(source, dest, constant(weight)))
-        other = [1] * len(sides)
-        other[axis] = side
-        spectrum = spectrum + cosines(side).reshape(other)
-    return static(name, size, links, weight * spectrum.reshape(-1))
+
+    def spectrum() -> np.ndarray:
+        sums = np.ix_(*map(cosines, sides))
+        return weight * (1 + sum(sums, np.zeros(sides))).reshape(-1)
+
+    return static(name, size, links, spectrum)
 
 
 def exponential(name: str, size: int, shape: str, seed: int) -> Topology:
@@ -91,8 +101,11 @@ def exponential(name: str, size: int, shape: str, seed: int) -> Topology:
     shifts = shifts_of(size)
     weight = 1 / (len(shifts) + 1)
     links = [shift(size, distance, weight) for distance in shifts]
-    spectrum = weight * (1 + sum(modes(size, distance) for distance in shifts))
-    return static(name, size, links, spectrum * np.ones(size))
+
+    def spectrum() -> np.ndarray:
+        return weight * sum((modes(size, s) for s in shifts), np.ones(size))
+
+    return static(name, size, links, spectrum)
 
 
 def one_peer_exponential(name: str, size: int, shape: str, seed: int) -> Topology:
@@ -125,24 +138,26 @@ def hypercube(name: str, size: int, shape: str, seed: int) -> Topology:
         )
     bits = size.bit_length() - 1
     weight = constant(1 / (bits + 1))
-    ones, links = np.zeros(size, np.int64), []
+    links = []
     for bit in range(bits):
 
         def partner(ranks: np.ndarray, bit: int = bit) -> np.ndarray:
             return ranks ^ (1 << bit)
 
         links.append(Link(partner, partner, weight))
-        ones += np.arange(size) >> bit & 1
-    return static(name, size, links, 1 - 2 * ones / (bits + 1))
+
+    def spectrum() -> np.ndarray:
+        ones = sum((np.arange(size) >> bit & 1 for bit in range(bits)), np.zeros(size))
+        return 1 - 2 * ones / (bits + 1)
+
+    return static(name, size, links, spectrum)
 
 
 def complete(name: str, size: int, shape: str, seed: int) -> Topology:
     """All ranks, with weight 1/p: exact after one round."""
     groups = grouping.by_label(np.zeros(size, np.int64), 1)
-    spectrum = np.zeros(size)
-    spectrum[0] = 1
     made = grouped(name, size, 1, lambda t: groups)
-    return made._replace(spectrum=lambda t: spectrum)
+    return made._replace(spectrum=lambda t: (np.arange(size) == 0).astype(float))
 
 
 def random_groups(name: str, size: int, shape: str, seed: int) -> Topology:

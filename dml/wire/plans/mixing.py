@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput
+from dml.wire.plans.faults import Faults, arrivals
 from dml.wire.plans.grouping import Groups
 
 NOBODY = -1  # partner of a rank that does not send or receive in a link
@@ -131,6 +132,38 @@ def edges(topology: Topology, t: int, rank: int) -> Edges:
     links, sources, weights = (array[into].tolist() for array in table.received)
     send_links, dests, send_weights = (array[out].tolist() for array in table.sent)
     return Edges(links, sources, weights, send_links, dests, send_weights)
+
+
+@lru_cache(maxsize=64)
+def _arrivals(topology: Topology, t: int, faults: Faults) -> tuple[list[int], ...]:
+    table = _table(topology, t % topology.period if topology.period else t)
+    ranks = np.arange(topology.size)
+    dest = np.repeat(ranks, np.diff(table.received_starts))
+    source = np.repeat(ranks, np.diff(table.sent_starts))
+    return (
+        arrivals(faults, t, table.received[1], dest).tolist(),
+        arrivals(faults, t, source, table.sent[1]).tolist(),
+        table.received_starts.tolist(),
+        table.sent_starts.tolist(),
+    )
+
+
+def edge_arrivals(
+    topology: Topology, t: int, rank: int, faults: Faults
+) -> tuple[list[int], list[int]]:
+    """Return the rounds in which messages of round t arrive, or LOST for each.
+
+    Args:
+      topology: The topology.
+      t: Number of the round.
+      rank: The rank.
+      faults: Losses, delays and absences.
+
+    Returns:
+      The rounds of the messages that `edges` lists as received, and as sent.
+    """
+    received, sent, into, out = _arrivals(topology, t, faults)
+    return received[into[rank] : into[rank + 1]], sent[out[rank] : out[rank + 1]]
 
 
 def matrix(topology: Topology, t: int = 0) -> np.ndarray:
