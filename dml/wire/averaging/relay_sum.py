@@ -28,11 +28,13 @@ class RelaySum:
         of the models, or 0 for gradients.
       sums: By neighbour: round in which the sum was sent, number of its terms, sum.
       transit: Messages in transit.
+      size: Number of ranks of the tree.
     """
 
     start: Any = 0.0
     sums: dict[int, tuple[int, int, np.ndarray]] = field(default_factory=dict)
     transit: Transit = field(default_factory=Transit)
+    size: int = 0
 
     @property
     def count(self) -> int:
@@ -70,6 +72,7 @@ def relay_sum(
     """
     buffer = floating(comm, buffer)
     state = RelaySum() if state is None else state
+    state.size = tree.size
     rank, near = comm.rank, tree.neighbours(comm.rank)
     up, down = edge_arrivals(tree, t, faults)
     messages = relayed(buffer, state, near)
@@ -93,10 +96,10 @@ def relay_sum(
     for neighbour in near:
         if neighbour in state.sums:
             buffer += state.sums[neighbour][2]
-    missing = comm.size - state.count
+    missing = tree.size - state.count
     if missing:
         buffer += missing * np.asarray(state.start, buffer.dtype)
-    buffer /= comm.size
+    buffer /= tree.size
     return state
 
 

@@ -8,6 +8,7 @@ number of groups. Pure arithmetic.
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -98,6 +99,7 @@ def spectrum_variances(topology: Topology, rounds: int) -> np.ndarray:
     return np.array(variances)
 
 
+@lru_cache(maxsize=32)
 def rounds_to(topology: Topology, variance: float) -> int:
     """Return the rounds until the expected variance is below a fraction of the first.
 

@@ -36,7 +36,13 @@ def shift(size: int, distance: int, weight: float) -> Link:
 
 def modes(size: int, distance: int) -> np.ndarray:
     """Return the eigenvalues of a shift, by Fourier mode."""
-    return np.exp(-2j * np.pi * (np.arange(size) * distance % size) / size)
+    return roots(size)[np.arange(size) * distance % size]
+
+
+@lru_cache(maxsize=2)
+def roots(size: int) -> np.ndarray:
+    """Return the powers of the root of 1 with the smallest negative angle."""
+    return np.exp(-2j * np.pi * np.arange(size) / size)
 
 
 def cosines(size: int) -> np.ndarray:
