@@ -38,7 +38,7 @@ FLAGS.text("peers", "512,768,900", "Numbers of peers of Moshpit's table.")
 FLAGS.integer("restarts", 10, "Number of restarts of Moshpit's table.", 1, 1000)
 FLAGS.integer("rounds", 8, "Number of rounds with absent peers.", 1, 1000)
 FLAGS.integer("grid_restarts", 4, "Number of restarts of the grid.", 2, 1000)
-FLAGS.integer("draws", 20_000, "Number of rounds of independent groups.", 2, 10**8)
+FLAGS.integer("draws", 20_000, "Number of measured rounds of random groups.", 2, 10**8)
 FLAGS.integer("length", 16, "Number of values of a peer.", 1, 10**8)
 FLAGS.integer("ranks", 32, "Number of virtual ranks with lost messages.", 2, 4096)
 

@@ -41,8 +41,11 @@ def independent_groups(ranks: int, groups: int, participation: float = 1.0) -> f
     return (nonempty + ranks * (1 - participation) - 1) / (ranks - 1)
 
 
-def published_independent_groups(ranks: int, groups: int) -> float:
-    """Return the factor of Ryabinin 2021, theorem 3.2: (g - 1)/N + g/N²."""
+def published_groups(ranks: int, groups: int) -> float:
+    """Return the factor of Ryabinin 2021 for random groups: (g - 1)/N + g/N².
+
+    It is close to that of equal groups, and an upper bound if groups may be empty.
+    """
     return (groups - 1) / ranks + groups / ranks**2
 
 

@@ -12,50 +12,78 @@ import numpy as np
 from dml.runs.writers import Row
 from dml.sim.averaging.groups import group_average
 from dml.wire.plans.contraction import (
+    equal_groups,
     grid_variances,
     independent_groups,
-    published_independent_groups,
+    published_groups,
 )
 from dml.wire.plans.faults import NO_FAULTS, Faults
 from dml.wire.plans.graphs import topology
 
-INDEPENDENT = ((16, 8), (64, 8), (256, 32))  # peers and groups
+GROUPS = ((16, 8), (64, 8), (256, 32))  # peers and groups
 BATCH = 1 << 20  # values of restarts that are drawn at once
 
 
-def independent_rows(draws: int, seed: int) -> Iterator[Row]:
-    """Yield a row for groups that each peer chooses from g groups by itself.
+def group_rows(draws: int, seed: int) -> Iterator[Row]:
+    """Yield a row for each kind of random groups, and number of peers and groups.
 
     Args:
       draws: Number of measured rounds.
       seed: Random seed.
     """
     generator = np.random.default_rng(seed)
-    for peers, groups in INDEPENDENT:
-        ratios: list[np.ndarray] = []
-        left = draws
-        while left > 0:
-            count = min(left, max(1, BATCH // peers))
-            ratios.append(one_round(generator, count, peers, groups))
-            left -= count
-        ratio = np.concatenate(ratios)
-        yield {
-            "peers": peers,
-            "groups": groups,
-            "measured": float(ratio.mean()),
-            "error": float(ratio.std() / math.sqrt(len(ratio))),
-            "exact": independent_groups(peers, groups),
-            "published": published_independent_groups(peers, groups),
-        }
+    for kind, (choose, exact) in KINDS.items():
+        for peers, groups in GROUPS:
+            ratios: list[np.ndarray] = []
+            left = draws
+            while left > 0:
+                count = min(left, max(1, BATCH // peers))
+                label = choose(generator, count, peers, groups)
+                ratios.append(one_round(generator, label, groups))
+                left -= count
+            ratio = np.concatenate(ratios)
+            yield {
+                "kind": kind,
+                "peers": peers,
+                "groups": groups,
+                "measured": float(ratio.mean()),
+                "error": float(ratio.std() / math.sqrt(len(ratio))),
+                "exact": exact(peers, groups),
+                "published": published_groups(peers, groups),
+            }
+
+
+def chosen(
+    generator: np.random.Generator, count: int, peers: int, groups: int
+) -> np.ndarray:
+    """Return the groups that peers choose by themselves, for each of `count` rounds."""
+    return generator.integers(groups, size=(count, peers))
+
+
+def equal(
+    generator: np.random.Generator, count: int, peers: int, groups: int
+) -> np.ndarray:
+    """Return random groups of equal size, for each of `count` rounds."""
+    label = np.broadcast_to(np.arange(peers) % groups, (count, peers))
+    return generator.permuted(label, axis=1)
+
+
+KINDS = {"chosen": (chosen, independent_groups), "equal": (equal, equal_groups)}
 
 
 def one_round(
-    generator: np.random.Generator, count: int, peers: int, groups: int
+    generator: np.random.Generator, label: np.ndarray, groups: int
 ) -> np.ndarray:
-    """Return the ratios of the variances after and before a round, of many restarts."""
-    values = generator.standard_normal((count, peers))
-    label = generator.integers(groups, size=(count, peers))
-    label += groups * np.arange(count)[:, None]
+    """Return the ratios of the variances after and before a round.
+
+    Args:
+      generator: Generator of the values.
+      label: Groups of the peers, one row for each round.
+      groups: Number of groups.
+    """
+    count = len(label)
+    values = generator.standard_normal(label.shape)
+    label = label + groups * np.arange(count)[:, None]
     sizes = np.bincount(label.reshape(-1), minlength=count * groups)
     sums = np.bincount(label.reshape(-1), values.reshape(-1), count * groups)
     means = sums / np.maximum(sizes, 1)

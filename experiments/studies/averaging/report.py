@@ -99,7 +99,7 @@ TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
     "printed": lambda arguments, tables: printed.rows(
         arguments.peers, (0.0, 0.01), arguments.restarts
     ),
-    "contractions": lambda arguments, tables: contractions.independent_rows(
+    "contractions": lambda arguments, tables: contractions.group_rows(
         arguments.draws, arguments.seed
     ),
     "teapots": lambda arguments, tables: contractions.teapot_rows(
@@ -129,7 +129,7 @@ def summarize(tables: Tables) -> dict[str, Any]:
         key = f"printed_{row['method']}_{row['peers']}_{row['absence']:g}"
         summary[key] = row["rounds_1e-9"]
     for row in tables["contractions"]:
-        name = f"contraction_{row['peers']}_{row['groups']}_{{}}".format
+        name = f"{row['kind']}_groups_{row['peers']}_{row['groups']}_{{}}".format
         summary |= {name(key): row[key] for key in ("measured", "exact", "published")}
     for row in tables["teapots"]:
         summary[f"teapots_{row['absence']:g}_seconds"] = row["seconds"]

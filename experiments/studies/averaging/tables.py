@@ -45,6 +45,7 @@ COLUMNS: dict[str, Columns] = {
         "mean moves by": (13, "{mean_error:.0e}"),
     },
     "contractions": {
+        "": (6, "{kind}"),
         "peers": (5, "{peers}"),
         "groups": (6, "{groups}"),
         "measured": (19, "{measured:.5f} ± {error:.5f}"),
@@ -72,10 +73,10 @@ TITLES = {
     "topologies": "graphs of gossip; the gap of a graph of one peer is that of a cycle "
     "of its rounds",
     "rounds": "rounds to a variance of 1e-4 and 1e-9, from 1; MB for 1e-9",
-    "printed": "Moshpit's printed table (9 and 4 digits), and the one-peer exponential "
-    "graph with halves",
-    "contractions": "variance after one round in independent random groups, over the "
-    "variance before",
+    "printed": "Moshpit's printed table: rounds to 1e-9 and 1e-4; and the one-peer "
+    "exponential graph with halves",
+    "contractions": "variance after one round in random groups, over the variance "
+    "before; chosen: each peer chooses its group",
     "teapots": "a full grid with absent peers: mean of restarts ± standard error; "
     "seconds of all rounds of a restart",
     "faults": "methods with lost, late and absent messages",

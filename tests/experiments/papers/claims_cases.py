@@ -332,8 +332,9 @@ def restarts(**taken):
 
 def contractions(*measured):
     """Return measured contractions, whose formulas give 0.4037 and 0.469."""
-    found = [(16, 8, one, 0.001, 0.4037, 0.469) for one in measured]
-    keys = "peers groups measured error exact published"
+    found = [("chosen", 16, 8, one, 0.001, 0.4037, 0.469) for one in measured]
+    found += [("equal", 16, 8, 0.1, 0.001, 0.4667, 0.469)]
+    keys = "kind peers groups measured error exact published"
     return {"averaging": run(table("contractions", keys, *found))}
 
 
