@@ -22,6 +22,14 @@ SMALL = {
     "batch_size": "--examples=256 --features=60 --nonzeros=5 --batches=4,256",
 }
 CASES = [
+    ("averaging --p=1", "expected 2 to 16777216 peers in --p, got 1; correct it"),
+    ("averaging --p=8,x", "whole numbers from 1 .* in --p, got 'x'"),
+    ("averaging --peers=32", "expected 33 to 1024 peers in --peers, got 32"),
+    ("averaging --peers=1025", "got 1025"),
+    ("averaging --sides=4xfour", "expected sides such as 32x32, got '--sides=4xfour'"),
+    ("averaging --sides=1x1", "expected a grid with 2 to 16777216 seats"),
+    ("averaging --absences=1", "numbers from 0 to 0.99 in --absences, got '1'"),
+    ("averaging --length=100000000", "memory"),
     ("two_towers --crossings=3678,six", "ascending layers in --crossings.*got 'six'"),
     ("two_towers --crossings=33", "got '33'"),
     ("large_batch --large=4", "--large among the --factors above 1, got 4 and 1,2"),

@@ -20,4 +20,5 @@ class Tag(IntEnum):
     VALUES = 17  # answers to pulls
     CHANGED = 18  # rows that a server sends without a request
     GRADIENTS = 19  # the values of a large push
+    AVERAGING = 20  # values of a round of gossip, push-sum or RelaySum
     BLOCK = 1000  # plus the number of the block

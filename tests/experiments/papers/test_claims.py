@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
+from studies.averaging import claims as averaging
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
 from studies.compression import claims as compression
@@ -241,8 +242,31 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     pipeline.ordered: (of.grid(1.6, 1.9), of.grid(1.9, 1.6)),
     asynchrony.sparsity: (of.delayed(2, 1, 1, 0), of.delayed(0, 0, 2, 2)),
     asynchrony.step: (of.delayed(2, 1, 1, 0), of.delayed(1, 2, 1, 2)),
+    averaging.order: (of.restarts(), of.restarts(sgp=8.0)),
+    averaging.reproduced: (of.restarts(), of.restarts(sgp=47.7)),
+    averaging.sgp_power: (
+        of.restarts(one_peer_exponential=40.0),
+        of.restarts(one_peer_exponential=9.0),
+    ),
+    averaging.sgp_other: (of.restarts(), of.restarts(other=9.0)),
+    averaging.published_contraction: (
+        of.contractions(0.469, 0.4675),
+        of.contractions(0.469, 0.404),
+    ),
+    averaging.exact_contraction: (
+        of.contractions(0.4045, 0.403),
+        of.contractions(0.4045, 0.409),
+    ),
+    averaging.grid: (of.teapots(1e-35), of.teapots(1e-5)),
 }
 MORE = [  # other reasons of a verdict
+    (averaging.order, of.restarts(gossip=40.0), FAILS),
+    (averaging.order, of.restarts(moshpit=48.0), FAILS),
+    (averaging.order, of.restarts(absent=5.0), FAILS),
+    (averaging.reproduced, of.restarts(moshpit=9.0), HOLDS),  # its seats have no seed
+    (averaging.reproduced, of.restarts(moshpit=10.0), FAILS),
+    (averaging.reproduced, of.restarts(restarts=3), UNTESTED),
+    (averaging.grid, of.teapots(1e-35, second=0.05), FAILS),
     (glove.reference, of.glove(), UNTESTED),
     (glove.same_accuracy, of.glove(shares=(None, None)), UNTESTED),
     (hogwild.ordered, of.races((1.9, 1.2, 1.3)), FAILS),

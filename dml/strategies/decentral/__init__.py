@@ -1,0 +1,1 @@
+"""Training without a centre: every rank has a replica, and replicas differ."""
