@@ -56,6 +56,10 @@ STRATEGIES = {
     "operation": Strategy("operation", ("products",)),
 }
 
+DECENTRALISED = [  # whose replicas differ between ranks
+    name for name, entry in STRATEGIES.items() if entry.module.startswith("decentral.")
+]
+
 
 def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
     """Return the strategy of that name.

@@ -41,7 +41,7 @@ FREE |= {
     "noise",
 }
 FREE |= {"local_every", "local_after", "group", "outside", "check", "profile", "remat"}
-FREE |= {"blank", "prompt", "sample"}
+FREE |= {"blank", "prompt", "sample", "consensus"}
 
 
 def define(**defaults: Any) -> flags.FlagValues:
@@ -98,6 +98,7 @@ def define(**defaults: Any) -> flags.FlagValues:
         0,
         MAX_COUNT,
     )
+    decentralised(values)
     values.integer(
         "accumulate", 1, "Number of microbatches per rank, with summed gradients.", 1
     )
@@ -170,6 +171,42 @@ def define(**defaults: Any) -> flags.FlagValues:
     deep_hybrid.define(values)
     values.text("resume", None, "Run folder to continue.")
     return values
+
+
+def decentralised(values: flags.FlagValues) -> None:
+    """Define the flags of strategies whose replicas differ."""
+    values.text(
+        "topology",
+        "",
+        "Topology of decentralised strategies, such as ring, exponential or grid:4x2; "
+        "empty: the strategy's default.",
+    )
+    values.integer(
+        "mix_every",
+        1,
+        "Number of updates between two rounds of mixing of decentralised strategies.",
+        1,
+        MAX_COUNT,
+    )
+    values.switch(
+        "consensus",
+        False,
+        "Measure of the mean squared distance of replicas to their mean.",
+    )
+    values.integer(
+        "outer_every", 8, "Number of updates in an outer step of diloco.", 1, MAX_COUNT
+    )
+    values.number("outer_lr", 0.7, "Outer learning rate of diloco.", 0)
+    values.number("outer_momentum", 0.9, "Outer Nesterov momentum of diloco.", 0, 1)
+    values.integer(
+        "fragments", 1, "Number of fragments that diloco reduces in turn.", 1
+    )
+    values.integer(
+        "delay", 0, "Number of updates after which a reduced fragment arrives.", 0
+    )
+    values.number(
+        "keep", 0.0, "Weight of the local values of a fragment that arrives.", 0, 1
+    )
 
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:

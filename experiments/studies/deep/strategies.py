@@ -7,13 +7,17 @@ from lab import adversaries, flags
 import jax
 
 from dml import extend
-from dml.strategies import strategy
+from dml.strategies import DECENTRALISED, strategy
 from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh import devices
 from dml.wire.plans.coding import make_code
 from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup
+
+MIXING = [name for name in DECENTRALISED if name not in ("easgd", "diloco")]
+# flags of diloco
+OUTER = ["outer_every", "outer_lr", "outer_momentum", "fragments", "delay", "keep"]
 
 
 def serial(setup: Setup) -> dict[str, Any]:
@@ -47,6 +51,27 @@ def local(setup: Setup) -> dict[str, Any]:
     return setup.wire | setup.options | own
 
 
+def replicas(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    own = {"every": values.mix_every, "consensus": values.consensus}
+    if values.topology:
+        own["topology"] = values.topology
+    return {"memory": setup.memory} | setup.options | own
+
+
+def easgd(setup: Setup) -> dict[str, Any]:
+    name = setup.values.allreduce
+    allreduce = flags.allreduce(name, setup.values, setup.comm.size)
+    return replicas(setup) | {"allreduce": allreduce}
+
+
+def diloco(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    own = {name: values[name].value for name in OUTER}
+    own["consensus"] = values.consensus
+    return setup.wire | setup.options | own
+
+
 # Each strategy's own arguments.
 STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "serial": serial,
@@ -55,6 +80,9 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "mesh": mesh,
     "local": local,
     "hybrid": deep_hybrid.on_axes,
+    **dict.fromkeys(MIXING, replicas),
+    "easgd": easgd,
+    "diloco": diloco,
 }
 ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 # Strategies that read a flag, if not all do.
@@ -65,6 +93,10 @@ READERS = {
     **dict.fromkeys(("zero", "call"), ["mesh"]),
     **dict.fromkeys(("local_every", "local_after"), ["local"]),
     **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
+    "topology": MIXING,
+    "mix_every": [*MIXING, "easgd"],
+    "consensus": DECENTRALISED,
+    **dict.fromkeys(OUTER, ["diloco"]),
 }
 
 
@@ -111,7 +143,12 @@ def parts(values: flags.FlagValues, workers: int) -> int:
 
 
 def step_count(values: flags.FlagValues, updates: int) -> int:
-    """Return the number of Steps of `updates` updates; a Step of local has several."""
+    """Return the number of Steps of `updates` updates; a Step may have several."""
+    if values.strategy in DECENTRALISED:
+        one_by_one = values.fragments > 1 or values.delay > 0
+        every = 1 if one_by_one else values.outer_every
+        every = every if values.strategy == "diloco" else values.mix_every
+        return -(-updates // every)
     if values.strategy != "local":
         return updates
     single = min(values.local_after, updates)
@@ -148,7 +185,7 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"--accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
-        readers = ["synchronous", "local", "coded"]
+        readers = ["synchronous", "local", "coded", "diloco"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     if values.accumulate > 1 and values.strategy == "hybrid":

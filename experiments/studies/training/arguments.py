@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lab import adversaries, flags, timelines
 
-from dml.strategies import strategy
+from dml.strategies import DECENTRALISED, strategy
 from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
@@ -30,6 +30,7 @@ from studies.training import options
 STRATEGIES = [
     *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
     *("operation", "coded", "zeno", "hogwild", "average"),
+    *DECENTRALISED,
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
 ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
@@ -48,7 +49,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        readers = ("synchronous", "local", "server", "coded")
+        readers = ("synchronous", "local", "server", "coded", "diloco")
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
         adversaries.check_strategy(values, (*readers, "zeno"))
     function = strategy(name, problem, comm.size)
