@@ -15,7 +15,7 @@ import numpy as np
 from dml import extend
 from dml.metrics.timer import Timer
 from dml.sim.delays import delay_distribution
-from dml.strategies import rotation, strategy
+from dml.strategies import DECENTRALISED, rotation, strategy
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.shared.workers import Descent
@@ -161,6 +161,13 @@ METHODS: dict[str, Method] = {
     "coded": Method("coded", coded_options),
     "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),
+    **{
+        name: Method(name, no_options)
+        for name in DECENTRALISED
+        if name not in ("easgd", "diloco")
+    },
+    "easgd": Method("easgd", lambda entry, comm: {"allreduce": ALLREDUCE["star"]}),
+    "diloco": Method("diloco", partial(allreduce_options, "star", outer_every=2)),
     "mesh": Method("mesh", mesh_options, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),
