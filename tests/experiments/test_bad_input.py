@@ -29,6 +29,32 @@ CASES = [
     ("large_batch --data=nowhere", "nowhere"),
     ("linear --allreduce=rign", "value should be one of <.*ring"),
     ("linear --profile", "got --timeline=0; pass --timeline=<number of steps>"),
+    ("vision --simulate=8 --attackers=2", "--attack and --attackers together"),
+    (
+        "vision --simulate=8 --attack=nan --attackers=8",
+        "fewer attackers than the 8 workers",
+    ),
+    (
+        "vision --simulate=8 --reduce=krum:3",
+        "n >= 9 gradients of an update for krum:3, got 8 gradients",
+    ),
+    (
+        "vision --simulate=8 --reduce=krum:2+bucketing",
+        "got 8 gradients, of which mixing makes 4",
+    ),
+    (
+        "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
+        "expected --strategy=synchronous or local with --attack=alie",
+    ),
+    ("vision --simulate=2 --skew=sorted", "similarity:<0 to 1>"),
+    ("vision --simulate=2 --reduce=krum+feedback", "krum with .nnm, .bucketing"),
+    ("vision --simulate=2 --reduce=median@ring", "a transport of scatter, gather"),
+    ("train --simulate=4 --problem=svm --skew=dirichlet:1", "one label per example"),
+    (
+        "train --simulate=4 --strategy=server --consistency=async --attack=alie "
+        "--attackers=1",
+        "expected --consistency=bsp with an attack that knows all gradients",
+    ),
     ("linear --batch=2000", "expected a batch of 1 to 1437 examples, got batch=2000"),
     ("linear --strategy=serial --simulate=2", "expected one rank"),
     ("linear --simulate=2 --network=fast", "expected a network"),

@@ -28,7 +28,8 @@ from dml.wire.reducers.robust.rule import Attack, Byzantine, Slice
 
 LABEL_FLIP = "label_flip"  # an attack on the data, not on the terms
 TRIALS = 20  # of the search for a factor
-FIRST_STEP, SHRINK = 10.0, 0.8  # its first step, and the factor of shorter ones
+FIRST = 10.0  # the first factor of the search
+GOLDEN = (5**0.5 - 1) / 2
 
 
 def flip_sign(factor: float, term: np.ndarray, step: int, worker: int) -> None:
@@ -125,23 +126,26 @@ def send_farthest(
 def farthest(deviation: Callable[[float], float]) -> float:
     """Return the factor, at least 0, of the largest deviation that TRIALS calls find.
 
-    Steps to greater factors are doubled while the deviation grows. Then steps to both
-    sides of the best factor are tried; they are shortened when neither is better.
+    Factors are doubled while the deviation grows. Then golden sections of the interval
+    around the best one are tried; they find the maximum if there is only one.
     """
-    best, step, growing = 0.0, FIRST_STEP, True
-    most, trials = deviation(best), 1
-    while trials < TRIALS:
-        sides = [best + step] if growing else [best + step, max(0.0, best - step)]
-        for factor in sides:
-            found = deviation(factor) if trials < TRIALS and factor != best else -1.0
-            trials += factor != best
-            if found > most:
-                best, most = factor, found
-                step *= 2 if growing else 1
-                break
+    found = {0.0: deviation(0.0)}
+    high = FIRST
+    while len(found) < TRIALS and high not in found:
+        found[high] = deviation(high)
+        if found[high] == max(found.values()):
+            high *= 2
+    low = max([factor for factor in found if factor < high / 2], default=0.0)
+    while len(found) < TRIALS:
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        for factor in (left, right):
+            if factor not in found and len(found) < TRIALS:
+                found[factor] = deviation(factor)
+        if found[left] >= found.get(right, -1.0):
+            high = right
         else:
-            growing, step = False, step * SHRINK
-    return best
+            low = left
+    return max(found, key=lambda factor: found[factor])
 
 
 class Entry(NamedTuple):
