@@ -36,11 +36,11 @@ CASES = [
     ),
     (
         "vision --simulate=8 --reduce=krum:3",
-        "n >= 2f+3 = 9 workers with krum:3, got 8",
+        r"n >= 2f\+3 = 9 workers with krum:3, got 8",
     ),
     (
         "vision --simulate=8 --reduce=krum:2+bucketing",
-        "n >= 2f+3 = 7 points, of 13 workers with krum:2+bucketing, got 8",
+        r"n >= 2f\+3 = 7 points, of 13 workers with krum:2\+bucketing, got 8",
     ),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
