@@ -44,11 +44,11 @@ CASES = [
     ),
     (
         "vision --simulate=8 --reduce=krum:3",
-        "n >= 9 gradients of an update for krum:3, got 8 gradients",
+        r"n >= 2f\+3 = 9 workers with krum:3, got 8",
     ),
     (
         "vision --simulate=8 --reduce=krum:2+bucketing",
-        "got 8 gradients, of which mixing makes 4",
+        r"n >= 2f\+3 = 7 points, of 13 workers with krum:2\+bucketing, got 8",
     ),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
