@@ -1,0 +1,98 @@
+"""Rows, summary, conclusion and figure of decentralised.py."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import flags
+import numpy as np
+
+from dml.figures import style as figures
+from dml.runs.writers import Columns, scaled_cell
+from studies.decentralised.training import Setting, Task, Trained, train
+
+Row = dict[str, Any]
+
+COLUMNS: Columns = {
+    "skew": (15, "{skew}"),
+    "strategy": (18, "{strategy}"),
+    "lr": (5, "{lr:g}"),
+    "accuracy": (8, "{accuracy:.3f}"),
+    "each": (8, "{each:.3f}"),
+    "consensus": (10, "{consensus:.2g}"),
+    "MB": (8, scaled_cell("bytes_sent", 1e-6, ".3f")),
+}
+
+
+def rows(
+    task: Task,
+    strategies: Sequence[str],
+    skews: Sequence[str],
+    rates: Sequence[float],
+    values: flags.FlagValues,
+) -> Iterator[Row]:
+    """Train with all seeds of every strategy and skew; yield a row for each.
+
+    Args:
+      task: The task.
+      strategies: Names of strategies.
+      skews: Skews of the shards.
+      rates: Learning rates; a row is of the most accurate one.
+      values: The flags.
+    """
+    for skew in skews:
+        for name in strategies:
+            found = []
+            for rate in rates:
+                own = Setting(name, skew, rate)
+                trained = [train(task, own, seed, values) for seed in task.starts]
+                found.append(row(own, trained))
+            yield max(found, key=lambda row: row["accuracy"])
+
+
+def row(setting: Setting, trained: Sequence[Trained]) -> Row:
+    """Return the row of the trainings with all seeds."""
+    means = Trained(*np.mean(trained, axis=0).tolist())
+    return {
+        **setting._asdict(),
+        "accuracy": means.accuracy,
+        "accuracies": [run.accuracy for run in trained],
+        "each": means.each,
+        "consensus": means.consensus,
+        "bytes_sent": means.nbytes,
+    }
+
+
+def summarize(rows: Sequence[Row]) -> Row:
+    """Return the flat summary."""
+    keys = ("accuracy", "each", "consensus", "bytes_sent")
+    return {
+        f"{row['strategy']}_{row['skew']}_{key}": row[key]
+        for row in rows
+        for key in keys
+    }
+
+
+def conclude(summary: Mapping[str, Any]) -> str:
+    """Return the conclusion: the most accurate strategy of each skew."""
+    found: dict[str, tuple[float, str]] = {}
+    for key, value in summary.items():
+        if key.endswith("_accuracy"):
+            name, _, skew = key.removesuffix("_accuracy").rpartition("_")
+            found[skew] = max(found.get(skew, (0.0, "")), (value, name))
+    best = [f"{name} on {skew} ({value:.1%})" for skew, (value, name) in found.items()]
+    return f"The most accurate strategies are {', '.join(best)}."
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw the accuracy of each strategy by skew."""
+    skews = list(dict.fromkeys(row["skew"] for row in rows))
+    names = list(dict.fromkeys(row["strategy"] for row in rows))
+    with figures.drawing(path, size=(7.2, 3.6)) as (_, (axes,)):
+        for number, skew in enumerate(skews):
+            accuracies = [row["accuracy"] for row in rows if row["skew"] == skew]
+            places = np.arange(len(names)) + (number - (len(skews) - 1) / 2) * 0.25
+            axes.bar(places, accuracies, 0.22, label=skew)
+        axes.set_xticks(np.arange(len(names)), names, rotation=30, ha="right")
+        axes.set(ylabel="accuracy of the mean", ylim=(0, 1))
+        axes.legend(ncol=len(skews), loc="lower right")
