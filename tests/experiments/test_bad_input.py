@@ -44,7 +44,7 @@ CASES = [
     ),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
-        "expected --strategy=synchronous or local with --attack=alie",
+        "expected --strategy=synchronous or local or coded with --attack=alie",
     ),
     ("vision --simulate=2 --skew=sorted", "similarity:<0 to 1>"),
     ("vision --simulate=2 --reduce=krum+feedback", "krum with .nnm, .bucketing"),
@@ -54,6 +54,24 @@ CASES = [
         "train --simulate=4 --strategy=server --consistency=async --attack=alie "
         "--attackers=1",
         "expected --consistency=bsp with an attack that knows all gradients",
+    ),
+    ("vision --simulate=8 --strategy=coded", "use 6 or 9 workers"),
+    ("vision --simulate=6 --strategy=coded --code=draco:1", "such as repetition:1"),
+    (
+        "vision --simulate=6 --strategy=coded --attack=label_flip --attackers=1",
+        "copies of a part with equal labels, got --attack=label_flip",
+    ),
+    (
+        "vision --simulate=6 --strategy=coded --attack=noise --attackers=4 --steps=2",
+        "2 equal terms of the workers .0, 2, 4. of group 0, got at most 1",
+    ),
+    (
+        "vision --simulate=6 --strategy=coded --reduce=krum:1@gather",
+        "for the terms of groups, got 'krum:1@gather'",
+    ),
+    (
+        "train --simulate=6 --strategy=zeno --options=faulty=6",
+        "expected 0 to 5 faulty terms of 6 workers, got 6",
     ),
     ("linear --batch=2000", "expected a batch of 1 to 1437 examples, got batch=2000"),
     ("linear --strategy=serial --simulate=2", "expected one rank"),
