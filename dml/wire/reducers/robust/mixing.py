@@ -4,8 +4,8 @@
     bucketing    a random permutation, and the means of pairs of neighbours in it
     clipping     the ⌊2(f/n)(n-f)⌋ longest vectors get the norm of the next one
 
-They make the vectors of honest workers with different data more alike, which the
-guarantees of rules need.
+They reduce the differences between vectors of honest workers with different data, on
+which the errors of rules depend.
 """
 
 import numpy as np
