@@ -30,9 +30,20 @@ CASES = [
     ("linear --allreduce=rign", "value should be one of <.*ring"),
     ("linear --profile", "got --timeline=0; pass --timeline=<number of steps>"),
     ("vision --simulate=8 --attackers=2", "--attack and --attackers together"),
+    ("vision --attack=nan --attackers=1", "expected two workers or more with --attack"),
     (
-        "vision --simulate=8 --attack=nan --attackers=8",
-        "fewer attackers than the 8 workers",
+        "vision --simulate=8 --attack=nan --attackers=5",
+        "at most half of the 8 workers as attackers, got --attackers=5; pass at most 4",
+    ),
+    ("vision --simulate=8 --attack=evil --attackers=1", "one of <sign_flip.*FILE.py"),
+    ("vision --simulate=8 --attack=ipm:x --attackers=1", "expected ipm:<number from 0"),
+    (
+        "vision --simulate=8 --attack=nan --attackers=1 --reduce=qsgd",
+        "expected --reduce=exact or a reducer of mean, .* with an attack",
+    ),
+    (
+        "vision --simulate=8 --strategy=hybrid --attack=nan --attackers=1",
+        "expected --strategy=synchronous or local with --attack=nan",
     ),
     (
         "vision --simulate=8 --reduce=krum:3",

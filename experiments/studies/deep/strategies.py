@@ -121,11 +121,11 @@ def check(values: flags.FlagValues, workers: int) -> None:
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
                     f"--{name} out"
                 )
-    adversaries.check(values, shares)
     if values.strategy in STRATEGIES:
         readers = ("synchronous", "local")
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
+    adversaries.check(values, shares)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(
             f"expected --microbatches with --strategy=hybrid, got --accumulate="
