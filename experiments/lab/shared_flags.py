@@ -204,7 +204,9 @@ class FlagValues(flags.FlagValues):
             Reduction(),
             "reduce",
             "exact",
-            "Reducer, which computes the mean of the gradients; NAME or NAME:ARGUMENT.",
+            "Reducer, which computes the mean of gradients: NAME or NAME:ARGUMENT, "
+            "then @TRANSPORT, +feedback for compressed gradients; or +nnm, +bucketing, "
+            "+clipping, +momentum for robust rules.",
             self,
             flags.ArgumentSerializer(),
         )
