@@ -13,7 +13,7 @@ from dml import extend
 from dml.data.poison import labels_of, poisoned, with_reversed_labels
 from dml.data.skew import skewed_draws, skewed_shards
 from dml.types import BadInput, Problem, Rows, no_op
-from dml.wire.reducers.names import ATTACKS, LABEL_FLIP
+from dml.wire.reducers.names import ATTACKS, LABEL_FLIP, is_name
 from dml.wire.reducers.rows import indices
 
 
@@ -37,17 +37,20 @@ def check(values: FlagValues, workers: int) -> None:
 
 
 def check_strategy(values: FlagValues, readers: Sequence[str]) -> None:
-    """Raise BadInput for an attack on terms with a strategy or reducer without them."""
-    made = byzantine(values)
-    if not made:
-        return
-    if values.strategy not in readers:
+    """Raise BadInput for an attack on terms with a strategy without terms."""
+    if byzantine(values) and values.strategy not in readers:
         raise BadInput(
             f"expected --strategy={' or '.join(readers)} with --attack={values.attack},"
-            f" got --strategy={values.strategy}; pass --attack={LABEL_FLIP}, or "
-            "a strategy of these"
+            f" got --strategy={values.strategy}; pass --attack={LABEL_FLIP}, or a "
+            "strategy of these"
         )
-    flags.reducer(values.reduce, no_op, made)
+
+
+def check_reducer(values: FlagValues, workers: int) -> None:
+    """Raise BadInput for a reducer without terms to attack, or with too few terms."""
+    if values.attack or is_name(values.reduce):  # others are of a user
+        made = flags.reducer(values.reduce, no_op, byzantine(values))
+        flags.check_terms(made, values.reduce, workers)
 
 
 def byzantine(values: FlagValues) -> Any:

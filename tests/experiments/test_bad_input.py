@@ -45,14 +45,9 @@ CASES = [
         "vision --simulate=8 --strategy=hybrid --attack=nan --attackers=1",
         "expected --strategy=synchronous or local with --attack=nan",
     ),
-    (
-        "vision --simulate=8 --reduce=krum:3",
-        "n >= 9 gradients of an update for krum:3, got 8 gradients",
-    ),
-    (
-        "vision --simulate=8 --reduce=krum:2+bucketing",
-        "got 8 gradients, of which mixing makes 4",
-    ),
+    ("vision --simulate=8 --reduce=krum:3", "n >= 9 workers with --reduce=krum:3, got"),
+    ("vision --simulate=8 --reduce=krum:2+bucketing", "expected n >= 13 workers with"),
+    ("train --simulate=4 --reduce=bulyan", "expected n >= 7 workers with --reduce=bul"),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
         "expected --strategy=synchronous or local with --attack=alie",

@@ -126,6 +126,8 @@ def check(values: flags.FlagValues, workers: int) -> None:
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     adversaries.check(values, shares)
+    if values.strategy in ("synchronous", "local"):
+        adversaries.check_reducer(values, shares)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(
             f"expected --microbatches with --strategy=hybrid, got --accumulate="

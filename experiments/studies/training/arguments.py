@@ -124,7 +124,10 @@ def offered(
         made = adversaries.byzantine(values)
         if made and values.strategy == "server" and not made.attack.forge:
             made = None  # such attackers push their own wrong gradients
-        return flags.reducer(values.reduce, allreduce(), made)
+        chosen = flags.reducer(values.reduce, allreduce(), made)
+        if values.strategy != "server":  # which has a bound for its updates
+            flags.check_terms(chosen, values.reduce, comm.size)
+        return chosen
 
     def setup() -> Setup:
         servers = serving(values, comm)
