@@ -9,6 +9,7 @@ swing = "package.module:swing"
 
 dml.allreduces   swing(comm, buffer, op=np.add)
 dml.reducers     reducer(allreduce) -> Reducer
+dml.attacks      attack(part) -> None; writes part.rows[part.attackers]
 dml.strategies   train(problem, batches, update, *, comm, timer, **options) -> Steps
 dml.problems     make() -> Problem
 dml.models       network(shape, classes) -> Model
@@ -33,6 +34,7 @@ from typing import Any
 from dml.types import BadInput
 
 ALLREDUCES = "dml.allreduces"  # groups of entry points
+ATTACKS = "dml.attacks"
 STRATEGIES = "dml.strategies"
 PROBLEMS = "dml.problems"
 REDUCERS = "dml.reducers"
@@ -46,6 +48,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
         (((0, 0), {}), ((0, 0, 0), {}), ((0, 0), {"op": 0})),
     ),
     REDUCERS: ("(allreduce)", (((0,), {}),)),
+    ATTACKS: ("(part)", (((0,), {}),)),
     STRATEGIES: (  # further options are allowed
         "(problem, batches, update, *, comm, timer)",
         (((0, 0, 0), {"comm": 0, "timer": 0}),),

@@ -30,18 +30,24 @@ CASES = [
     ("linear --allreduce=rign", "value should be one of <.*ring"),
     ("linear --profile", "got --timeline=0; pass --timeline=<number of steps>"),
     ("vision --simulate=8 --attackers=2", "--attack and --attackers together"),
+    ("vision --attack=nan --attackers=1", "expected two workers or more with --attack"),
     (
-        "vision --simulate=8 --attack=nan --attackers=8",
-        "fewer attackers than the 8 workers",
+        "vision --simulate=8 --attack=nan --attackers=5",
+        "at most half of the 8 workers as attackers, got --attackers=5; pass at most 4",
+    ),
+    ("vision --simulate=8 --attack=evil --attackers=1", "one of <sign_flip.*FILE.py"),
+    ("vision --simulate=8 --attack=ipm:x --attackers=1", "expected ipm:<number from 0"),
+    (
+        "vision --simulate=8 --attack=nan --attackers=1 --reduce=qsgd",
+        "expected --reduce=exact or a reducer of mean, .* with an attack",
     ),
     (
-        "vision --simulate=8 --reduce=krum:3",
-        "n >= 9 gradients of an update for krum:3, got 8 gradients",
+        "vision --simulate=8 --strategy=hybrid --attack=nan --attackers=1",
+        "expected --strategy=synchronous or local or coded with --attack=nan",
     ),
-    (
-        "vision --simulate=8 --reduce=krum:2+bucketing",
-        "got 8 gradients, of which mixing makes 4",
-    ),
+    ("vision --simulate=8 --reduce=krum:3", "n >= 9 workers with --reduce=krum:3, got"),
+    ("vision --simulate=8 --reduce=krum:2+bucketing", "expected n >= 13 workers with"),
+    ("train --simulate=4 --reduce=bulyan", "expected n >= 7 workers with --reduce=bul"),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
         "expected --strategy=synchronous or local or coded with --attack=alie",
@@ -62,8 +68,8 @@ CASES = [
         "copies of a part with equal labels, got --attack=label_flip",
     ),
     (
-        "vision --simulate=6 --strategy=coded --attack=noise --attackers=4 --steps=2",
-        "2 equal terms of the workers .0, 2, 4. of group 0, got at most 1",
+        "vision --simulate=6 --strategy=coded --attack=noise --attackers=3 --steps=2",
+        "2 equal terms of the workers .1, 3, 5. of group 1, got at most 1",
     ),
     (
         "vision --simulate=6 --strategy=coded --reduce=krum:1@gather",

@@ -16,6 +16,7 @@ from dml.strategies import strategy
 from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
+from dml.strategies.server.workers import PUSH, STOP, WorkerOptions
 from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
 from dml.wire.comm.once import once
@@ -133,14 +134,20 @@ def offered(
         made = adversaries.byzantine(values)
         if made and values.strategy == "server" and not made.attack.forge:
             made = None  # such attackers push their own wrong gradients
-        return flags.reducer(values.reduce, allreduce(), made)
+        chosen = flags.reducer(values.reduce, allreduce(), made)
+        if values.strategy != "server":  # which has a bound for its updates
+            flags.check_terms(chosen, values.reduce, comm.size)
+        return chosen
 
     def setup() -> Setup:
         servers = serving(values, comm)
         choice = Choice(values.staleness)
         rule = consistency(values.consistency, choice, servers.workers)
-        adversaries.check_server(adversaries.byzantine(values), rule)
-        return Setup(servers, rule, reducer=reducer())
+        attack = adversaries.byzantine(values)
+        adversaries.check_server(attack, rule)
+        # the servers receive what attackers push
+        options = WorkerOptions(on_nonfinite=PUSH if attack else STOP)
+        return Setup(servers, rule, worker_options=options, reducer=reducer())
 
     return {
         "allreduce": allreduce,
