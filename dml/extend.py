@@ -10,6 +10,7 @@ swing = "package.module:swing"
 dml.allreduces   swing(comm, buffer, op=np.add)
 dml.reducers     reducer(allreduce) -> Reducer
 dml.rules        rule(faulty) -> robust.Rule
+dml.attacks      attack(part) -> None; writes part.rows[part.attackers]
 dml.strategies   train(problem, batches, update, *, comm, timer, **options) -> Steps
 dml.problems     make() -> Problem
 dml.models       network(shape, classes) -> Model
@@ -35,6 +36,7 @@ from dml.types import BadInput
 
 ALLREDUCES = "dml.allreduces"  # groups of entry points
 RULES = "dml.rules"
+ATTACKS = "dml.attacks"
 STRATEGIES = "dml.strategies"
 PROBLEMS = "dml.problems"
 REDUCERS = "dml.reducers"
@@ -49,6 +51,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     ),
     REDUCERS: ("(allreduce)", (((0,), {}),)),
     RULES: ("(faulty)", (((0,), {}),)),
+    ATTACKS: ("(part)", (((0,), {}),)),
     STRATEGIES: (  # further options are allowed
         "(problem, batches, update, *, comm, timer)",
         (((0, 0, 0), {"comm": 0, "timer": 0}),),

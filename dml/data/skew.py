@@ -21,17 +21,30 @@ Shards = Sequence[np.ndarray]  # indices of the examples of each worker
 MAX_ALPHA = 1e6
 
 
+def random_order(count: int, seed: int) -> np.ndarray:
+    """Return a random order of examples, whose contiguous shards are i.i.d."""
+    return np.random.default_rng(seed).permutation(count)
+
+
+def by_label(labels: np.ndarray, examples: np.ndarray) -> np.ndarray:
+    """Return examples sorted by label; those of a label keep their order."""
+    return examples[np.argsort(labels[examples], kind="stable")]
+
+
 def similar_shards(labels: np.ndarray, workers: int, gamma: float, seed: int) -> Shards:
-    """Return shards with a fraction γ of random examples; 1: i.i.d., 0: by label."""
-    order = np.random.default_rng(seed).permutation(len(labels))
+    """Return shards with a fraction γ of random examples; 1: i.i.d., 0: by label.
+
+    The lengths of shards differ by at most one.
+    """
+    order = random_order(len(labels), seed)
     count = round(gamma * len(labels))
-    rest = order[count:]
-    rest = rest[np.argsort(labels[rest], kind="stable")]
-    dealt, sorted_by_label = shards(order[:count], workers), shards(rest, workers)
-    # the first pieces are longer by one: reversed, so that lengths differ by one
-    return [
-        np.concatenate(pair) for pair in zip(dealt, sorted_by_label[::-1], strict=True)
+    dealt = shards(order[:count], workers)
+    lengths = [
+        len(whole) - len(part)
+        for whole, part in zip(shards(order, workers), dealt, strict=True)
     ]
+    pieces = np.split(by_label(labels, order[count:]), np.cumsum(lengths)[:-1])
+    return [np.concatenate(pair) for pair in zip(dealt, pieces, strict=True)]
 
 
 def dirichlet_shards(

@@ -5,15 +5,16 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
+from lab import flags
 from lab.shared_flags import FlagValues
 import numpy as np
 
+from dml import extend
 from dml.data.poison import labels_of, poisoned, with_reversed_labels
 from dml.data.skew import skewed_draws, skewed_shards
-from dml.types import BadInput, Problem, Rows
+from dml.types import BadInput, Problem, Rows, no_op
+from dml.wire.reducers.names import ATTACKS, LABEL_FLIP, is_name
 from dml.wire.reducers.rows import indices
-
-LABEL_FLIP = "label_flip"
 
 
 def check(values: FlagValues, workers: int) -> None:
@@ -23,17 +24,24 @@ def check(values: FlagValues, workers: int) -> None:
             f"expected --attack and --attackers together, got --attack="
             f"{values.attack!r} --attackers={values.attackers}; pass both or neither"
         )
-    if values.attackers >= workers:
+    if values.attack and workers < 2:
         raise BadInput(
-            f"expected fewer attackers than the {workers} workers, got --attackers="
-            f"{values.attackers}; pass at most {workers - 1}"
+            f"expected two workers or more with --attack, got {workers}; pass "
+            "--simulate=8, or start ranks by mpirun -n 8"
+        )
+    most, share = workers // 2, "half"
+    if values.strategy == "zeno":
+        most, share = workers - 1, "all but one"
+    if values.attackers > most:
+        raise BadInput(
+            f"expected at most {share} of the {workers} workers as attackers, got "
+            f"--attackers={values.attackers}; pass at most {most}"
         )
 
 
 def check_strategy(values: FlagValues, readers: Sequence[str]) -> None:
-    """Raise BadInput for an attack on terms with a strategy without a reducer."""
-    on_terms = values.attack not in ("", LABEL_FLIP)
-    if on_terms and values.strategy not in readers:
+    """Raise BadInput for an attack on terms with a strategy without terms."""
+    if byzantine(values) and values.strategy not in readers:
         raise BadInput(
             f"expected --strategy={' or '.join(readers)} with --attack={values.attack},"
             f" got --strategy={values.strategy}; pass --attack={LABEL_FLIP}, or a "
@@ -47,15 +55,25 @@ def check_strategy(values: FlagValues, readers: Sequence[str]) -> None:
         )
 
 
+def check_reducer(values: FlagValues, workers: int) -> None:
+    """Raise BadInput for a reducer without terms to attack, or with too few terms."""
+    if values.attack or is_name(values.reduce):  # others are of a user
+        made = flags.reducer(values.reduce, no_op, byzantine(values))
+        flags.check_terms(made, values.reduce, workers)
+
+
 def byzantine(values: FlagValues) -> Any:
     """Return the `robust.Byzantine` of the flags; None without an attack on terms."""
-    if not values.attack:
+    if not values.attack or values.attack == LABEL_FLIP:
         return None
     # imported at the first use: attacks need a compiler of kernels
     from dml.wire.reducers.robust import attacks
+    from dml.wire.reducers.robust.rule import Attack, Byzantine
 
-    made = attacks.byzantine(values.attack, values.attackers)
-    return None if values.attack == LABEL_FLIP else made
+    if values.attack.partition(":")[0] in ATTACKS:
+        return attacks.byzantine(values.attack, values.attackers)
+    forge = extend.find(values.attack, attacks.ATTACKS, extend.ATTACKS)
+    return Byzantine(Attack(forge=forge), values.attackers)
 
 
 def check_server(made: Any, rule: Any) -> None:

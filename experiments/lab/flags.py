@@ -338,6 +338,15 @@ def reducer(
     return made
 
 
+def check_terms(made: Reducer, text: str, terms: int) -> None:
+    """Raise BadInput if there are fewer terms of an update than a reducer needs."""
+    if terms < made.least_terms:
+        raise BadInput(
+            f"expected n >= {made.least_terms} workers with --reduce={text}, got "
+            f"{terms}; pass more workers or a smaller f"
+        )
+
+
 def check_reduce(
     text: str, strategy: str, readers: Sequence[str], optimizer: str
 ) -> None:

@@ -136,6 +136,18 @@ class Reduction(Extensible):
         return super().parse(argument)
 
 
+class AttackName(Extensible):
+    """Parser of an attack: empty, a name of `robust.attacks`, or that of a user."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(names.ATTACKS), extend.ATTACKS)
+
+    def parse(self, argument: str) -> str:
+        if not argument or argument.partition(":")[0] in names.ATTACKS:
+            return argument
+        return super().parse(argument)
+
+
 class FlagValues(flags.FlagValues):
     """The flags of an experiment: a method defines a flag, an attribute is its value.
 
@@ -201,7 +213,14 @@ class FlagValues(flags.FlagValues):
 
     def adversaries(self) -> None:
         """Define --attack and --attackers, and --skew of the workers' examples."""
-        self.text("attack", "", "Attack of Byzantine workers, NAME or NAME:ARGUMENT.")
+        flags.DEFINE(
+            AttackName(),
+            "attack",
+            "",
+            "Attack of Byzantine workers, NAME or NAME:ARGUMENT; empty: none.",
+            self,
+            flags.ArgumentSerializer(),
+        )
         self.integer("attackers", 0, "Number of Byzantine workers, the last ones.", 0)
         self.text(
             "skew",

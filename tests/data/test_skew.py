@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from dml.data.poison import labels_of, poisoned, with_reversed_labels
-from dml.data.skew import parse, skewed_draws, skewed_shards
+from dml.data.skew import (
+    by_label,
+    parse,
+    random_order,
+    skewed_draws,
+    skewed_shards,
+)
 from dml.types import BadInput, Batch, Problem
 
 LABELS = np.random.default_rng(0).integers(0, 10, 403)
@@ -40,18 +46,36 @@ def test_every_example_is_in_one_shard_and_no_shard_is_empty(skew):
     assert not all(np.array_equal(*pair) for pair in zip(shards, other, strict=True))
 
 
-def test_gamma_0_cuts_the_sorted_labels_and_gamma_1_mixes_them():
-    by_label = skewed_shards(LABELS, WORKERS, "similarity:0", seed=0)
-    ranges = sorted((LABELS[part].min(), LABELS[part].max()) for part in by_label)
-    assert all(
-        high <= low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
-    )
+def test_gamma_0_cuts_the_sorted_labels_and_gamma_1_a_random_order():
+    order = random_order(len(LABELS), 3)
+    for gamma, whole in ((1, order), (0, by_label(LABELS, order))):
+        own = skewed_shards(LABELS, WORKERS, f"similarity:{gamma}", seed=3)
+        expected = np.array_split(whole, WORKERS)
+        assert all(np.array_equal(*pair) for pair in zip(own, expected, strict=True))
+    assert (np.diff(LABELS[whole]) >= 0).all()
     deviations = [
         np.abs(shares(skewed_shards(LABELS, WORKERS, f"similarity:{g}", 0)) - 0.1).max()
         for g in (1, 0.66, 0.33, 0)
     ]
     assert deviations == sorted(deviations)
     assert deviations[0] < 0.15 and deviations[-1] > 0.5
+
+
+def test_a_fraction_gamma_of_each_shard_has_the_labels_of_all_examples():
+    labels = np.repeat(np.arange(10), 100)
+    for gamma in (0.2, 0.6):
+        own = skewed_shards(labels, 10, f"similarity:{gamma}", seed=0)
+        common = [np.bincount(labels[part], minlength=10).max() for part in own]
+        # worker w has label w, but for the examples that are dealt at random
+        assert np.mean(common) == pytest.approx(100 * (1 - gamma * 0.9), abs=8)
+
+
+def test_shards_of_fewer_examples_than_honest_workers_are_refused():
+    for skew in ("similarity:0.5", "dirichlet:1"):
+        assert all(map(len, skewed_shards(LABELS[:3], 3, skew, 0)))
+        assert all(map(len, skewed_shards(LABELS[:3], 4, skew, 0, attackers=1)))
+        with pytest.raises(BadInput, match="one of 3 examples for each of 4 workers"):
+            skewed_shards(LABELS[:3], 4, skew, 0)
 
 
 def test_a_small_alpha_gives_each_label_to_few_workers():

@@ -85,7 +85,7 @@ def test_links_of_a_page_lead_to_files_and_headings(page):
         ("pipeline", ["model_parallel"], [*SCHEDULES, TRANSPOSED]),
         ("network", ["virtual"], list(NETWORKS)),
         ("strategy", ["glove"], list(GLOVE)),
-        ("strategy", ["data_parallel", "model_parallel"], list(DEEP)),
+        ("strategy", ["data_parallel", "byzantine", "model_parallel"], list(DEEP)),
         ("updates", ["shared_memory"], list(UPDATES)),
     ],
 )

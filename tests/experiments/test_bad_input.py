@@ -38,21 +38,27 @@ CASES = [
     ("linear --allreduce=rign", "value should be one of <.*ring"),
     ("linear --profile", "got --timeline=0; pass --timeline=<number of steps>"),
     ("vision --simulate=8 --attackers=2", "--attack and --attackers together"),
+    ("vision --attack=nan --attackers=1", "expected two workers or more with --attack"),
     (
-        "vision --simulate=8 --attack=nan --attackers=8",
-        "fewer attackers than the 8 workers",
+        "vision --simulate=8 --attack=nan --attackers=5",
+        "at most half of the 8 workers as attackers, got --attackers=5; pass at most 4",
+    ),
+    ("vision --simulate=8 --attack=evil --attackers=1", "one of <sign_flip.*FILE.py"),
+    ("vision --simulate=8 --attack=ipm:x --attackers=1", "expected ipm:<number from 0"),
+    (
+        "vision --simulate=8 --attack=nan --attackers=1 --reduce=qsgd",
+        "expected --reduce=exact or a reducer of mean, .* with an attack",
     ),
     (
-        "vision --simulate=8 --reduce=krum:3",
-        r"n >= 2f\+3 = 9 workers with krum:3, got 8",
+        "vision --simulate=8 --strategy=hybrid --attack=nan --attackers=1",
+        "expected --strategy=synchronous or local or coded or diloco with --attack=nan",
     ),
-    (
-        "vision --simulate=8 --reduce=krum:2+bucketing",
-        r"n >= 2f\+3 = 7 points, of 13 workers with krum:2\+bucketing, got 8",
-    ),
+    ("vision --simulate=8 --reduce=krum:3", "n >= 9 workers with --reduce=krum:3, got"),
+    ("vision --simulate=8 --reduce=krum:2+bucketing", "expected n >= 13 workers with"),
+    ("train --simulate=4 --reduce=bulyan", "expected n >= 7 workers with --reduce=bul"),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
-        "expected --strategy=synchronous or local with --attack=alie",
+        "expected --strategy=synchronous or local or coded or diloco with --attack=alie",
     ),
     ("vision --simulate=2 --skew=sorted", "similarity:<0 to 1>"),
     ("vision --simulate=2 --reduce=krum+feedback", "krum with .nnm, .bucketing"),
@@ -62,6 +68,24 @@ CASES = [
         "train --simulate=4 --strategy=server --consistency=async --attack=alie "
         "--attackers=1",
         "expected --consistency=bsp with an attack that knows all gradients",
+    ),
+    ("vision --simulate=8 --strategy=coded", "use 6 or 9 workers"),
+    ("vision --simulate=6 --strategy=coded --code=draco:1", "such as repetition:1"),
+    (
+        "vision --simulate=6 --strategy=coded --attack=label_flip --attackers=1",
+        "copies of a part with equal labels, got --attack=label_flip",
+    ),
+    (
+        "vision --simulate=6 --strategy=coded --attack=noise --attackers=3 --steps=2",
+        "2 equal terms of the workers .1, 3, 5. of group 1, got at most 1",
+    ),
+    (
+        "vision --simulate=6 --strategy=coded --reduce=krum:1@gather",
+        "for the terms of groups, got 'krum:1@gather'",
+    ),
+    (
+        "train --simulate=6 --strategy=zeno --options=faulty=6",
+        "expected 0 to 5 faulty terms of 6 workers, got 6",
     ),
     ("linear --batch=2000", "expected a batch of 1 to 1437 examples, got batch=2000"),
     ("linear --strategy=serial --simulate=2", "expected one rank"),

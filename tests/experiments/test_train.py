@@ -141,13 +141,16 @@ def test_own_reducer_changes_the_gradient(run):
     [
         ("local", "every=4"),
         ("server", ""),
+        ("coded", "code=cyclic:1"),
+        ("zeno", "faulty=2"),
         ("mesh", ""),
         ("scan", "every=3"),
         ("sharded", ""),
     ],
 )
 def test_strategies_of_the_table_train(run, strategy, options):
-    ranks = ["--simulate=3"] if strategy in ("local", "server") else []
+    on_ranks = ("local", "server", "coded", "zeno")
+    ranks = ["--simulate=3"] if strategy in on_ranks else []
     flags = [f"--strategy={strategy}", f"--options={options}", "--evaluate_every=4"]
     losses, summary = run("--steps=24", *flags, *ranks)
     assert losses[-1] < losses[0] and summary["accuracy"] > 0.3

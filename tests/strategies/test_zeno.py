@@ -99,8 +99,12 @@ def test_terms_that_are_not_finite_are_never_added(value):
         seen.rows[seen.attackers] = value
 
     assert distance(workers=4, faulty=0, byzantine=attacks(forge, 2)) < 0.5
+
+    def forge_all(seen):
+        seen.rows[:] = value
+
     with pytest.raises(BadInput, match="a finite term that leads to a finite loss"):
-        distance(workers=4, faulty=3, byzantine=attacks(forge, 4))
+        distance(workers=4, faulty=3, byzantine=attacks(forge_all, 1))
 
 
 def test_scores_decide_and_rows_are_added_in_their_order():

@@ -19,7 +19,7 @@ from dml.wire.reducers.rows import Keys, sum_rows
 from dml.wire.server.replica import Reading, Replica
 
 RowFilter = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows, grads -> mask
-SKIP, STOP = "skip", "stop"
+SKIP, STOP, PUSH = "skip", "stop", "push"
 
 
 class WorkerOptions(NamedTuple):
@@ -31,7 +31,7 @@ class WorkerOptions(NamedTuple):
       prefetch: Whether the next rows are requested before the gradient is computed.
       microbatches: Number of microbatches of a worker's part of a minibatch; a
         colocated server serves between them.
-      on_nonfinite: SKIP or STOP at a gradient that is not finite.
+      on_nonfinite: SKIP, STOP or PUSH at a gradient that is not finite.
       row_filter: (rows, gradients) -> mask of the rows to push; None pushes all.
     """
 
@@ -236,7 +236,7 @@ def filter_gradient(
     """
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(grads.sum()) or np.isfinite(grads).all()
-    if not finite:
+    if not finite and options.on_nonfinite != PUSH:
         counts.nonfinite += 1
         if options.on_nonfinite == STOP:
             raise FloatingPointError(

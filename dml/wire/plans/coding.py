@@ -68,7 +68,7 @@ class Code(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether the terms of a group are equal."""
+        """Return whether the terms of a group are equal."""
         return self.checks is None
 
     def parts_of(self, worker: int) -> np.ndarray:

@@ -32,6 +32,11 @@ EXCHANGES = ("scatter", "gather")  # of robust rules; see `robust.slices`
 MIXING = ("nnm", "bucketing", "clipping")
 MOMENTUM = "momentum"
 MAX_FAULTY = 1 << 20
+LABEL_FLIP = "label_flip"  # an attack on the data, not on the terms
+ATTACKS = (  # see `robust.attacks`
+    *("sign_flip", "noise", "nan", "inf", "silent", "late", "copy", "mimic", "ipm"),
+    *("alie", "optimal_ipm", "optimal_alie", LABEL_FLIP),
+)
 
 
 class Argument(NamedTuple):

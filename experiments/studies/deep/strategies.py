@@ -178,7 +178,6 @@ def check(values: flags.FlagValues, workers: int) -> None:
                 f"{values[name].value}, got --strategy={values.strategy}; leave "
                 f"--{name} out"
             )
-    adversaries.check(values, values.shards or workers)
     if values.accumulate > 1 and values.strategy == "coded":
         raise BadInput(
             f"expected parts that are not divided with --strategy=coded, got "
@@ -188,6 +187,9 @@ def check(values: flags.FlagValues, workers: int) -> None:
         readers = ["synchronous", "local", "coded", "diloco"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
+    adversaries.check(values, values.shards or workers)
+    if values.strategy in ("synchronous", "local"):
+        adversaries.check_reducer(values, shares)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(
             f"expected --microbatches with --strategy=hybrid, got --accumulate="

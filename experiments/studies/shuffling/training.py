@@ -11,6 +11,7 @@ import numpy as np
 from dml import sim
 from dml.data.images.datasets import images
 from dml.data.shards import bounds, shard
+from dml.data.skew import by_label, random_order
 from dml.evaluation.scores import evaluate
 from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
@@ -74,20 +75,10 @@ class Trained(NamedTuple):
     reduced: Sequence[int]
 
 
-def random_order(targets: np.ndarray, seed: int) -> np.ndarray:
-    """Return the order of examples whose shards are i.i.d."""
-    return np.random.default_rng(seed).permutation(len(targets))
-
-
-def label_order(targets: np.ndarray, seed: int) -> np.ndarray:
-    """Return the order of examples by label: a shard has few labels."""
-    order = random_order(targets, seed)
-    return order[np.argsort(targets[order], kind="stable")]
-
-
+# (labels, seed) -> order of the examples, of which a shard is a contiguous part
 SHARDS: Mapping[str, Callable[[np.ndarray, int], np.ndarray]] = {
-    "iid": random_order,
-    "sorted": label_order,
+    "iid": lambda labels, seed: random_order(len(labels), seed),
+    "sorted": lambda labels, seed: by_label(labels, random_order(len(labels), seed)),
 }
 STRATEGIES = {"synchronous": synchronous, "local": local}
 

@@ -16,6 +16,7 @@ from dml.strategies import DECENTRALISED, strategy
 from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
+from dml.strategies.server.workers import PUSH, STOP, WorkerOptions
 from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
 from dml.wire.comm.once import once
@@ -135,15 +136,20 @@ def offered(
         attack = adversaries.byzantine(values)
         if attack and values.strategy == "server" and not attack.attack.forge:
             attack = None  # such attackers push their own wrong gradients
-        made = flags.reducer(values.reduce, allreduce(), attack)
-        return checked(made, values.reduce) if values.check else made
+        chosen = flags.reducer(values.reduce, allreduce(), attack)
+        if values.strategy != "server":  # which has a bound for its updates
+            flags.check_terms(chosen, values.reduce, comm.size)
+        return checked(chosen, values.reduce) if values.check else chosen
 
     def setup() -> Setup:
         servers = serving(values, comm)
         choice = Choice(values.staleness)
         rule = consistency(values.consistency, choice, servers.workers)
-        adversaries.check_server(adversaries.byzantine(values), rule)
-        return Setup(servers, rule, reducer=reducer())
+        attack = adversaries.byzantine(values)
+        adversaries.check_server(attack, rule)
+        # the servers receive what attackers push
+        options = WorkerOptions(on_nonfinite=PUSH if attack else STOP)
+        return Setup(servers, rule, worker_options=options, reducer=reducer())
 
     return {
         "allreduce": allreduce,

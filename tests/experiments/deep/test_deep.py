@@ -144,6 +144,17 @@ def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(
     assert vision.main(argv)[0]["params_sha256"] == whole["params_sha256"]
 
 
+def test_a_coded_run_resumes_and_no_attack_leaves_a_trace(see, interrupt):
+    ways = ["--strategy=coded", "--shards=6", "--simulate=2"]
+    attack = ["--attack=noise", "--attackers=2"]
+    whole = see(*ways)
+    interrupt(*ways, *attack)
+    argv = ["vision.py", *SMALL, *ways, *attack, f"--resume={see.path / 'stopped'}"]
+    resumed = vision.main(argv)[0]
+    assert resumed["params_sha256"] == whole["params_sha256"]
+    assert (whole["wrong_terms"], resumed["wrong_terms"]) == (0, 2)
+
+
 def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(
     see, stopped, capsys
 ):

@@ -13,23 +13,26 @@
     label_flip     the gradient of wrong labels; see `dml.data.poison`
 
 By `alie` and `ipm` the attackers agree on one vector that rules can hardly tell from
-the honest ones.
+the honest ones. σ is of the honest terms themselves (divisor n-f), and its sign is that
+of Baruch's code; μ + z σ is as far away. optimal_ipm:0.8 and optimal_alie:0.8 have the
+line search of ByzFL with this ratio of steps, which is often farther from the optimum.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import NormalDist
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 
 from dml.types import BadInput
+from dml.wire.reducers.names import LABEL_FLIP
 from dml.wire.reducers.robust.rule import Attack, Byzantine, Slice
+from dml.wire.reducers.robust.search import farthest, line_search
 
-LABEL_FLIP = "label_flip"  # an attack on the data, not on the terms
-TRIALS = 20  # of the search for a factor
-FIRST = 10.0  # the first factor of the search
-GOLDEN = (5**0.5 - 1) / 2
+SEEDING = 256  # elements of a term that are part of a seed
 
 
 def flip_sign(factor: float, term: np.ndarray, step: int, worker: int) -> None:
@@ -38,7 +41,8 @@ def flip_sign(factor: float, term: np.ndarray, step: int, worker: int) -> None:
 
 def send_noise(factor: float, term: np.ndarray, step: int, worker: int) -> None:
     size = np.sqrt(np.mean(np.square(term, dtype=np.float64))) if len(term) else 0.0
-    draws = np.random.default_rng([step, worker])
+    # the term is part of the seed: buckets of an update have different noise
+    draws = np.random.default_rng([step, worker, crc32(term[:SEEDING].tobytes())])
     term[:] = factor * size * draws.standard_normal(len(term), np.float32)
 
 
@@ -57,111 +61,96 @@ def mimic(worker: int, part: Slice) -> None:
 
 
 def opposed(part: Slice) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean μ of the honest terms, and -μ."""
+    """Return the mean μ of the honest terms, and the direction -μ from 0."""
     mean = part.rows[part.honest].mean(axis=0, dtype=np.float64)
-    return mean, -mean
+    return np.zeros_like(mean), -mean
 
 
 def deviating(part: Slice) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean μ of the honest terms, and μ - σ."""
+    """Return the mean μ of the honest terms, and the direction -σ from it."""
     rows = part.rows[part.honest]
-    mean = rows.mean(axis=0, dtype=np.float64)
-    return mean, mean - rows.std(axis=0, dtype=np.float64)
+    return rows.mean(axis=0, dtype=np.float64), -rows.std(axis=0, dtype=np.float64)
 
 
 def inner_product(factor: float, part: Slice) -> None:
     """Send -ε μ, which reverses the mean of all terms if εf > n-f."""
-    _, opposite = opposed(part)
-    part.rows[part.attackers] = factor * opposite
+    start, direction = opposed(part)
+    part.rows[part.attackers] = start + factor * direction
 
 
 def a_little_is_enough(factor: float | None, part: Slice) -> None:
-    """Send μ - z σ; None: the z that most honest values of a coordinate exceed."""
-    mean, moved = deviating(part)
+    """Send μ - z σ; None: the z that enough honest values of a coordinate exceed."""
+    start, direction = deviating(part)
     z = alie_factor(len(part.rows), len(part.attackers)) if factor is None else factor
-    part.rows[part.attackers] = mean + z * (moved - mean)
+    part.rows[part.attackers] = start + z * direction
 
 
 def alie_factor(count: int, attackers: int) -> float:
     """Return z = Φ⁻¹((n-f-s)/(n-f)) with s = ⌊n/2+1⌋ - f.
 
-    So many honest values of a coordinate must be farther out than the attackers', who
-    then have a majority. With few workers z may be 0, which is the mean.
+    s honest values of a coordinate are expected farther out than those of the
+    attackers, who then have a majority. z is 0 for f = 2 of an even n and for f = 1 of
+    an odd n: the attackers send μ, which is no attack. See alie:<z>.
     """
+    if 2 * attackers > count:
+        raise BadInput(
+            f"expected at most {count // 2} attackers of {count} workers with "
+            f"--attack=alie, got {attackers}; pass fewer, or alie:<z>"
+        )
     honest, supporters = count - attackers, count // 2 + 1 - attackers
-    return NormalDist().inv_cdf((honest - supporters) / honest)
-
-
-def optimal_inner_product(part: Slice) -> None:
-    """Send -ε μ with the ε that moves the estimate farthest from μ."""
-    mean, opposite = opposed(part)
-    send_farthest(part, mean, lambda factor: factor * opposite)
-
-
-def optimal_alie(part: Slice) -> None:
-    """Send μ - z σ with the z that moves the estimate farthest from μ."""
-    mean, moved = deviating(part)
-    send_farthest(part, mean, lambda factor: mean + factor * (moved - mean))
+    quantile = (honest - supporters) / honest
+    return NormalDist().inv_cdf(quantile) if quantile else 0.0  # n = 2: σ is 0
 
 
 def send_farthest(
-    part: Slice, mean: np.ndarray, vector: Callable[[float], np.ndarray]
+    vectors: Callable[[Slice], tuple[np.ndarray, np.ndarray]],
+    ratio: float | None,
+    part: Slice,
 ) -> None:
-    """Send the vector whose factor has the largest deviation of the estimate.
+    """Send the vector of a line for which the estimate is farthest from μ; collective.
 
     Args:
-      part: The slice; collective.
-      mean: Mean of the honest terms.
-      vector: factor -> what the attackers send.
+      vectors: slice -> start and direction of the line.
+      ratio: Ratio of steps of ByzFL's line search; None: a search at all scales.
+      part: The slice.
     """
+    start, direction = vectors(part)
+    mean = part.rows[part.honest].mean(axis=0, dtype=np.float64)
 
     def deviation(factor: float) -> float:
-        part.rows[part.attackers] = vector(factor)
+        part.rows[part.attackers] = start + factor * direction
         error = part.estimate(part.rows) - mean
         return float(part.total(np.array([np.vdot(error, error)]))[0])
 
-    part.rows[part.attackers] = vector(farthest(deviation))
-
-
-def farthest(deviation: Callable[[float], float]) -> float:
-    """Return the factor, at least 0, of the largest deviation that TRIALS calls find.
-
-    Factors are doubled while the deviation grows. Then golden sections of the interval
-    around the best one are tried; they find the maximum if there is only one.
-    """
-    found = {0.0: deviation(0.0)}
-    high = FIRST
-    while len(found) < TRIALS and high not in found:
-        found[high] = deviation(high)
-        if found[high] == max(found.values()):
-            high *= 2
-    low = max([factor for factor in found if factor < high / 2], default=0.0)
-    while len(found) < TRIALS:
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        for factor in (left, right):
-            if factor not in found and len(found) < TRIALS:
-                found[factor] = deviation(factor)
-        if found[left] >= found.get(right, -1.0):
-            high = right
-        else:
-            low = left
-    return max(found, key=lambda factor: found[factor])
+    best = farthest(deviation) if ratio is None else line_search(deviation, ratio)
+    part.rows[part.attackers] = start + best * direction
 
 
 class Entry(NamedTuple):
     """An attack by name.
 
     Attributes:
-      make: argument -> Attack.
-      default: Argument if it is omitted; None with `optional`: there is none.
+      make: argument -> Attack; without `kind`: () -> Attack.
       kind: int or float; None: no argument.
+      default: Argument if it is omitted.
       least: Smallest argument.
+      most: Largest argument.
     """
 
     make: Callable[..., Attack]
     kind: Callable[[str], float] | None = None
     default: float | None = None
     least: float = 0.0
+    most: float = 1e6
+
+
+def optimal(vectors: Callable[[Slice], tuple[np.ndarray, np.ndarray]]) -> Entry:
+    """Return the entry of the optimal attack along a line."""
+
+    def make(ratio: float | None) -> Attack:
+        return Attack(forge=partial(send_farthest, vectors, ratio))
+
+    return Entry(make, float, least=0.1, most=0.99)
 
 
 ATTACKS: Mapping[str, Entry] = {
@@ -170,13 +159,13 @@ ATTACKS: Mapping[str, Entry] = {
     "nan": Entry(lambda: Attack(own=partial(send_value, np.nan))),
     "inf": Entry(lambda: Attack(own=partial(send_value, np.inf))),
     "silent": Entry(lambda: Attack(own=partial(send_value, 0.0))),
-    "late": Entry(lambda k: Attack(lag=k), int, 10, 1),
+    "late": Entry(lambda k: Attack(lag=k), int, 10, least=1, most=1000),
     "copy": Entry(lambda: Attack(forge=copy)),
     "mimic": Entry(lambda k: Attack(forge=partial(mimic, k)), int, 0),
     "ipm": Entry(lambda x: Attack(forge=partial(inner_product, x)), float, 0.1),
     "alie": Entry(lambda x: Attack(forge=partial(a_little_is_enough, x)), float),
-    "optimal_ipm": Entry(lambda: Attack(forge=optimal_inner_product)),
-    "optimal_alie": Entry(lambda: Attack(forge=optimal_alie)),
+    "optimal_ipm": optimal(opposed),
+    "optimal_alie": optimal(deviating),
     LABEL_FLIP: Entry(Attack),
 }
 
@@ -193,33 +182,27 @@ def byzantine(text: str, attackers: int) -> Byzantine:
         raise BadInput(
             f"expected an attack of {', '.join(ATTACKS)}, got {text!r}; correct it"
         )
-    make, kind, default, least = ATTACKS[name]
-    if kind is None:
+    entry = ATTACKS[name]
+    if entry.kind is None:
         if colon:
             raise BadInput(
                 f"expected {name} without an argument, got {text!r}; correct it"
             )
-        return Byzantine(make(), attackers)
-    argument = default
-    if colon:
-        argument = read_argument(name, kind, value, least)
-    return Byzantine(make(argument), attackers)
+        return Byzantine(entry.make(), attackers)
+    argument = read_argument(name, entry, value) if colon else entry.default
+    return Byzantine(entry.make(argument), attackers)
 
 
-MOST = 1e6  # largest argument of an attack
-
-
-def read_argument(
-    name: str, kind: Callable[[str], float], value: str, least: float
-) -> float:
+def read_argument(name: str, entry: Entry, value: str) -> float:
     """Return the argument of an attack; raise BadInput if it is not in its range."""
+    assert entry.kind
     try:
-        argument = kind(value)
+        argument = entry.kind(value)
     except ValueError:
-        argument = np.nan
-    if not least <= argument <= MOST:
+        argument = math.nan
+    if not entry.least <= argument <= entry.most:
         raise BadInput(
-            f"expected {name}:<number from {least:g} to {MOST:g}>, got "
+            f"expected {name}:<number from {entry.least:g} to {entry.most:g}>, got "
             f"{name}:{value}; correct it"
         )
     return argument

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import identity
+from dml.types import BadInput, identity
 from dml.wire.reducers.robust.points import Points
 
 
@@ -107,4 +107,9 @@ class Byzantine(NamedTuple):
 
     def workers(self, count: int) -> np.ndarray:
         """Return the numbers of the attackers among `count` workers."""
+        if self.attackers >= count:
+            raise BadInput(
+                f"expected fewer attackers than the {count} workers, got "
+                f"{self.attackers}; pass at most {count - 1}"
+            )
         return np.arange(count - self.attackers, count)
