@@ -214,6 +214,7 @@ def test_a_million_ranks_need_no_matrix():
         2 / 3 * (2 * np.pi / size) ** 2 / 2, rel=1e-3
     )
     assert rounds_to(topology("ring", size), 1e-9) > 10**11
+    assert topology("star", size).size == size  # its links are made when used
     with pytest.raises(BadInput, match="at most 4096"):
         matrix(topology("ring", size))
 
