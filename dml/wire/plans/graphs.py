@@ -22,7 +22,7 @@ from dml.wire.plans.links import (
     sides_of,
     torus,
 )
-from dml.wire.plans.mixing import NOBODY, Link, Topology
+from dml.wire.plans.mixing import NO_RANK, Link, Topology
 
 
 def complete(name: str, size: int, shape: str, seed: int) -> Topology:
@@ -78,8 +78,8 @@ def grouped(
         def partner(ranks: np.ndarray, by: int) -> np.ndarray:
             label = now.label[ranks]
             width = sizes[label]
-            there = now.order[now.starts[label] + (place[ranks] + by) % width]
-            return np.where(abs(by) < width, there, NOBODY)
+            partners = now.order[now.starts[label] + (place[ranks] + by) % width]
+            return np.where(abs(by) < width, partners, NO_RANK)
 
         def weight(ranks: np.ndarray) -> np.ndarray:
             return 1 / sizes[now.label[ranks]]

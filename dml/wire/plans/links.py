@@ -167,12 +167,12 @@ def branches(name: str, size: int, shape: str, seed: int) -> Topology:
         return 1 / (1 + larger)
 
     def links(t: int) -> list[Link]:
-        found = []
+        of_tree = []
         for k in range(min(tree.arity, size - 1)):
             child, parent = partial(tree.child, k=k), partial(tree.parent_of, k=k)
-            found.append(Link(child, parent, partial(weight, partner=child)))
-            found.append(Link(parent, child, partial(weight, partner=parent)))
-        return found
+            of_tree.append(Link(child, parent, partial(weight, partner=child)))
+            of_tree.append(Link(parent, child, partial(weight, partner=parent)))
+        return of_tree
 
     return Topology(name, size, 1, links)
 
