@@ -13,7 +13,7 @@ class Members(Wrapper):
     """Point-to-point messages between the members of a group.
 
     Every member knows all members, so that no collective call makes the group, unlike
-    Split. Collectives that consist of messages run on it. The hosts, windows and collective
+    Split. Collectives that consist of messages run on it. Hosts, windows and collective
     calls are those of `comm`.
 
     Args:
