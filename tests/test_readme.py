@@ -16,6 +16,8 @@ SMALL = {
     "server.py": ["--problem=generated", "--clocks=5"],
     "consistency.py": EVEN,
     "topology.py": ["--p=16"],
+    "averaging.py": ["--p=8", "--sides=4x4", "--peers=64", "--restarts=1"]
+    + ["--draws=100", "--ranks=4"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],

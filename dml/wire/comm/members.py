@@ -13,8 +13,8 @@ class Members(Wrapper):
     """Point-to-point messages between the members of a group.
 
     Every member knows all members, so that no collective call makes the group, unlike
-    Split. Collectives that consist of messages run on it; it has no hosts, windows or
-    collective calls of its own.
+    Split. Collectives that consist of messages run on it. Hosts, windows and collective
+    calls are those of `comm`.
 
     Args:
       comm: Communicator of all ranks; this rank is a member.
@@ -55,9 +55,9 @@ class Members(Wrapper):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
-        there = self.ranks[dest]
+        receiver = self.ranks[dest]
         source = self.member(source)
-        self.comm.Sendrecv(sendbuf, there, sendtag, recvbuf, source, recvtag, status)
+        self.comm.Sendrecv(sendbuf, receiver, sendtag, recvbuf, source, recvtag, status)
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Request:
         return self.comm.Isend(buf, self.ranks[dest], tag)

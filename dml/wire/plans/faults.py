@@ -78,12 +78,12 @@ def arrivals(faults: Faults, t: int, source: Any, dest: Any) -> np.ndarray:
         arrival += (draws * (faults.delay + 1)).astype(np.int64)
         waiting = np.flatnonzero(~lost & (arrival > t))
         while len(waiting) and faults.absence:
-            here = np.empty(len(waiting), bool)
+            both = np.empty(len(waiting), bool)
             for round_ in np.unique(arrival[waiting]).tolist():
                 now = arrival[waiting] == round_
-                here[now] = present(faults, round_, source[waiting[now]])
-                here[now] &= present(faults, round_, dest[waiting[now]])
-            waiting = waiting[~here]
+                both[now] = present(faults, round_, source[waiting[now]])
+                both[now] &= present(faults, round_, dest[waiting[now]])
+            waiting = waiting[~both]
             arrival[waiting] += 1
     arrival[lost] = LOST
     return arrival

@@ -20,7 +20,7 @@ from dml.types import BadInput
 from dml.wire.plans.faults import Faults, arrivals
 from dml.wire.plans.grouping import Groups
 
-NOBODY = -1  # partner of a rank that does not send or receive in a link
+NO_RANK = -1  # partner of a rank that does not send or receive in a link
 MAX_DENSE = 4096  # largest number of ranks of a dense matrix
 TOLERANCE = 1e-12  # of sums of rows and columns
 
@@ -29,8 +29,8 @@ class Link(NamedTuple):
     """Messages with at most one from each rank and at most one to each rank.
 
     Attributes:
-      source: ranks -> ranks from which they receive, or NOBODY.
-      dest: ranks -> ranks to which they send, or NOBODY.
+      source: ranks -> ranks from which they receive, or NO_RANK.
+      dest: ranks -> ranks to which they send, or NO_RANK.
       weight: ranks -> weights of the values that they receive.
     """
 
@@ -89,7 +89,7 @@ def messages(topology: Topology, t: int) -> Iterator[Messages]:
     ranks = np.arange(topology.size)
     for link in topology.links(t):
         source = link.source(ranks)
-        receives = (source != NOBODY) & (source != ranks)
+        receives = (source != NO_RANK) & (source != ranks)
         weight = np.broadcast_to(link.weight(ranks), ranks.shape)
         if receives.all():
             yield Messages(source, ranks, weight)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-NOBODY = -1  # parent of the root, and child of a leaf
+NO_RANK = -1  # parent of the root, and child of a leaf
 
 
 class Tree(NamedTuple):
@@ -19,17 +19,17 @@ class Tree(NamedTuple):
     arity: int
 
     def parent(self, rank: np.ndarray) -> np.ndarray:
-        """Return the parent of a rank; NOBODY for the root."""
-        return np.where(rank > 0, (rank - 1) // self.arity, NOBODY)
+        """Return the parent of a rank; NO_RANK for the root."""
+        return np.where(rank > 0, (rank - 1) // self.arity, NO_RANK)
 
     def child(self, rank: np.ndarray, k: int) -> np.ndarray:
-        """Return the k-th child of a rank, or NOBODY."""
+        """Return the k-th child of a rank, or NO_RANK."""
         child = rank * self.arity + 1 + k
-        return np.where(child < self.size, child, NOBODY)
+        return np.where(child < self.size, child, NO_RANK)
 
     def parent_of(self, rank: np.ndarray, k: int) -> np.ndarray:
-        """Return the parent of a rank that is a k-th child; NOBODY for other ranks."""
-        return np.where((rank - 1) % self.arity == k, self.parent(rank), NOBODY)
+        """Return the parent of a rank that is a k-th child; NO_RANK for other ranks."""
+        return np.where((rank - 1) % self.arity == k, self.parent(rank), NO_RANK)
 
     def degree(self, rank: np.ndarray) -> np.ndarray:
         """Return the number of neighbours of a rank."""

@@ -80,7 +80,7 @@ def reproduced(run: Run) -> Verdict:
 
 def sgp(run: Run, powers: bool) -> tuple[dict[int, float], str]:
     """Return the rounds of the one-peer exponential graph, and their text."""
-    found = {
+    by_peers = {
         peers: methods[OURS]["rounds_1e-9"]
         for (peers, absence), methods in printed(run).items()
         if peers in PUBLISHED_SGP
@@ -89,9 +89,9 @@ def sgp(run: Run, powers: bool) -> tuple[dict[int, float], str]:
     }
     text = ", ".join(
         f"{taken:.1f} at {peers} (published {PUBLISHED_SGP[peers]})"
-        for peers, taken in found.items()
+        for peers, taken in by_peers.items()
     )
-    return nonempty(found, "peers"), text
+    return nonempty(by_peers, "peers"), text
 
 
 @claim("SGP takes 47.6 rounds to 1e-9 at 512 peers", "47.6")
@@ -101,19 +101,19 @@ def sgp_power(run: Run) -> Verdict:
     The row of the table mixes thirds over two shifts. The graph of SGP has halves over
     one shift, which are exact after lg N rounds.
     """
-    found, text = sgp(run, powers=True)
-    return judge_sgp(found, text, restarts(run))
+    by_peers, text = sgp(run, powers=True)
+    return judge_sgp(by_peers, text, restarts(run))
 
 
 @claim("SGP takes over 40 rounds at 768 and 900 peers", "43.2, 45.0")
 def sgp_other(run: Run) -> Verdict:
     """Push-sum on the one-peer exponential graph takes these rounds, up to 25 %."""
-    found, text = sgp(run, powers=False)
-    return judge_sgp(found, text, restarts(run))
+    by_peers, text = sgp(run, powers=False)
+    return judge_sgp(by_peers, text, restarts(run))
 
 
-def judge_sgp(found: dict[int, float], text: str, reason: str) -> Verdict:
-    near = [abs(n / PUBLISHED_SGP[peers] - 1) <= NEAR for peers, n in found.items()]
+def judge_sgp(by_peers: dict[int, float], text: str, reason: str) -> Verdict:
+    near = [abs(n / PUBLISHED_SGP[peers] - 1) <= NEAR for peers, n in by_peers.items()]
     return verdict(all(near), text, f"halves over one shift, {reason}")
 
 
@@ -147,7 +147,7 @@ def exact_contraction(run: Run) -> Verdict:
     return contractions(run, "exact")
 
 
-@claim("a full grid is exact after a round for each axis", "section 3.2")
+@claim("a full grid is exact after a round for each axis", "M^d peers: d rounds")
 def grid(run: Run) -> Verdict:
     """Without absent peers the variance is 1e-25 at most after the last axis.
 

@@ -163,7 +163,8 @@ def draw(path: Path, tables: Tables, arguments: Arguments) -> None:
     with figures.drawing(path, 1, 2, size=(10.5, 4.0)) as (_, (left, right)):
         for name in DRAWN:
             found = evaluate(name, p, arguments.seed, DRAWN_ROUNDS).variances
-            kept = found[: int(np.argmax(found < FLOOR)) + 1 or len(found)]
+            last = rounds.first_below(found, FLOOR)
+            kept = found if last is None else found[: last + 1]
             left.plot(np.maximum(kept, FLOOR), "o-", label=name.replace("_", " "))
         left.set(title=f"{p:,} peers", ylabel="variance")
         for index, absence in enumerate(arguments.absences):

@@ -63,7 +63,7 @@ def test_gossip_multiplies_by_the_matrix_of_the_round(name, size):
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("size", (1, 2, 7, 8))
-def test_push_sum_multiplies_by_the_transposed_matrix_of_its_senders(name, size):
+def test_push_sum_multiplies_value_and_weight_by_the_matrix_of_the_round(name, size):
     plan, values = topology(name, size), starts(size)
     weights = np.ones(size)
     found = ran(push_sum, plan, size, 5, finish=lambda b, s: np.append(b, s.weight))

@@ -7,7 +7,7 @@ from dml.types import BadInput
 from dml.wire.plans.contraction import rounds_to
 from dml.wire.plans.graphs import TOPOLOGIES, topology
 from dml.wire.plans.mixing import (
-    NOBODY,
+    NO_RANK,
     edges,
     gap,
     is_column_stochastic,
@@ -60,7 +60,7 @@ def test_a_rank_receives_in_a_link_from_the_rank_that_sends_to_it(name):
         ranks = np.arange(topo.size)
         for link in topo.links(t):
             source, dest = link.source(ranks), link.dest(ranks)
-            receives, sends = source != NOBODY, dest != NOBODY
+            receives, sends = source != NO_RANK, dest != NO_RANK
             assert (dest[source[receives]] == ranks[receives]).all()
             assert (source[dest[sends]] == ranks[sends]).all()
 
@@ -214,6 +214,7 @@ def test_a_million_ranks_need_no_matrix():
         2 / 3 * (2 * np.pi / size) ** 2 / 2, rel=1e-3
     )
     assert rounds_to(topology("ring", size), 1e-9) > 10**11
+    assert topology("star", size).size == size  # its links are made when used
     with pytest.raises(BadInput, match="at most 4096"):
         matrix(topology("ring", size))
 
