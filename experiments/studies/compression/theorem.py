@@ -81,6 +81,7 @@ def row(name: str, vector: np.ndarray, levels: int, trials: int) -> Row:
         nonzero.append(int(np.count_nonzero(quantised.levels_N)))
     root = math.sqrt(length)
     return {
+        "table": "theorem",
         "vector": name,
         "length": length,
         "levels": levels,
