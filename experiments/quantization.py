@@ -4,11 +4,11 @@ python experiments/quantization.py
 python experiments/quantization.py --lengths=512 --levels=1,4,22 --trials=1000
 
 Vectors of normal numbers, and parts of the gradient of a network on the digits, are
-rounded to levels of their norm (Alistarh 2017). Each code is decoded, and must equal the
-encoded levels. `bits`, `error` and `nonzero` are means over --trials random roundings:
-of the number of bits, of the squared error over the squared norm, and of the number of
-nonzero levels. Each is followed by its bound; that of the bits omits the o(1) of
-theorem 3.2. `packed` is the number of bits of the code that `--reduce=qsgd` sends.
+rounded to levels of their norm (Alistarh 2017). Each code is decoded, and must equal
+the encoded levels. `bits`, `error` and `nonzero` are means over --trials random
+roundings: of the number of bits, of the squared error over the squared norm, and of the
+number of nonzero levels. Each is followed by its bound; that of the bits omits the o(1)
+of theorem 3.2. `packed` is the number of bits of the code that `--reduce=qsgd` sends.
 
 The second table has the squared error of a sum of codes over the squared sum. The terms
 of the ranks are 1,231 normal numbers with mean 0.2; for two_level a host has 3 ranks.
