@@ -16,7 +16,7 @@ FORWARD = 1 / 3  # share of a gradient's computation before the backward pass
 
 
 class Network(NamedTuple):
-    """What a prediction needs of a network and of the ranks' cores.
+    """A network, and the speed of the ranks' cores.
 
     Attributes:
       size: Number of ranks.

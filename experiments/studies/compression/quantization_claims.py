@@ -3,7 +3,7 @@
 Bounds are on expectations; rows have means over random roundings.
 """
 
-from lab.claims import Verdict, claim, nonempty, untested, verdict
+from lab.claims import Verdict, claim, rows, untested, verdict
 
 from dml.runs.results import Run
 
@@ -12,9 +12,9 @@ MIN_TRIALS = 20  # fewest roundings whose means are compared with bounds
 
 def bounded(run: Run, *names: str) -> Verdict:
     """Judge whether no mean exceeds its bound in any row."""
-    rows = nonempty(run.rows, "rows")
+    chosen = rows(run, table="theorem")
     shares = {
-        name: max(row[name] / row[f"{name}_bound"] for row in rows) for name in names
+        name: max(row[name] / row[f"{name}_bound"] for row in chosen) for name in names
     }
     if run.flags["trials"] < MIN_TRIALS:
         return untested(f"fewer than {MIN_TRIALS} roundings")
@@ -22,7 +22,7 @@ def bounded(run: Run, *names: str) -> Verdict:
     return verdict(
         max(shares.values()) <= 1,
         f"at most these shares of the bounds: {measured}",
-        f"{len(rows)} vectors and levels",
+        f"{len(chosen)} vectors and levels",
     )
 
 

@@ -5,12 +5,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dml.figures import style as figures
 from dml.runs.writers import Columns, scaled_cell
 from dml.train import Curve
 from studies.compression.runs import Costs
 
 Row = dict[str, Any]
+AXES = {
+    "updates": "update",
+    "bytes": "MB sent per rank",
+    "seconds": "virtual seconds",
+}
+POINTS = 40  # of a curve in a figure
 TAIL = 20  # updates over which the loss at the end is averaged
 CLOSE = 0.01  # accuracies are close if they differ by at most this much
 CLOSE_LOSS = 0.05  # losses are close if they differ by at most this share
@@ -136,25 +144,31 @@ def is_close(metric: str, value: float, exact: float) -> bool:
 
 def draw(path: Path, curves: Mapping[str, Sequence[Row]], rows: Sequence[Row]) -> None:
     """Draw the loss, smoothed over TAIL updates, by updates, bytes and seconds."""
-    by_update, by_bytes, by_seconds = {}, {}, {}
+    series: dict[str, dict[str, figures.Curve]] = {axis: {} for axis in AXES}
     for row in rows:
         steps = curves[row["reducer"]]
-        losses, mean = [], None
-        for step in steps:
-            mean = step["loss"] if mean is None else mean + (step["loss"] - mean) / TAIL
-            losses.append(mean)
-        numbers = range(1, len(steps) + 1)
-        sent, spent, total = [], [], 0.0
-        for step, number in zip(steps, numbers, strict=True):
-            total += 4e-6 * step["words_sent"]
-            sent.append(total)
-            spent.append(number * row["step_seconds"])
-        by_update[row["reducer"]] = list(numbers), losses
-        by_bytes[row["reducer"]] = sent, losses
-        by_seconds[row["reducer"]] = spent, losses
+        numbers = np.arange(1, len(steps) + 1)
+        sent = 4e-6 * np.cumsum([step["words_sent"] for step in steps])
+        shown = np.unique(np.geomspace(1, len(steps), POINTS).astype(int)) - 1
+        losses = smoothed([step["loss"] for step in steps])[shown]
+        for axis, xs in zip(
+            AXES, (numbers, sent, numbers * row["step_seconds"]), strict=True
+        ):
+            series[axis][row["reducer"]] = xs[shown].tolist(), losses.tolist()
     dashed = [name for name in curves if "+feedback" not in name and name != "exact"]
-    labels = {"y": "training loss", "dashed": dashed}
-    figures.curves(path / "updates", by_update, x="update", log="y", **labels)
-    figures.curves(path / "bytes", by_bytes, x="MB sent per rank", log="xy", **labels)
-    seconds = "virtual seconds"
-    figures.curves(path / "seconds", by_seconds, x=seconds, log="xy", **labels)
+    panels = {
+        axis: figures.Panel("", series[axis], label, "training loss")
+        for axis, label in AXES.items()
+    }
+    for axis, panel in panels.items():
+        figures.panels(path / axis, [panel], log="xy", dashed=dashed)
+    both = [panels["bytes"], panels["seconds"]]
+    figures.panels(path / "bytes_and_seconds", both, log="xy", dashed=dashed)
+
+
+def smoothed(losses: Sequence[float]) -> np.ndarray:
+    """Return means of losses whose weights fall by 1/TAIL per update."""
+    means = [losses[0]]
+    for loss in losses[1:]:
+        means.append(means[-1] + (loss - means[-1]) / TAIL)
+    return np.array(means)

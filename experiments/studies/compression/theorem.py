@@ -32,7 +32,7 @@ COLUMNS: Columns = {
 
 
 def vectors(longest: int, seed: int) -> dict[str, np.ndarray]:
-    """Return vectors of at least so many elements by name.
+    """Return vectors of at least `longest` elements by name.
 
     The gradient is that of 64 digits by a network of 26,122 parameters.
     """
@@ -81,6 +81,7 @@ def row(name: str, vector: np.ndarray, levels: int, trials: int) -> Row:
         nonzero.append(int(np.count_nonzero(quantised.levels_N)))
     root = math.sqrt(length)
     return {
+        "table": "theorem",
         "vector": name,
         "length": length,
         "levels": levels,

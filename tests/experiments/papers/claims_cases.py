@@ -291,7 +291,7 @@ def bounded_codes(bits, error, trials=100):
     names = ("bits", "error", "nonzero")
     bounds = {f"{name}_bound": 2.0 for name in names}
     shares = {"bits": 2 * bits, "error": 2 * error, "nonzero": 1.0}
-    return {"theorems": run([bounds | shares], trials=trials)}
+    return {"theorems": run([{"table": "theorem"} | bounds | shares], trials=trials)}
 
 
 def setups(paying, ranks=30):
