@@ -18,6 +18,7 @@ SMALL = {
     "topology.py": ["--p=16"],
     "averaging.py": ["--p=8", "--sides=4x4", "--peers=64", "--restarts=1"]
     + ["--draws=100", "--ranks=4"],
+    "decentralised.py": ["--steps=2", "--ranks=4", "--lrs=0.1", "--skews=similarity:1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],

@@ -95,4 +95,4 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
             axes.bar(places, accuracies, 0.22, label=skew)
         axes.set_xticks(np.arange(len(names)), names, rotation=30, ha="right")
         axes.set(ylabel="accuracy of the mean", ylim=(0, 1))
-        axes.legend(ncol=len(skews), loc="lower right")
+        axes.legend(ncol=len(skews), loc="lower left", bbox_to_anchor=(0, 1))
