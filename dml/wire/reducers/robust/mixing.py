@@ -20,7 +20,6 @@ BUCKET = 2  # vectors of a bucket
 def mix_neighbours(points: Points) -> Points:
     """Return the means of the n-f nearest vectors of each (Allouah 2023)."""
     squares_NxN = squared_distances(points)
-    np.fill_diagonal(squares_NxN, -1)  # itself first, also among copies
     count = points.vectors - points.faulty
     nearest = np.argsort(squares_NxN, axis=1, kind="stable")[:, :count]
     weights_NxN = np.zeros_like(squares_NxN)
