@@ -31,12 +31,12 @@ class Estimator(NamedTuple):
 
     @property
     def centred(self) -> bool:
-        """Whether the last estimate is used."""
+        """True if the last estimate is used."""
         return self.rule.centred
 
     @property
     def stateless(self) -> bool:
-        """Whether neither earlier estimates nor their number are used."""
+        """True if neither earlier estimates nor their number are used."""
         return not self.centred and all(mixing.stateless for mixing in self.before)
 
     def points(self, count: int) -> int:

@@ -4,8 +4,8 @@
     bucketing    a random permutation, and the means of pairs of neighbours in it
     clipping     the ⌊2(f/n)(n-f)⌋ longest vectors get the norm of the next one
 
-They make the vectors of honest workers with different data more alike, which the
-guarantees of rules need.
+They reduce the differences between vectors of honest workers with different data, on
+which the errors of rules depend.
 """
 
 import numpy as np
@@ -20,7 +20,6 @@ BUCKET = 2  # vectors of a bucket
 def mix_neighbours(points: Points) -> Points:
     """Return the means of the n-f nearest vectors of each (Allouah 2023)."""
     squares_NxN = squared_distances(points)
-    np.fill_diagonal(squares_NxN, -1)  # itself first, also among copies
     count = points.vectors - points.faulty
     nearest = np.argsort(squares_NxN, axis=1, kind="stable")[:, :count]
     weights_NxN = np.zeros_like(squares_NxN)

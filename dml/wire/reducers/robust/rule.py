@@ -85,7 +85,7 @@ class Slice(NamedTuple):
 
 
 class Attack(NamedTuple):
-    """What Byzantine workers send instead of their terms.
+    """The terms that Byzantine workers send instead of their own.
 
     Attributes:
       own: (term, step, worker) -> None; replaces a worker's term without knowledge of

@@ -1,4 +1,4 @@
-"""What a worker sends instead of its gradient: its momentum, or an attack."""
+"""Terms sent instead of gradients: momentum of workers, and attacks on own terms."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def start(length: int, terms: int, momentum: float, lag: int) -> Workers:
 
 
 def fits(workers: Workers, terms: int) -> bool:
-    """Return whether a state is that of so many terms."""
+    """Return whether a state is that of a number of terms."""
     return all(len(array) == terms for array in workers if array is not None)
 
 

@@ -11,7 +11,7 @@ from dml.wire.reducers.robust import (
     mean,
     nnm,
 )
-from dml.wire.reducers.robust.points import Points
+from dml.wire.reducers.robust.points import Points, distances_to, squared_distances
 from tests.wire.reducers.robust.small import attacked, estimate_of_sum, normal
 
 HUGE = 1e30
@@ -54,6 +54,16 @@ def test_centred_clipping_moves_the_last_estimate_by_clipped_differences(radius,
             found, start + moves.mean(axis=0), rtol=1e-4, atol=1e-4
         )
         assert lengths(found - start) <= limit * 1.0001
+
+
+def test_distances_are_those_of_scaled_rows():
+    rows = normal(4, 10)
+    exact = ((7 * rows[:, None].astype(float) - 7 * rows) ** 2).sum(axis=2)
+    np.testing.assert_allclose(
+        squared_distances(Points(rows, 1, 7.0)), exact, rtol=1e-5, atol=1e-6
+    )
+    to_first = distances_to(Points(rows, 1, 7.0), 7 * rows[0])
+    np.testing.assert_allclose(to_first, np.sqrt(exact[0]), rtol=1e-5, atol=1e-6)
 
 
 def mixed(mixing, rows, faulty, scale=1.0, step=0):

@@ -48,6 +48,9 @@ def test_a_trimmed_mean_without_attackers_is_the_mean():
         exact = np.round(rows * 100)  # sums of whole numbers have no rounding errors
         found = estimate_of_sum(trimmed_mean(0), exact)
         assert np.array_equal(found, exact.sum(axis=0))
+    # added in the order of size, -2^60 + 1 would lose the 1
+    lost = np.array([[2.0**60], [-(2.0**60)], [1]], np.float32)
+    assert estimate_of_sum(trimmed_mean(0), lost) == 1
 
 
 @pytest.mark.parametrize("make", (median, trimmed_mean))

@@ -144,6 +144,24 @@ def resumed(name, rows, states, comm):
     return run(comm, name, rows, state=states[comm.rank])
 
 
+def test_the_last_estimate_is_the_next_centre():
+    rows, centre = normal(5, 20), None
+    for steps in (1, 2, 3):
+        centre = estimate_of_sum(RULES["centred_clipping"](1, 0.1), rows, centre=centre)
+        program = partial(run, name="centred_clipping:1,0.1", rows=rows, steps=steps)
+        found = sim.run(program, 5)[0][0][:-2]
+        np.testing.assert_allclose(found, centre, rtol=1e-5, atol=1e-6)
+
+
+def test_buckets_are_drawn_anew_in_each_step():
+    rows = normal(9, 20)
+    for steps in (1, 2, 3):
+        mixing = MIXING["bucketing"]
+        expected = estimate_of_sum(RULES["krum"](1), rows, mixing, step=steps - 1)
+        program = partial(run, name="krum:1+bucketing", rows=rows, steps=steps)
+        assert np.array_equal(sim.run(program, 9)[0][0][:-2], expected)
+
+
 @pytest.mark.parametrize("name", ("median:1+momentum", "centred_clipping:1+momentum"))
 @pytest.mark.parametrize("sizes", ((2, 2), (3, 5), (1, 4), (6, 1)))
 def test_momentum_and_centre_continue_on_another_number_of_ranks(name, sizes):
