@@ -109,6 +109,8 @@ def train_tree(
         if scale:
             small, large = float(scalars[1]), sum(map(squared_norm, sums))
             measures["noise_scale"] = scale.add(small, large, count / shards, count)
+        if reducer.measures:
+            measures |= reducer.measures(memories)
         yield Step(
             number=number,
             loss=float(scalars[0]),

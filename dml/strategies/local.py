@@ -98,6 +98,7 @@ def local(
             examples=total,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
+            measures=reducer.measures([memory]) if reducer.measures else {},
             state=parameters.state,
             memory=partial(identity, memory),
             replicas=True,

@@ -1,6 +1,6 @@
 """The contract of reductions: the mean of the gradients of all ranks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +59,8 @@ class Reducer(NamedTuple):
       least_terms: Least number of terms; `server` raises BadInput for updates with
         fewer.
       equal_shares: Whether terms are compared, so that workers need equal shares.
+      measures: states of all buckets -> measures of their last reductions, for Steps
+        of trees; None: there are none.
     """
 
     init: Callable[[Any], Any]
@@ -67,3 +69,4 @@ class Reducer(NamedTuple):
     reduce_terms: Callable[[Comm, Sequence[np.ndarray], Any], Any] | None = None
     least_terms: int = 1
     equal_shares: bool = False
+    measures: Callable[[Sequence[Any]], Mapping[str, float]] | None = None

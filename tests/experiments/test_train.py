@@ -65,6 +65,9 @@ def opposite(allreduce):
         buffer[:-1] *= -1
     return dml.Reducer(lambda layout: None, reduce)
 
+def reverse(part):
+    part.rows[part.attackers] = -part.rows[part.honest].sum(axis=0)
+
 def double(comm, buffer, op=np.add):
     dml.allreduce(comm, buffer, op, "ring")
     buffer *= 2
@@ -77,6 +80,9 @@ def short():
 def files():
     return Path(__file__).parent / "text.txt"
 """
+
+
+ATTACKED = ["--problem=./mine.py:make", "--batch=20", "--attackers=1"]
 
 
 @pytest.fixture
@@ -129,6 +135,23 @@ def test_the_configuration_has_the_hash_of_own_files(run, tmp_path):
     config = json.loads((tmp_path / "run/config.json").read_text())
     sha256 = hashlib.sha256(MINE.encode()).hexdigest()
     assert config["own_files"][str(tmp_path / "mine.py")] == sha256
+
+
+def test_an_own_attack_stops_a_mean_but_not_a_median(run):
+    own = [*ATTACKED, "--attack=./mine.py:reverse", "--simulate=4"]
+    _, stopped = run(*own, out="mean")
+    assert stopped["deviation"] == pytest.approx(1)  # the mean is 0
+    _, median = run(*own, "--reduce=median", out="median")
+    _, honest = run(*own[:2], "--simulate=4", out="honest")
+    assert median["deviation"] < 0.9
+    assert max(median["error"], honest["error"]) < 0.1 * stopped["error"]
+
+
+@pytest.mark.parametrize("attack", ("nan", "alie:1", "late:2", "sign_flip"))
+def test_servers_are_attacked_by_the_last_workers(run, attack):
+    own = [*ATTACKED, "--strategy=server", "--simulate=5", "--servers=1"]
+    _, summary = run(*own, f"--attack={attack}", "--reduce=median")
+    assert summary["error"] < 3  # 20.6 at the start
 
 
 def test_own_reducer_changes_the_gradient(run):

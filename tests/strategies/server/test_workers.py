@@ -107,10 +107,12 @@ def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
 
     def program(replica):
         huge = kept(replica, [3e38, 3e38])  # finite, but its sum is not
-        return kept(replica, bad, on_nonfinite="skip"), huge
+        pushed = kept(replica, bad, on_nonfinite="push")
+        return kept(replica, bad, on_nonfinite="skip"), huge, pushed
 
     table = np.zeros((10, 1), np.float32)
-    refused, huge = alone_with(program, table)
+    refused, huge, pushed = alone_with(program, table)
+    assert np.array_equal(pushed.grads[:, 0], bad, equal_nan=True)
     assert len(np.arange(10)[refused.rows]) == len(refused.grads) == 0
     assert (refused.weight, counts.nonfinite) == (0.0, 1)
     assert (huge.rows is rows, huge.weight) == (True, 0.5)

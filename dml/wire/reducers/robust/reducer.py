@@ -26,8 +26,9 @@ class State(NamedTuple):
     """The state of a robust reducer on a rank.
 
     Attributes:
-      common: Number of estimates, one element; and the last estimate, or None if the
-        rule does not use it. Equal on all ranks.
+      common: Number of estimates, one element; the last estimate, or None if the rule
+        does not use it; and under an attack the last errors, see `errors`. Equal on all
+        ranks.
       workers: State of the terms of this rank, a `workers.Workers`.
     """
 
@@ -65,6 +66,7 @@ def robust(
         sums.reduce_terms,
         least_terms=sums.estimator.least(),
         equal_shares=True,
+        measures=deviation if sums.attackers else None,
     )
 
 
@@ -82,6 +84,7 @@ class RobustSums:
         self.estimator, self.allreduce, self.momentum = estimator, allreduce, momentum
         self.exchange, self.byzantine = exchange, byzantine
         self.lag = byzantine.attack.lag if byzantine else 0
+        self.attackers = byzantine.attackers if byzantine else 0
 
     @property
     def stateless(self) -> bool:
@@ -96,7 +99,8 @@ class RobustSums:
         length = layout.length
         centre = np.zeros(length, np.float32) if self.estimator.centred else None
         workers = own_terms.start(length, 1, self.momentum, self.lag)
-        common = Memory(common=(np.zeros(1, np.int64), centre))
+        errors = np.zeros(2) if self.attackers else None
+        common = Memory(common=(np.zeros(1, np.int64), centre, errors))
         return {length: State(common, TermMemory(workers))}
 
     def reduce(self, comm: Comm, buffer: np.ndarray, states: States) -> States:
@@ -143,7 +147,7 @@ class RobustSums:
         state: State,
     ) -> State:
         """Replace the first term by the estimate; see `reduce_all`."""
-        (step, centre), workers = state.common.common, state.workers.arrays
+        (step, centre, errors), workers = state.common.common, state.workers.arrays
         if not own_terms.fits(workers, len(terms)):
             workers = own_terms.start(
                 len(terms[0]), len(terms), self.momentum, self.lag
@@ -158,8 +162,10 @@ class RobustSums:
         part = None if centre is None else centre[slices.place]
         estimated = self.estimate(slices, part, int(step[0]))
         terms[0][:] = result = slices.gather(estimated)
+        if self.attackers:
+            errors = self.errors(slices, estimated)
         centre = None if centre is None else result
-        return State(Memory(common=(step + 1, centre)), TermMemory(workers))
+        return State(Memory(common=(step + 1, centre, errors)), TermMemory(workers))
 
     def estimate(
         self, slices: Slices, centre: np.ndarray | None, step: int
@@ -187,12 +193,27 @@ class RobustSums:
         def estimate_mean(rows: np.ndarray) -> np.ndarray:
             return estimate(rows) / np.float32(count)
 
-        if byzantine and byzantine.attackers and byzantine.attack.forge:
+        if byzantine and self.attackers and byzantine.attack.forge:
             attackers = byzantine.workers(count)
             byzantine.attack.forge(
                 Slice(slices.rows, attackers, step, slices.total, estimate_mean)
             )
         return estimate(slices.rows)
+
+    def errors(self, slices: Slices, estimated: np.ndarray) -> np.ndarray:
+        """Return the squared lengths of the estimate's error, and of the honest sum.
+
+        Both are of sums over all workers, if attackers sent the mean of the others.
+
+        Args:
+          slices: Slice of all terms; collective.
+          estimated: Slice of the estimate of their sum.
+        """
+        count = len(slices.rows)
+        honest = slices.rows[: count - self.attackers]
+        ideal = honest.mean(axis=0, dtype=np.float64) * count
+        error = estimated - ideal
+        return slices.total(np.array([np.vdot(error, error), np.vdot(ideal, ideal)]))
 
     def combine(self, terms: Sequence[Rows]) -> Rows:
         """Return the estimate of the sum of an update's terms on a server."""
@@ -203,6 +224,13 @@ class RobustSums:
                 self.byzantine.attack.own(rows[number], 0, int(number))
         total = self.estimate(alone(rows), None, 0)
         return Rows(keys, total.reshape(-1, terms[0].values.shape[1]))
+
+
+def deviation(buckets: Sequence[States]) -> dict[str, float]:
+    """Return the last error of an estimate, relative to the mean of honest workers."""
+    states = [state for bucket in buckets for state in bucket.values()]
+    error, ideal = sum(state.common.common[2] for state in states)
+    return {"deviation": float(np.sqrt(error / ideal)) if ideal else 0.0}
 
 
 def check_dtype(comm: Comm, buffer: np.ndarray) -> None:
