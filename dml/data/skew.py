@@ -40,8 +40,8 @@ def similar_shards(labels: np.ndarray, workers: int, gamma: float, seed: int) ->
     count = round(gamma * len(labels))
     dealt = shards(order[:count], workers)
     lengths = [
-        len(whole) - len(part)
-        for whole, part in zip(shards(order, workers), dealt, strict=True)
+        len(shard) - len(part)
+        for shard, part in zip(shards(order, workers), dealt, strict=True)
     ]
     pieces = np.split(by_label(labels, order[count:]), np.cumsum(lengths)[:-1])
     return [np.concatenate(pair) for pair in zip(dealt, pieces, strict=True)]

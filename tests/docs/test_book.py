@@ -16,7 +16,7 @@ from dml.sim.networks.named import NETWORKS
 from dml.strategies.hybrid.parts import TRANSPOSED
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans.pipelines import SCHEDULES
-from dml.wire.reducers.names import ROBUST
+from dml.wire.reducers.names import ATTACKS, ROBUST
 from dml.wire.server.consistency import CONSISTENCIES
 from tests.commands import PYTHON, ROOT
 from tests.commands import command as run
@@ -82,6 +82,7 @@ def test_links_of_a_page_lead_to_files_and_headings(page):
         ("allreduce", ["allreduce"], list(ALLREDUCE)),
         ("consistency", ["server"], list(CONSISTENCIES)),
         ("reduce", ["byzantine"], list(ROBUST)),
+        ("attack", ["byzantine"], list(ATTACKS)),
         ("pipeline", ["model_parallel"], [*SCHEDULES, TRANSPOSED]),
         ("network", ["virtual"], list(NETWORKS)),
         ("strategy", ["glove"], list(GLOVE)),

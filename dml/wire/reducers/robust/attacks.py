@@ -171,7 +171,7 @@ ATTACKS: Mapping[str, Entry] = {
 
 
 def byzantine(text: str, attackers: int) -> Byzantine:
-    """Return the attack that a text names, by so many workers.
+    """Return the attack that a text names, and its number of attackers.
 
     Args:
       text: NAME or NAME:ARGUMENT, with a name of ATTACKS.

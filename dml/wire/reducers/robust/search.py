@@ -19,7 +19,7 @@ def farthest(deviation: Deviation) -> float:
     """Return the factor with the largest deviation that TRIALS calls find.
 
     0, then 10, 20, 40, ... while the deviation grows, then 5, 2.5, ..., 10/32: one of
-    them is near the best factor, whatever its scale. Shrinking steps in both directions
+    them is near the best factor at any scale. Shrinking steps in both directions
     then refine the best one.
     """
     tried = {0.0: value_of(deviation, 0.0)}
