@@ -208,7 +208,7 @@ class Matching(Group):
         """Occupy the in port and fill the receive buffer."""
         tag, start, duration, data, request = message
         self.process.open_receives -= 1
-        copy_message(receive.buffer, data, self.rank, source, tag)
+        receive.copy(data, self.rank, source, tag)
         if start < receive.posted:
             start = receive.posted
         receive.record_match(source, tag, data.nbytes)

@@ -263,12 +263,14 @@ class World(MPI.Intracomm):
     def Waitany(self, requests, status=None):
         """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
+        active = [k for k, each in enumerate(requests) if each != MPI.REQUEST_NULL]
         mpi = mpi_status(status)
         try:
             index = MPI.Request.Waitany(requests, mpi)
         except MPI.Exception as error:
+            # MPI has set the request to null; there is no index in the exception
             copy_truncated(error, mpi, status)
-            return [request == MPI.REQUEST_NULL for request in requests].index(True)
+            return next(k for k in active if requests[k] == MPI.REQUEST_NULL)
         finally:
             self.call = None
         copy_status(mpi, status)
