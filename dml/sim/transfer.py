@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.sim.process import Process, describe
-from dml.types import TOO_LONG, BadInput, Status
+from dml.types import TOO_LONG, WITHDRAWN, BadInput, Status
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
@@ -69,6 +69,14 @@ class VirtualRequest:
         elif self.error:
             raise self.error
         return True
+
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless a message is matched with it."""
+        for group in self.process.world.groups:
+            for comm in group:
+                if comm.process is self.process and comm.withdraw(self):
+                    self.process.open_receives -= 1
+                    self.count, self.active = WITHDRAWN, False
 
     def Test(self, status: Any = None) -> bool:
         """Return whether the request is done; if not, yield to the other ranks."""

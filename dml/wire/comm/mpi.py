@@ -20,6 +20,7 @@ from dml.types import (
     ANY,
     SHARED,
     TOO_LONG,
+    WITHDRAWN,
     BadInput,
     Cache,
     Comm,
@@ -46,6 +47,7 @@ class Pending(MPI.Request):
 
     comm: "World"
     call: tuple  # as World.call
+    cancelled = False
 
     def Wait(self, status: Any = None) -> Literal[True]:
         mpi = mpi_status(status)
@@ -58,6 +60,8 @@ class Pending(MPI.Request):
         finally:
             self.comm.call = None
         copy_status(mpi, status)
+        if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
+            status.count = WITHDRAWN
         return True
 
     def Test(self, status: Any = None) -> bool:
@@ -69,6 +73,11 @@ class Pending(MPI.Request):
             return True
         copy_status(mpi, status)
         return completed
+
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless a message is matched with it."""
+        MPI.Request.Cancel(self)
+        self.cancelled = True
 
 
 # Two functions, not a context manager, which would take a microsecond per call.

@@ -125,6 +125,10 @@ class OrderedRequest(WrappedRequest):
     def Test(self, status: Any = None) -> bool:
         return self.comm.test(self, status)
 
+    def Cancel(self) -> None:
+        super().Cancel()
+        self.comm.log.pending.discard(self)
+
     def finish(self, call: Callable[..., bool], status: Any = None) -> bool:
         """Call Wait or Test; keep the status, which MPI returns only once."""
         if self.status is None:

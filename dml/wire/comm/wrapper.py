@@ -110,6 +110,11 @@ class WrappedRequest:
     def __init__(self, comm: Any, request: Any):
         self.comm, self.request = comm, request
 
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless a message is matched with it."""
+        if self.request is not None:
+            self.request.Cancel()
+
 
 def unwrap(requests: Sequence[Any], request_type: type[WrappedRequest]) -> list[Any]:
     """Replace each request of a type by the request that it wraps."""
