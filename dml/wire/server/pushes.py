@@ -70,20 +70,20 @@ class Pushes:
 
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
         """Return the rows of a message; store a new list of keys."""
-        if not head.rows:  # from a worker that waits for a clock
+        rows, start = head.rows, head.start
+        if not rows:  # from a worker that waits for a clock
             return NO_ROWS
-        if head.start >= 0:
-            return slice(head.start, head.start + head.rows)
-        stored = self.lists[worker]
-        list_number = -1 - head.start
+        if start >= 0:
+            return slice(start, start + rows)
+        stored, list_number = self.lists[worker], -1 - start
         if head.kind & KEYS:
-            keys = message[NBYTES : NBYTES + 4 * head.rows].view(np.int32)
+            keys = message[NBYTES : NBYTES + 4 * rows].view(np.int32)
             check_keys(keys, self.rows)
             stored[list_number] = keys = keys.copy()
             return keys
         keys = stored.get(list_number, NO_ROWS)
-        if len(keys) != head.rows:
-            raise Malformed(f"{head.rows} keys of list {list_number}: {len(keys)}")
+        if len(keys) != rows:
+            raise Malformed(f"{rows} keys of list {list_number}: {len(keys)}")
         return keys
 
     def read(
@@ -99,15 +99,16 @@ class Pushes:
           message: The message.
           nbytes: Its length.
         """
-        kind, keys = head.kind, self.keys(worker, head, message)
-        start = bits_end(head.rows, kind) if kind & (KEYS | BITS) else NBYTES
+        kind, rows = head.kind, head.rows
+        keys = self.keys(worker, head, message)
+        start = bits_end(rows, kind) if kind & (KEYS | BITS) else NBYTES
         if kind & BITS:
             if nbytes < start:
-                raise Malformed(f"{nbytes} bytes with a mask of {head.rows} rows")
-            bits = message[keys_end(head.rows, kind) : start]
-            has = np.unpackbits(bits, count=head.rows).view(bool)
+                raise Malformed(f"{nbytes} bytes with a mask of {rows} rows")
+            bits = message[keys_end(rows, kind) : start]
+            has = np.unpackbits(bits, count=rows).view(bool)
             keys = indices(keys)[has]
-        rows = length(keys)
+            rows = len(keys)
         size = rows * self.width
         is_inline = not (kind & SLOT or is_separate(rows, self.width))
         if nbytes != start + 4 * size * is_inline:
@@ -124,8 +125,7 @@ class Pushes:
 
     def free(self, push: Push) -> None:
         """Free the slot of a gradient."""
-        if push.head.kind & SLOT:
-            self.channels[push.worker].pushes.free(push.head.kind)
+        self.channels[push.worker].pushes.free(push.head.kind)
 
     def slots(self, worker: int, replies: bool = False) -> Slots:
         """Return the slots of a worker's pushes or replies."""

@@ -188,18 +188,20 @@ class Server:
         try:
             if nbytes < NBYTES or worker not in self.active:
                 raise Malformed(self.reason(worker, nbytes))
-            if worker in self.pushes.announced:  # sent before this message
-                self.add(self.pushes.take(worker))
+            pushes = self.pushes
+            if pushes.announced and worker in pushes.announced:
+                self.add(pushes.take(worker))  # sent before this message
             clocks = self.clocks[worker]
             head = read_valid(message, nbytes, self.limits, clocks, self.version)
             self.out.release_received(worker, head)
-            if head.kind & PUSH:
-                push = self.pushes.read(worker, head, message, nbytes)
+            kind = head.kind
+            if kind & PUSH:
+                push = pushes.read(worker, head, message, nbytes)
                 if push is not None:
                     self.add(push)
-            elif head.kind & PULL:
-                self.answer(worker, head, self.pushes.keys(worker, head, message))
-            elif head.kind & END:
+            elif kind & PULL:
+                self.answer(worker, head, pushes.keys(worker, head, message))
+            elif kind & END:
                 self.end(worker)
             else:
                 self.end_clock(worker, head.clock + 1)
@@ -277,7 +279,8 @@ class Server:
                 self.pending = []
         else:
             self.flush([push])
-        self.pushes.free(push)
+        if head.kind & SLOT:
+            self.pushes.free(push)
         if head.kind & CLOCK:
             self.end_clock(push.worker, head.clock + 1)
 
@@ -332,7 +335,7 @@ class Server:
         head = push.head
         staleness = self.version - head.version
         self.applied[push.worker] += 1
-        now, rows = self.comm.Wtime(), length(push.keys)
+        now, rows = self.comm.Wtime(), len(push.grads)
         entry = Applied(now, push.worker, head.clock, staleness, head.loss, rows, late)
         self.log.append(entry)
 
