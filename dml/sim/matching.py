@@ -208,11 +208,25 @@ class Matching(Group):
         """Occupy the in port and fill the receive buffer."""
         tag, start, duration, data, request = message
         self.process.open_receives -= 1
-        copy_message(receive.buffer, data, self.rank, source, tag)
+        receive.copy(data, self.rank, source, tag)
         if start < receive.posted:
             start = receive.posted
         receive.record_match(source, tag, data.nbytes)
         receive.finish(occupy_in_port(self.process, start, duration, request))
+
+    def withdraw(self, receive: VirtualRequest) -> bool:
+        """Remove a receive that has no message; return False if there is none."""
+        waiting = self.posted.get(receive.peer, [])
+        if self.any_source is not None:
+            waiting = self.any_source.receives
+        if receive not in waiting:
+            return False
+        waiting.remove(receive)
+        if not waiting:
+            self.posted.pop(receive.peer, None)
+        if self.any_source is not None:
+            self.posted = {ANY: True}
+        return True
 
     def match_any(self) -> AnySource:
         """Match messages in the order of virtual time from now on."""

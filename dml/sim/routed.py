@@ -13,7 +13,7 @@ from dml.sim.any_source import Message
 from dml.sim.comm import VirtualComm
 from dml.sim.events import NEVER
 from dml.sim.process import describe_message
-from dml.sim.transfer import VirtualRequest, copy_message
+from dml.sim.transfer import VirtualRequest
 from dml.types import ANY, Status
 
 
@@ -199,9 +199,7 @@ class RoutedMessage:
         """Occupy the receiver's in port and fill its buffer."""
         receive, port, request = self.receive, self.dest.process, self.request
         assert receive is not None
-        copy_message(
-            receive.buffer, self.data, self.dest.rank, self.source.rank, self.tag
-        )
+        receive.copy(self.data, self.dest.rank, self.source.rank, self.tag)
         start = max(self.head, receive.posted, port.in_free)
         port.in_free = done = start + self.duration() * self.slowdown
         if request is not None:

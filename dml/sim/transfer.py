@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.sim.process import Process, describe
-from dml.types import BadInput, Status
+from dml.types import TOO_LONG, WITHDRAWN, BadInput, Status
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
@@ -14,14 +14,15 @@ class VirtualRequest:
     """A send or receive; `done` is its completion time in s, -1 before it is known."""
 
     __slots__ = (
-        *("active", "buffer", "count", "done", "name", "number", "peer", "posted"),
-        *("process", "tag"),
+        *("active", "buffer", "count", "done", "error", "name", "number", "peer"),
+        *("posted", "process", "tag"),
     )
 
     def __init__(self, process: Process, name: str, buffer: Any, peer: int, tag: int):
         self.process, self.name, self.buffer = process, name, buffer
         self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
         self.count, self.active = 0, True
+        self.error: BadInput | None = None  # the message was longer than the buffer
         self.number = -process.budget  # grows with every send
 
     def finish(self, done: float) -> None:
@@ -36,6 +37,14 @@ class VirtualRequest:
     def record_match(self, source: int, tag: int, count: int) -> None:
         """Record the message that a receive is matched with, for its status."""
         self.peer, self.tag, self.count = source, tag, count
+
+    def copy(self, data: np.ndarray, rank: int, source: int, tag: int) -> None:
+        """Copy a message into the buffer; keep the error of one that is too long."""
+        try:
+            copy_message(self.buffer, data, rank, source, tag)
+        except BadInput as error:
+            self.error = error
+            self.process.world.cut.append(self)
 
     def interruptible(self) -> "AnyOf":
         """Return a wait for this request that another event may also end."""
@@ -55,8 +64,19 @@ class VirtualRequest:
             if process.clock >= process.end_time:
                 process.end()
         if status is not None:
-            set_status(status, self.peer, self.tag, self.count)
+            count = TOO_LONG if self.error else self.count
+            set_status(status, self.peer, self.tag, count)
+        elif self.error:
+            raise self.error
         return True
+
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless a message is matched with it."""
+        for group in self.process.world.groups:
+            for comm in group:
+                if comm.process is self.process and comm.withdraw(self):
+                    self.process.open_receives -= 1
+                    self.count, self.active = WITHDRAWN, False
 
     def Test(self, status: Any = None) -> bool:
         """Return whether the request is done; if not, yield to the other ranks."""

@@ -43,6 +43,7 @@ class World:
         # Events: a heap ordered by time, rank and the rank's order of sends.
         self.events: list[tuple[float, int, tuple, int, Any]] = []
         self.count = 0  # number of events added so far
+        self.cut: list[Any] = []  # receives whose message was longer than the buffer
         self.idle = 0  # pauses since the last progress
         self.fruitless = 0  # polls by all ranks since the last progress
         self.processes = [Process(self, rank) for rank in range(size)]
@@ -178,7 +179,13 @@ class World:
         ]
 
     def check_all_received(self) -> None:
-        """Raise `Deadlock` if messages are lost and no rank has died."""
+        """Raise `Deadlock` if messages are lost and no rank has died.
+
+        Raise BadInput if a message was cut off and no rank has waited for it.
+        """
+        for request in self.cut:
+            if request.active and request.error:
+                raise request.error
         lost = self.lost()
         if lost and not any(process.died for process in self.processes):
             head = f"all ranks have ended, and {len(lost)} messages are lost"

@@ -15,6 +15,7 @@ AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
 
 
 TOO_LONG = -1  # count of a message that was cut off
+WITHDRAWN = -2  # count of a receive that was cancelled
 
 
 class Status:
@@ -22,7 +23,7 @@ class Status:
 
     def __init__(self) -> None:
         self.source = self.tag = -1
-        self.count = 0  # bytes; TOO_LONG: the message was longer than the buffer
+        self.count = 0  # bytes, or TOO_LONG or WITHDRAWN
 
     def Get_source(self) -> int:
         return self.source
@@ -39,6 +40,9 @@ class Request(Protocol):
 
     def Wait(self, status: Any = None) -> bool: ...
     def Test(self, status: Any = None) -> bool: ...
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless it has a message. Wait then completes it."""
+        ...
 
 
 class Window(Protocol):
@@ -204,6 +208,7 @@ class Cache:
       yielding: Wrapper for all-reduces in the background.
       calls: Number of calls of `wire.comm.once.once_per_call`, by name.
       slots: Window of the slots of `wire.server.slots`.
+      abandoned: Sends to ranks that may never receive them, with their buffers.
     """
 
     regions: list[Region] = field(default_factory=list)
@@ -218,3 +223,4 @@ class Cache:
     yielding: Any = None
     calls: dict[str, int] = field(default_factory=dict)
     slots: Window | None = None
+    abandoned: list[Any] = field(default_factory=list)

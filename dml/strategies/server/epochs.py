@@ -18,8 +18,10 @@ from dml.strategies.server.report import WORK, Report
 from dml.strategies.server.server import Setup, collect_table, row_partition, server
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.collectives import tree_allreduce
+from dml.wire.server.refusals import Refusal
 
 MAX_STALENESS = 1023  # in updates; greater staleness is counted as this
+NO_REFUSAL = Refusal("", 0)
 
 
 def train_epochs(
@@ -63,7 +65,7 @@ def train_epochs(
         return copy_shard
 
     setup = setup._replace(copy_update=copy_update)
-    all_counts = np.zeros(MAX_STALENESS + 2 + len(WORK))
+    all_counts = np.zeros(MAX_STALENESS + 2 + len(WORK) + comm.size)
     number = 0  # of clocks so far
     for epoch in count(1):
         bytes_before, start, report = comm.bytes_sent, timer.clock(), Report()
@@ -86,11 +88,14 @@ def train_epochs(
                 seconds[phase] += spent
         with timer("wait"):
             tree_allreduce(comm, totals)
-            counts = staleness_counts(report)
+            counts = np.append(staleness_counts(report), refused_counts(comm, report))
             tree_allreduce(comm, counts)
         all_counts += counts
         if summary is not None:
-            summary |= summarize(all_counts)
+            summary |= summarize(all_counts[: -comm.size])
+            refused = all_counts[-comm.size :]
+            summary["refused_messages"] = int(refused.sum())
+            summary["refused_ranks"] = np.flatnonzero(refused).tolist()
         seconds["wait"] += timer.lap()["wait"]
         # the setup of an epoch and the work of a server are not in a phase
         seconds["wire"] += timer.clock() - start - sum(seconds.values())
@@ -132,6 +137,12 @@ def staleness_counts(report: Report) -> np.ndarray:
     counts = np.append(counts, np.zeros(MAX_STALENESS + 1 - len(counts)))
     late = sum(entry.late for entry in log)
     return np.concatenate([counts, report.work.sum(0), [late]])
+
+
+def refused_counts(comm: CountedComm, report: Report) -> list[int]:
+    """Return the number of refused messages of each rank."""
+    refusals = [report.refused.get(rank, NO_REFUSAL) for rank in range(comm.size)]
+    return [refusal.messages for refusal in refusals]
 
 
 def summarize(all_counts: np.ndarray) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Measurements of a run on parameter servers, of each rank and of all ranks."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from dml.types import CountedComm
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.plans.partition import Partition, imbalance
 from dml.wire.server.client import Client
+from dml.wire.server.refusals import Refusal
 from dml.wire.server.server import Applied, Server
 
 
@@ -30,7 +31,7 @@ class Collected(NamedTuple):
     log: np.ndarray  # row per gradient and server: fields of Applied, server index
     snapshots: list[Snapshot]  # of all rows
     work: np.ndarray  # row per worker: columns of WORK
-    summary: dict[str, float]
+    summary: dict[str, Any]
 
 
 # Measurements of a worker: seconds, then counts.
@@ -51,7 +52,7 @@ class Report:
         self.values = np.empty((0, 0), np.float32)
         self.version = 0
         self.work = np.zeros((0, len(WORK)))
-        self.refused_messages = 0
+        self.refused: dict[int, Refusal] = {}  # by rank, on a server
 
     def add_snapshot(self, seconds: float, clocks: float, server: Server) -> None:
         """Copy the rows of a server."""
@@ -62,7 +63,7 @@ class Report:
         """Store the rows, the log and the version of a server after the run."""
         self.values, self.log = np.asarray(server.shard.values), server.log
         self.version = server.version
-        self.refused_messages = sum(each.messages for each in server.refused.values())
+        self.refused = dict(server.refused)
 
     def record_worker(self, client: Client) -> None:
         """Store the measurements of a worker after the run."""
@@ -87,9 +88,9 @@ def collect_reports(
     moments = np.array([entry[:3] for entry in report.snapshots], float).reshape(-1, 3)
     copies = [snapshot.values.reshape(-1) for snapshot in report.snapshots]
     flat_copies = np.concatenate([np.empty(0, np.float32), *copies])
-    totals = np.array(
-        [[comm.bytes_sent // 4, report.version, report.refused_messages]], float
-    )
+    refused = sum(refusal.messages for refusal in report.refused.values())
+    totals = np.array([[comm.bytes_sent // 4, report.version, refused]], float)
+    refusals = describe_refusals(comm.rank, report.refused)
     gathered = gather_arrays(
         comm,
         report.values.reshape(-1),
@@ -98,11 +99,12 @@ def collect_reports(
         flat_copies,
         report.work,
         totals,
+        np.frombuffer(refusals.encode(), np.uint8),
     )
     if gathered is None:
         return None
     # lists with an array of each rank
-    values, logs, all_moments, all_copies, works, all_totals = gathered
+    values, logs, all_moments, all_copies, works, all_totals, texts = gathered
 
     def assemble(parts: Sequence[np.ndarray]) -> np.ndarray:
         return assemble_table(split, [part.reshape(-1, width) for part in parts])
@@ -120,15 +122,30 @@ def collect_reports(
         assemble,
     )
     work = np.concatenate(works)
-    words, updates, refused = np.concatenate(all_totals).T
+    words, updates, refused_messages = np.concatenate(all_totals).T
     summary = summarize(log, work) | {
         "words_sent": int(words.sum()),
         "updates": int(updates[ranks[0]]),
-        "refused_messages": int(refused.sum()),
+        "refused_messages": int(refused_messages.sum()),
+        "refused": np.concatenate(texts).tobytes().decode().splitlines(),
         "rows_imbalance": imbalance(split),
     }
     table = assemble([values[rank] for rank in ranks])
     return Collected(table, log, snapshots, work, summary)
+
+
+def describe_refusals(server: int, refused: Mapping[int, Refusal]) -> str:
+    """Return a line for each rank whose messages a server has refused.
+
+    Args:
+      server: Rank of the server.
+      refused: Refusals by rank.
+    """
+    return "".join(
+        f"rank {server} refused {refusal.messages} messages of rank {rank}, the first "
+        f"for {refusal.reason}\n"
+        for rank, refusal in sorted(refused.items())
+    )
 
 
 def assemble_snapshots(

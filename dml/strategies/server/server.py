@@ -22,6 +22,7 @@ from dml.strategies.server.workers import MinibatchParts, WorkerOptions, worker_
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, no_op
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
+from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
 from dml.wire.plans.partition import Partition, partition
 from dml.wire.reducers.exact import exact
@@ -108,12 +109,13 @@ def server(
         raise TypeError(f"expected `every` with {names}, got None; pass every")
     # order matters: the servers of an earlier run must end before this run's messages
     comm.Barrier()
+    run = count_run(comm)
     report = Report() if report is None else report
     roles = setup.roles
     split = row_partition(comm, problem, len(roles.servers))
     slots = allocate(comm, split, problem.params.shape[1])
     local_server = (
-        make_server(problem, update, split, comm, setup, report, slots=slots)
+        make_server(problem, update, split, comm, setup, report, slots=slots, run=run)
         if roles.server(comm.rank) is not None
         else None
     )
@@ -136,6 +138,7 @@ def server(
             split=split,
             local_server=local_server,
             slots=slots,
+            run=run,
         ):
             yield step._replace(params=table)
         return
@@ -157,6 +160,7 @@ def run_worker(
     split: Partition,
     local_server: Server | None,
     slots: HostSlots | None,
+    run: int,
 ) -> Iterator[Step]:
     """Train as a worker; a colocated rank also serves while it waits.
 
@@ -171,9 +175,10 @@ def run_worker(
       split: Partition of the rows among servers.
       local_server: Server on this rank; None: the rank is only a worker.
       slots: Shared memory for large values; None: messages only.
+      run: Number of the run, which its messages contain.
     """
     roles = setup.roles
-    colocated: Any = make_colocated(local_server, comm) if local_server else None
+    colocated: Any = Colocated(comm, local_server) if local_server else None
     client = Client(
         comm,
         split,
@@ -182,6 +187,7 @@ def run_worker(
         known=setup.key_lists,
         wait=colocated and colocated.wait,
         channels=slots.of_worker(comm.rank) if slots else (),
+        run=run,
     )
     replica = make_replica(problem, client, setup, setup.copy_update or update)
     step = None
@@ -232,6 +238,13 @@ def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partitio
     )
 
 
+def count_run(comm: CountedComm) -> int:
+    """Return the number of this run among those of the communicator."""
+    calls = uncounted(comm).cache.calls
+    calls["server"] = calls.get("server", 0) + 1
+    return calls["server"]
+
+
 def make_server(
     problem: Problem,
     update: MakeShard,
@@ -241,6 +254,7 @@ def make_server(
     report: Report,
     *,
     slots: HostSlots | None,
+    run: int,
 ) -> Server:
     """Make the server of this rank.
 
@@ -252,6 +266,7 @@ def make_server(
       setup: Roles of the ranks, settings of servers and workers.
       report: Receives the snapshots.
       slots: Shared memory for large values; None: messages only.
+      run: Number of the run, which its messages contain.
     """
     combine, workers = setup.reducer.combine, setup.roles.workers
     if combine is None:
@@ -277,7 +292,15 @@ def make_server(
 
     channels = slots.of_server(index, workers) if slots else ()
     new_server = Server(
-        comm, shard, workers, setup.rule, on_clock, combine, channels=channels
+        comm,
+        shard,
+        workers,
+        setup.rule,
+        on_clock,
+        combine,
+        channels=channels,
+        lists=setup.key_lists,
+        run=run,
     )
     return new_server
 
@@ -305,16 +328,6 @@ def make_replica(
     if cached and rule.aggregation_count:
         return Replica(client, problem.params, rule, make_shard(problem.params.copy()))
     return Replica(client, problem.params, rule, None)
-
-
-def make_colocated(local_server: Server, comm: CountedComm) -> Colocated:
-    """Make the handler of messages to this rank's server while its worker waits."""
-
-    def handle(source: int, message: np.ndarray, nbytes: int) -> bool:
-        local_server.handle(source, message, nbytes)
-        return len(local_server.ended) < local_server.workers
-
-    return Colocated(comm, local_server.inbox, handle)
 
 
 def final_step(local_server: Server, timer: Timer, table: Callable[[], Any]) -> Step:

@@ -20,6 +20,7 @@ from dml.types import (
     ANY,
     SHARED,
     TOO_LONG,
+    WITHDRAWN,
     BadInput,
     Cache,
     Comm,
@@ -46,6 +47,7 @@ class Pending(MPI.Request):
 
     comm: "World"
     call: tuple  # as World.call
+    cancelled = False
 
     def Wait(self, status: Any = None) -> Literal[True]:
         mpi = mpi_status(status)
@@ -58,6 +60,8 @@ class Pending(MPI.Request):
         finally:
             self.comm.call = None
         copy_status(mpi, status)
+        if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
+            status.count = WITHDRAWN
         return True
 
     def Test(self, status: Any = None) -> bool:
@@ -69,6 +73,11 @@ class Pending(MPI.Request):
             return True
         copy_status(mpi, status)
         return completed
+
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless a message is matched with it."""
+        MPI.Request.Cancel(self)
+        self.cancelled = True
 
 
 # Two functions, not a context manager, which would take a microsecond per call.
@@ -263,12 +272,14 @@ class World(MPI.Intracomm):
     def Waitany(self, requests, status=None):
         """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
+        active = [k for k, each in enumerate(requests) if each != MPI.REQUEST_NULL]
         mpi = mpi_status(status)
         try:
             index = MPI.Request.Waitany(requests, mpi)
         except MPI.Exception as error:
+            # MPI has set the request to null; there is no index in the exception
             copy_truncated(error, mpi, status)
-            return [request == MPI.REQUEST_NULL for request in requests].index(True)
+            return next(k for k in active if requests[k] == MPI.REQUEST_NULL)
         finally:
             self.call = None
         copy_status(mpi, status)

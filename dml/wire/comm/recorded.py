@@ -7,7 +7,14 @@ from typing import Any, Self
 from dml.types import ANY, BadInput, Comm, Status
 from dml.wire.comm.event_log import Log
 from dml.wire.comm.events import Kind
-from dml.wire.comm.wrapper import WrappedRequest, Wrapper, status_for, unwrap
+from dml.wire.comm.wrapper import (
+    StrictStatus,
+    WrappedRequest,
+    Wrapper,
+    refuse_cut,
+    status_for,
+    unwrap,
+)
 
 
 class Ordered(Wrapper, ABC):
@@ -118,6 +125,10 @@ class OrderedRequest(WrappedRequest):
     def Test(self, status: Any = None) -> bool:
         return self.comm.test(self, status)
 
+    def Cancel(self) -> None:
+        super().Cancel()
+        self.comm.log.pending.discard(self)
+
     def finish(self, call: Callable[..., bool], status: Any = None) -> bool:
         """Call Wait or Test; keep the status, which MPI returns only once."""
         if self.status is None:
@@ -126,7 +137,9 @@ class OrderedRequest(WrappedRequest):
             if not call(self.status):
                 return False
             self.complete()
-        if status is not None:
+        if status is None:
+            refuse_cut(self.status)
+        else:
             vars(status).update(vars(self.status))
         return True
 
@@ -193,7 +206,7 @@ class Recorded(Ordered):
         return done
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
-        status = status or Status()
+        status = status or StrictStatus()
         index = self.comm.Waitany(unwrap(requests, OrderedRequest), status)
         if index >= 0 and isinstance(requests[index], OrderedRequest):
             requests[index].complete(status)

@@ -5,9 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, SHARED, Comm, Op, Status, Timeline, Window
+from dml.types import ANY, SHARED, Comm, Op, Timeline, Window
 from dml.wire.comm.rank_trace import RankTrace, collect
-from dml.wire.comm.wrapper import WrappedRequest, Wrapper, status_for, unwrap
+from dml.wire.comm.wrapper import (
+    StrictStatus,
+    WrappedRequest,
+    Wrapper,
+    status_for,
+    unwrap,
+)
 
 BARRIERS = 5  # barriers of `align`, at which the clocks of hosts are compared
 NO_LIMIT = 1 << 62
@@ -149,7 +155,7 @@ class Traced(Wrapper):
         self.trace_call("Probe", self.comm.Probe, source, tag, status)
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
-        status = status or Status()
+        status = status or StrictStatus()
         inner = unwrap(requests, TracedRequest)
         index = self.trace_call("Waitany", self.comm.Waitany, inner, status)
         if index >= 0 and isinstance(requests[index], TracedRequest):

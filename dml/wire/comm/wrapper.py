@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dml.types import ANY, SHARED, Cache, Comm, Op, Request, Status
+from dml.types import ANY, SHARED, TOO_LONG, BadInput, Cache, Comm, Op, Request, Status
 
 
 class Wrapper:
@@ -110,6 +110,11 @@ class WrappedRequest:
     def __init__(self, comm: Any, request: Any):
         self.comm, self.request = comm, request
 
+    def Cancel(self) -> None:
+        """Withdraw a receive, unless a message is matched with it."""
+        if self.request is not None:
+            self.request.Cancel()
+
 
 def unwrap(requests: Sequence[Any], request_type: type[WrappedRequest]) -> list[Any]:
     """Replace each request of a type by the request that it wraps."""
@@ -119,6 +124,25 @@ def unwrap(requests: Sequence[Any], request_type: type[WrappedRequest]) -> list[
     ]
 
 
+class StrictStatus(Status):
+    """The status of a wrapper in a call without one: a message that was cut raises."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "count":
+            refuse_cut(self)
+
+
+def refuse_cut(status: Status) -> None:
+    """Raise BadInput if a message was longer than its buffer."""
+    if status.count == TOO_LONG:
+        raise BadInput(
+            "message truncated: expected one that fits into the buffer, got a longer "
+            f"one from rank {status.source}; pass --check to name ranks whose lengths "
+            "or dtypes differ"
+        )
+
+
 def status_for(status: Any, source: int, tag: int) -> Any:
     """Return the status of a receive; a new one if it is None and needed for ANY."""
-    return Status() if status is None and ANY in (source, tag) else status
+    return StrictStatus() if status is None and ANY in (source, tag) else status

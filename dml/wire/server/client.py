@@ -49,6 +49,7 @@ class PendingPull(NamedTuple):
     """A pull in progress."""
 
     requests: list[Any]
+    later: list[Any]  # requests of rows that follow their head
     replies: list[Reply]
     rows: int  # number of keys
     out: np.ndarray | None  # receives the rows; None: allocated when they arrive
@@ -73,6 +74,7 @@ class Client:
     wait: requests -> None; waits until all requests have completed. None: `Waitall`. On
         a rank that is also a server, it handles messages to this server meanwhile.
     channels: slots of shared memory, by server; empty: messages only.
+    run: number of the run, equal on its workers and servers.
     """
 
     def __init__(
@@ -85,13 +87,14 @@ class Client:
         known: int = 64,
         wait: Callable[[list[Any]], object] | None = None,
         channels: Sequence[Channel] = (),
+        run: int = 0,
     ):
         self.comm, self.partition = comm, partition
         self.width, self.ranks = width, ranks
         self.wait = wait or comm.Waitall
         self.channels = channels
         self.outbox = Outbox(
-            comm, partition, width, ranks, known, self.wait, channels=channels
+            comm, partition, width, ranks, known, self.wait, channels=channels, run=run
         )
         self.clock = 0  # number of clocks that this worker has ended
         # for each server: version of the rows last read, replies and changes received
@@ -172,7 +175,7 @@ class Client:
         values = out
         if isinstance(keys, slice) and values is None:
             values = self.memory(length(keys))
-        pull = PendingPull([], [], length(keys), values)
+        pull = PendingPull([], [], [], length(keys), values)
         self.outbox.next_turn()
         for part in self.parts(keys):
             count = length(part.local)
@@ -191,7 +194,7 @@ class Client:
                     rows = slots.values(slot, count * self.width).reshape(count, -1)
                 else:
                     rows = self.reply_memory(part, values)
-                    pull.requests.append(receive(rows, rank, Tag.VALUES))
+                    pull.later.append(receive(rows, rank, Tag.VALUES))
             else:
                 buffer = np.empty(REPLY_FLOATS + count * self.width, np.float32)
                 head = buffer[:REPLY_FLOATS].view(np.int64)
@@ -206,15 +209,14 @@ class Client:
     def finish_pull(self, pull: PendingPull) -> PulledRows:
         """Wait for the rows of a pull and return them in the order of the keys."""
         self.wait(pull.requests)
+        for reply in pull.replies:
+            if reply.head[3] == REFUSED:  # no rows follow
+                self.refuse(reply.server)
+        if pull.later:
+            self.wait(pull.later)
         values = pull.out
         heads = np.zeros((len(self.ranks), REPLY_INTS), np.int64)
         for server, which, head, rows, slot in pull.replies:
-            if head[3] == REFUSED:
-                raise BadInput(
-                    f"rank {self.comm.rank}: expected rows from server {server}, got a "
-                    "refusal after a malformed message; use one version of dml on all "
-                    "ranks, and no other messages to servers"
-                )
             heads[server] = head
             self.replies[server] += 1
             version = int(head[1])
@@ -233,6 +235,14 @@ class Client:
         if values is None:
             values = self.memory(pull.rows)
         return PulledRows(values, heads, [reply.server for reply in pull.replies])
+
+    def refuse(self, server: int) -> None:
+        """Raise BadInput after a server has refused a message of this rank."""
+        raise BadInput(
+            f"rank {self.comm.rank}: expected rows from server {server}, got a refusal "
+            "after a malformed message; use one version of dml on all ranks, and send "
+            "no other messages to servers"
+        )
 
     def reply_memory(self, part: Part, out: np.ndarray | None) -> np.ndarray:
         """Return memory for the rows of a server: a part of `out` if possible."""

@@ -14,7 +14,7 @@ import numpy as np
 from dml.wire.costs.server import INLINE
 
 NBYTES = 64  # bytes of the head
-FORMAT = struct.Struct("<iiqqqiidd")
+FORMAT = struct.Struct("<iiqqqiiddi")
 # The head of a reply: clock, version, the worker's applied pushes, number of rows.
 REPLY_INTS = 4  # int64 elements
 REPLY_FLOATS = 2 * REPLY_INTS  # float32 elements with the same number of bytes
@@ -46,11 +46,7 @@ class Head(NamedTuple):
     changes: int  # number of messages of changed rows that it has received
     weight: float  # share of the minibatch's examples
     loss: float
-
-
-def read(message: np.ndarray) -> Head:
-    """Read the head of a message."""
-    return Head._make(FORMAT.unpack_from(message.data))
+    run: int  # number of the run, so that messages of an earlier one are refused
 
 
 def keys_end(rows: int, kind: int) -> int:

@@ -82,6 +82,7 @@ class Outbox:
     known: number of key lists that a server stores.
     wait: requests -> None; waits until all requests have completed.
     channels: slots of shared memory, by server; empty: messages only.
+    run: number of the run.
     """
 
     def __init__(
@@ -94,7 +95,9 @@ class Outbox:
         wait: Callable[[list[Any]], object],
         *,
         channels: Sequence[Channel] = (),
+        run: int = 0,
     ):
+        self.run = run
         self.comm, self.width, self.ranks, self.wait = comm, width, ranks, wait
         self.channels = channels
         self.lists = [Lists(known) for _ in ranks]
@@ -148,9 +151,8 @@ class Outbox:
                 kind |= slot
             else:
                 separate = values
-        FORMAT.pack_into(
-            message.data, 0, kind, rows, start, clock, *acknowledged, weight, loss
-        )
+        numbers = rows, start, clock, *acknowledged, weight, loss, self.run
+        FORMAT.pack_into(message.data, 0, kind, *numbers)
         self.dispatch(message[:stop], server, Tag.SERVER)
         if separate is not None:
             self.dispatch(separate.reshape(-1), server, Tag.GRADIENTS)
@@ -169,7 +171,8 @@ class Outbox:
     ) -> None:
         """Send a server a head without keys, as at the end of a clock."""
         message = self.buffer(server, NBYTES)[:NBYTES]
-        FORMAT.pack_into(message.data, 0, kind, 0, 0, clock, *acknowledged, 0.0, 0.0)
+        numbers = 0, 0, clock, *acknowledged, 0.0, 0.0, self.run
+        FORMAT.pack_into(message.data, 0, kind, *numbers)
         self.dispatch(message, server, Tag.SERVER)
 
     def dispatch(self, message: np.ndarray, server: int, tag: Tag) -> None:

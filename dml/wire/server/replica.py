@@ -120,7 +120,8 @@ class Replica:
             need = clock - self.rule.staleness
             for part in self.client.parts(rows):
                 while self.complete_clock(part.server, rows, part.selection) < need:
-                    self.receive_changes(part.server)
+                    if not self.receive_changes(part.server):
+                        self.client.refuse(part.server)
         if self.records_reads:
             self.set_versions(rows)
 
@@ -181,7 +182,8 @@ class Replica:
         """Receive all changes that have arrived."""
         for server, rank in enumerate(self.client.ranks):
             while self.client.comm.Iprobe(rank, Tag.CHANGED):
-                self.receive_changes(server)
+                if not self.receive_changes(server):
+                    self.client.refuse(server)
 
     def finish(self) -> None:
         """Receive the remaining changes, after this worker's END."""

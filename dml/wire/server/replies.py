@@ -12,17 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import Comm, Shard
-from dml.wire.comm.metered import count_copy
+from dml.wire.comm.metered import count_copy, uncounted
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import (
-    LAST,
-    REFUSED,
-    REPLY_FLOATS,
-    SLOT,
-    Head,
-    is_separate,
-)
+from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
 from dml.wire.server.slots import Channel
 from dml.wire.server.validation import Malformed
 
@@ -71,11 +64,19 @@ class Replies:
         self.received_counts = [[0, 0] for _ in range(workers)]
         self.uncopied: set[int] = set()  # ids of messages sent without a copy
         self.free_buffers: list[np.ndarray] = []
-        self.refusals: list[Any] = []  # sends that may never be received
+        # Messages that a worker claims to have received, or will not receive. The
+        # server does not wait for these sends, as the claim may be wrong.
+        self.unfinished: list[Sent] = []
         self.push_based = push_based
         if push_based:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
             self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
+
+    @property
+    def replies(self) -> int:
+        """Number of replies sent so far."""
+        sent = sum(len(messages[REPLIES]) for messages in self.sent)
+        return sent + sum(counts[REPLIES] for counts in self.received_counts)
 
     def reply(self, worker: int, keys: Keys, state: State, kind: int) -> None:
         """Start to send a worker the rows of its pull, a message of this kind."""
@@ -159,15 +160,6 @@ class Replies:
             self.shard.values = self.shard.values.copy()
             self.uncopied.clear()
 
-    def refuse(self, rank: int, head: Head) -> None:
-        """Answer a pull with a refusal; no rows follow."""
-        messages = [np.array([0, 0, 0, REFUSED])]
-        in_slot = head.kind & SLOT and head.start < 0
-        if not in_slot and (head.start >= 0 or is_separate(head.rows, self.width)):
-            messages.append(np.empty(0, np.float32))
-        for message in messages:
-            self.refusals.append(self.comm.Isend(message, rank, Tag.VALUES))
-
     def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
         received = self.received_counts[worker]
@@ -183,17 +175,27 @@ class Replies:
             self.drop(worker, CHANGES)
 
     def drop(self, worker: int, kind: int) -> None:
-        """Drop the oldest message to a worker, after its send has completed."""
+        """Drop the oldest message to a worker, which has received it."""
         message = self.sent[worker][kind].pop(0)
-        self.comm.Waitall(message.requests)
         self.uncopied.discard(id(message.requests))
         self.received_counts[worker][kind] += 1
-        if message.buffer is not None:
+        if not all([request.Test() for request in message.requests]):
+            self.unfinished.append(message)
+        elif message.buffer is not None:
             self.free_buffers.append(message.buffer)
+
+    def abandon(self, worker: int) -> None:
+        """Do not wait for a worker to receive the messages that were sent to it."""
+        for messages in self.sent[worker]:
+            self.unfinished.extend(messages)
+            messages.clear()
 
     def settle(self) -> None:
         """Wait until all messages have arrived."""
-        for worker in range(self.workers):
+        for worker, messages in enumerate(self.sent):
             for kind in (REPLIES, CHANGES):
-                while self.sent[worker][kind]:
+                while messages[kind]:
+                    self.comm.Waitall(messages[kind][0].requests)
                     self.drop(worker, kind)
+        if self.unfinished:  # keeps their memory
+            uncounted(self.comm).cache.abandoned.extend(self.unfinished)

@@ -9,49 +9,29 @@ workers, have ended it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.types import ANY, TOO_LONG, Combine, Comm, Rows, Shard, Status
 from dml.wire.comm.tags import Tag
-from dml.wire.reducers.rows import Keys, indices, length, sum_rows
+from dml.wire.reducers.rows import Keys, length, sum_rows
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.header import (
-    BITS,
     CLOCK,
     END,
-    KEYS,
     NBYTES,
     PULL,
     PUSH,
     SLOT,
     Head,
-    bits_end,
-    is_separate,
-    keys_end,
     max_nbytes,
-    read,
 )
-from dml.wire.server.replies import Replies, State
+from dml.wire.server.pushes import Push, Pushes
+from dml.wire.server.refusals import Refusals
+from dml.wire.server.replies import REPLIES, Replies, State
 from dml.wire.server.slots import Channel
-from dml.wire.server.validation import (
-    Malformed,
-    check_head,
-    check_keys,
-)
-
-NO_ROWS = np.empty(0, np.int32)
-NO_HEAD = Head(0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
-
-
-class Push(NamedTuple):
-    """A gradient from one worker."""
-
-    worker: int
-    head: Head
-    keys: Keys  # rows of this server
-    grads: np.ndarray
+from dml.wire.server.validation import Limits, Malformed, Stale, read_valid
 
 
 class Applied(NamedTuple):
@@ -66,14 +46,6 @@ class Applied(NamedTuple):
     late: int  # 1: dropped; 0: applied
 
 
-class Refusal(NamedTuple):
-    """The refusal of the messages of a rank."""
-
-    reason: str  # of the first one
-    messages: int = 0  # number of refused messages
-    answered: bool = False  # whether a pull was answered by a refusal
-
-
 class Server:
     """One server: its rows, the clocks of its workers, pending pulls and gradients.
 
@@ -84,6 +56,8 @@ class Server:
     on_clock: called with the sum of all workers' clocks whenever the sum grows.
     combine: sums the gradients of one update; see `Reducer`.
     channels: slots of shared memory, by worker; empty: messages only.
+    lists: number of key lists that are stored for each worker.
+    run: number of the run, equal on its workers and servers.
 
     `serve` handles messages until every worker has ended, `handle` a single one.
     A malformed message is refused, and its rank no longer is a worker; see `refused`.
@@ -99,184 +73,206 @@ class Server:
         combine: Combine = sum_rows,
         *,
         channels: Sequence[Channel] = (),
+        lists: int = 64,
+        run: int = 0,
     ):
         self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
-        self.workers, self.on_clock, self.channels = workers, on_clock, channels
+        self.workers, self.on_clock = workers, on_clock
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(max_nbytes(self.rows, self.width), np.uint8)
-        self.body = np.empty(shard.values.size, np.float32)
         self.clock = 0  # number of closed clocks
         self.version = 0  # number of updates
         self.clocks = [0] * workers  # number of clocks that each worker has ended
         self.total = 0  # sum of `clocks`
         self.finished_workers = 0  # number of workers that have ended the open clock
+        self.needed_workers = workers - rule.backups  # that must end it to close it
         self.applied = [0] * workers  # pushes of each worker, applied or late
-        self.ended: set[int] = set()  # workers that send no more messages
+        self.active = set(range(workers))  # workers that may send messages
+        self.limits = Limits(self.rows, max(1, lists), rule.backups > 0, run)
         self.status = Status()
         self.log: list[Applied] = []
         self.pending: list[Push] = []  # not yet applied, in order of arrival
         # pulls: worker, clock, keys, kind
         self.waiting: list[tuple[int, int, Keys, int]] = []
-        self.refused: dict[int, Refusal] = {}  # by rank
+        self.refusals = Refusals(comm)
+        self.refused = self.refusals.by_rank
         self.dropped: set[int] = set()  # workers that were refused
-        # for each worker: stored lists of keys by number
-        self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
+        stores = rule.aggregation_count != 1
+        self.pushes = Pushes(comm, shard.values.shape, workers, channels, stores)
+        self.receive: Any = None  # posted while values may arrive, too
         self.out = Replies(comm, shard, workers, rule.push_based, channels)
 
     def serve(self) -> None:
         """Handle messages until every worker has ended."""
-        while len(self.ended) < self.workers:
+        while self.active:
             self.handle_next()
         self.settle()
 
-    def handle_next(self) -> None:
-        """Wait for the next message and handle it."""
-        self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
-        self.handle(self.status.source, self.inbox, self.status.count)
+    def handle_next(self, *others: Any) -> int:
+        """Handle the next message and its values, or wait for another request.
+
+        Until announced values arrive, which a worker may never send, further messages
+        are handled.
+
+        Returns:
+          The index of a request of `others` that has completed; -1: a message has.
+        """
+        receives = self.pushes.receives
+        while True:
+            if not (others or receives or self.receive):
+                self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+                rank = self.handle_inbox()
+            else:
+                requests = [*others, *receives.values(), self.next_receive()]
+                completed = self.comm.Waitany(requests, self.status)
+                if completed < len(others):
+                    return completed
+                if completed == len(requests) - 1:
+                    rank = self.handle_inbox()
+                else:
+                    rank = [*receives][completed - len(others)]
+                    self.add_values(rank)
+            if rank not in self.pushes.announced:
+                return -1
+
+    def next_receive(self) -> Any:
+        """Return the posted receive of the next message; post it if necessary."""
+        if self.receive is None:
+            self.receive = self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
+        return self.receive
+
+    def handle_inbox(self) -> int:
+        """Handle the message in the inbox; return its rank."""
+        self.receive, rank = None, self.status.source
+        self.handle(rank, self.inbox, self.status.count)
+        return rank
+
+    def handle_arrived(self) -> None:
+        """Handle all messages that have arrived."""
+        for rank, request in [*self.pushes.receives.items()]:
+            if request.Test(self.status):
+                self.add_values(rank)
+        if self.receive is not None:
+            if not self.receive.Test(self.status):
+                return
+            self.handle_inbox()
+        while self.active and self.comm.Iprobe(ANY, Tag.SERVER):
+            self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+            self.handle_inbox()
+
+    def add_values(self, rank: int) -> None:
+        """Add the gradient whose values have arrived; refuse other values."""
+        try:
+            push = self.pushes.arrived(rank, self.status.count)
+            if push:
+                self.add(push)
+        except Malformed as error:
+            self.refuse(rank, str(error))
 
     def settle(self) -> None:
         """Apply the pending gradients; wait until all sent messages have arrived."""
-        self.ended = set(self.dropped)
+        if self.receive is not None:  # the last worker was refused
+            self.receive.Cancel()
+            self.receive.Wait(self.status)
+            self.receive = None
+        self.active = set(range(self.workers)) - self.dropped
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
+        self.pushes.settle()
+        for worker in self.dropped:
+            self.out.abandon(worker)
         self.out.settle()
 
     def handle(self, worker: int, message: np.ndarray, nbytes: int) -> None:
         """Handle one message; refuse a malformed one and all later ones of its rank."""
         try:
-            if nbytes < NBYTES or worker >= self.workers or worker in self.ended:
+            if nbytes < NBYTES or worker not in self.active:
                 raise Malformed(self.reason(worker, nbytes))
-            head = read(message)
-            check_head(head, nbytes, self.rows, self.clocks[worker], self.version)
-            self.process(worker, head, message, nbytes)
+            pushes = self.pushes
+            if pushes.announced and worker in pushes.announced:
+                self.add(pushes.take(worker))  # sent before this message
+            clocks = self.clocks[worker]
+            head = read_valid(message, nbytes, self.limits, clocks, self.version)
+            self.out.release_received(worker, head)
+            kind = head.kind
+            if kind & PUSH:
+                push = pushes.read(worker, head, message, nbytes)
+                if push is not None:
+                    self.add(push)
+            elif kind & PULL:
+                self.answer(worker, head, pushes.keys(worker, head, message))
+            elif kind & END:
+                self.end(worker)
+            else:
+                self.end_clock(worker, head.clock + 1)
+        except Stale as error:
+            self.refusals.add(worker, str(error), notify=False)
         except Malformed as error:
-            self.refuse(worker, str(error), message, nbytes)
+            self.refuse(worker, str(error))
 
     def reason(self, worker: int, nbytes: int) -> str:
         """Return why a message is refused without its head."""
-        if worker >= self.workers:
+        if not 0 <= worker < self.workers:
             return "from a rank that is no worker of this server"
-        if worker in self.ended:
+        if worker not in self.active:
             return "a message after the last one"
         return "too many bytes" if nbytes == TOO_LONG else f"{nbytes} bytes"
 
-    def process(
-        self, worker: int, head: Head, message: np.ndarray, nbytes: int
-    ) -> None:
-        """Handle a message whose head is valid."""
-        self.out.release_received(worker, head)
-        if head.kind & (PULL | PUSH):
-            keys = self.keys(worker, head, message)
-            if head.kind & PULL and head.clock <= self.clock:
-                self.out.reply(worker, keys, self.state(worker), head.kind)
-            elif head.kind & PULL:
-                self.waiting.append((worker, head.clock, keys, head.kind))
-            else:
-                self.accept(worker, head, keys, message, nbytes)
-        if head.kind & CLOCK:
-            self.end_clock(worker, head.clock + 1)
-        if head.kind & END:
-            self.ended.add(worker)
-            if self.rule.push_based:
-                self.out.send_last(worker)
+    def answer(self, worker: int, head: Head, keys: Keys) -> None:
+        """Answer a pull, now or when its clock is complete."""
+        if head.kind & SLOT:
+            slots = self.pushes.slots(worker, replies=True)
+            slots.check(head.kind, length(keys) * self.width)
+        if head.clock <= self.clock:
+            self.out.reply(worker, keys, self.state(worker), head.kind)
+        else:
+            self.waiting.append((worker, head.clock, keys, head.kind))
 
-    def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
-        """Return the rows of a message; store a new list of keys."""
-        if not head.rows:  # from a worker that waits for a clock
-            return NO_ROWS
-        if head.start >= 0:
-            return slice(head.start, head.start + head.rows)
-        stored = self.lists[worker]
-        list_number = -1 - head.start
-        if head.kind & KEYS:
-            if not NBYTES + 4 * head.rows <= len(message):
-                raise Malformed(f"{head.rows} keys in {len(message)} bytes")
-            keys = message[NBYTES : NBYTES + 4 * head.rows].view(np.int32)
-            check_keys(keys, self.rows)
-            stored[list_number] = keys.copy()
-        keys = stored.get(list_number, NO_ROWS)
-        if len(keys) != head.rows:
-            raise Malformed(f"{head.rows} keys of list {list_number}: {len(keys)}")
-        return keys
+    def end(self, worker: int) -> None:
+        """End a worker, which has received the replies to all its pulls."""
+        unanswered = sum(pull[0] == worker for pull in self.waiting)
+        unread = unanswered + len(self.out.sent[worker][REPLIES])
+        if unread:
+            raise Malformed(f"the last message before {unread} replies")
+        self.active.discard(worker)
+        if self.rule.push_based:
+            self.out.send_last(worker)
 
     # Malformed messages.
 
-    def refuse(self, rank: int, reason: str, message: np.ndarray, nbytes: int) -> None:
+    def refuse(self, rank: int, reason: str) -> None:
         """Refuse a message; its rank is a worker no more.
 
         Complete gradients that it has sent before are kept. Clocks no longer wait for
-        it. The first pull is answered with a refusal.
+        it. Its next pull receives a refusal.
         """
-        first = self.refused.get(rank, Refusal(reason))
-        if rank < self.workers and rank not in self.ended:
+        if self.refusals.add(rank, reason):
+            self.pushes.drop(rank)
+        if rank in self.active:
             self.drop(rank)
-        answered = first.answered
-        if not answered and nbytes >= NBYTES and read(message).kind & PULL:
-            self.out.refuse(rank, read(message))
-            answered = True
-        self.refused[rank] = Refusal(first.reason, first.messages + 1, answered)
 
     def drop(self, worker: int) -> None:
-        """End a worker, and answer its pulls with refusals."""
-        self.ended.add(worker)
+        """End a worker that was refused."""
+        self.active.discard(worker)
         self.dropped.add(worker)
+        self.waiting = [pull for pull in self.waiting if pull[0] != worker]
         self.finished_workers -= self.clocks[worker] > self.clock
         self.clocks[worker] = -1
-        waiting = self.waiting
-        self.waiting = [pull for pull in waiting if pull[0] != worker]
-        for pull in waiting:
-            if pull[0] == worker:
-                start = pull[2].start if isinstance(pull[2], slice) else -1
-                self.out.refuse(
-                    worker,
-                    NO_HEAD._replace(kind=pull[3], rows=length(pull[2]), start=start),
-                )
+        workers = self.workers - len(self.dropped)
+        self.needed_workers = max(1, workers - self.rule.backups)
         if self.rule.push_based:
             self.out.send_last(worker)
-        self.close_clocks()
+        if self.finished_workers >= self.needed_workers:
+            self.close_clocks()
 
     # Gradients.
 
-    def accept(
-        self, worker: int, head: Head, keys: Keys, message: np.ndarray, nbytes: int
-    ) -> None:
-        """Apply a gradient, or store it until its update is complete.
-
-        Args:
-          worker: Number of the worker.
-          head: Head of the message.
-          keys: Rows of this server.
-          message: The message.
-          nbytes: Its length.
-        """
-        start = bits_end(head.rows, head.kind)
-        if head.kind & BITS:
-            bits = message[keys_end(head.rows, head.kind) : start]
-            has = np.unpackbits(bits, count=head.rows).view(bool)
-            keys = indices(keys)[has]
-        rows, count = length(keys), self.rule.aggregation_count
-        size = rows * self.width
-        separate = is_separate(rows, self.width)
-        if nbytes != start + (0 if separate or head.kind & SLOT else 4 * size):
-            raise Malformed(f"{nbytes} bytes with values of {rows} rows")
-        is_late = not count and head.clock < self.clock
-        is_stored = count != 1 and not is_late
-        if head.kind & SLOT:
-            self.check_slot(worker, head, size)
-            flat = self.channels[worker].pushes.values(head.kind, size)
-            flat = flat.copy() if is_stored else flat
-        elif separate:
-            flat = np.empty(size, np.float32) if is_stored else self.body[:size]
-            self.comm.Recv(flat, worker, Tag.GRADIENTS, self.status)
-            if self.status.count != flat.nbytes:
-                raise Malformed(f"values not of {flat.nbytes} bytes")
-        else:
-            flat = np.frombuffer(message, np.float32, size, start)
-            flat = flat.copy() if is_stored else flat  # the inbox is reused
-        push = Push(worker, head, keys, flat.reshape(rows, self.width))
-        if is_late:
+    def add(self, push: Push) -> None:
+        """Apply a gradient, or store it until its update is complete; end its clock."""
+        head, count = push.head, self.rule.aggregation_count
+        if not count and head.clock < self.clock:
             self.log_gradient(push, late=1)
-        elif is_stored:
+        elif count != 1:
             self.pending.append(push)
             if len(self.pending) == count:
                 self.flush(self.pending)
@@ -284,29 +280,22 @@ class Server:
         else:
             self.flush([push])
         if head.kind & SLOT:
-            self.channels[worker].pushes.free(head.kind)
-
-    def check_slot(self, worker: int, head: Head, size: int) -> None:
-        """Raise Malformed for a slot that does not exist."""
-        if not self.channels or size > self.channels[worker].pushes.size:
-            raise Malformed(f"a slot of {size} elements")
+            self.pushes.free(push)
+        if head.kind & CLOCK:
+            self.end_clock(push.worker, head.clock + 1)
 
     def end_clock(self, worker: int, clock: int) -> None:
         """Set the number of clocks that a worker has ended; close complete clocks."""
         self.finished_workers += self.clocks[worker] <= self.clock < clock
         self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
-        self.close_clocks()
-
-    @property
-    def needed_workers(self) -> int:
-        """Number of workers that must end a clock before it closes."""
-        active = self.workers - len(self.dropped)
-        return max(1, active - self.rule.backups)
+        if self.finished_workers >= self.needed_workers:
+            self.close_clocks()
+        else:
+            self.on_clock(self.total)
 
     def close_clocks(self) -> None:
         """Close the clocks that enough workers have ended; answer pulls."""
-        clock_before = self.clock
         while self.finished_workers >= self.needed_workers:
             if not self.rule.aggregation_count:
                 # order matters: by worker, not by arrival, for bit-identical sums
@@ -319,8 +308,7 @@ class Server:
             if self.rule.push_based:
                 self.send_changes()
         self.on_clock(self.total)
-        if self.clock > clock_before:
-            self.answer_pulls()
+        self.answer_pulls()
 
     def flush(self, pushes: list[Push]) -> None:
         """Apply gradients as one update."""
@@ -347,7 +335,7 @@ class Server:
         head = push.head
         staleness = self.version - head.version
         self.applied[push.worker] += 1
-        now, rows = self.comm.Wtime(), length(push.keys)
+        now, rows = self.comm.Wtime(), len(push.grads)
         entry = Applied(now, push.worker, head.clock, staleness, head.loss, rows, late)
         self.log.append(entry)
 
@@ -364,7 +352,7 @@ class Server:
     def send_changes(self) -> None:
         """Send each worker the rows that it has read and that have changed."""
         for worker in range(self.workers):
-            if worker not in self.ended:
+            if worker in self.active:
                 self.out.send_changes(worker, self.state(worker))
         self.out.dirty[:] = False
 

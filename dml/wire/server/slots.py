@@ -22,6 +22,7 @@ from dml.wire.comm.once import one_host
 from dml.wire.costs.server import INLINE
 from dml.wire.plans.partition import Partition
 from dml.wire.server.header import SECOND, SLOT
+from dml.wire.server.validation import Malformed
 
 LINE = 64  # bytes of a cache line, and of the flag before a slot
 COUNT = 2  # slots of a worker, a server and a direction: one is filled, one is read
@@ -58,6 +59,15 @@ class Slots:
     def values(self, kind: int, size: int) -> np.ndarray:
         """Return the elements of a slot, whose number is in the kind of a message."""
         return self.floats[bool(kind & SECOND)][:size]
+
+    def check(self, kind: int, size: int) -> np.ndarray:
+        """Return the elements of a slot that another rank has named.
+
+        Raise Malformed if the slot is shorter, or not in use.
+        """
+        if not (0 <= size <= self.size and self.in_use[bool(kind & SECOND)][0] == 1):
+            raise Malformed(f"a slot of {size} elements")
+        return self.values(kind, size)
 
     def free(self, kind: int) -> None:
         """Mark a slot as free, after its values have been read."""

@@ -103,12 +103,16 @@ def server_clock(
     values = np.zeros((split.count(server_index), load.width), np.float32)
     shard = table("sgd", values, 0.1)
     server = Server(comm, shard, load.roles.workers, Consistency(), channels=channels)
-    messages = load.roles.workers * (2 if load.pulls else 1)
+    ahead = [0]  # replies to pulls of the next clock
+    workers = load.roles.workers
 
     def call() -> None:
-        for _ in range(messages):
+        pulls = server.out.replies + (workers if load.pulls else 0) - ahead[0]
+        while len(server.log) < workers or server.out.replies < pulls:
             server.handle_next()
-        server.log.clear()
+        # a message may complete the one before it, so that both are handled at once
+        del server.log[:workers]
+        ahead[0] = server.out.replies - pulls
 
     return call
 

@@ -28,7 +28,7 @@ def taken(rows, workers, servers, pulls=True):
         if number is not None:
             shard = table("sgd", np.zeros((split.count(number), 1), np.float32), 0.1)
             server = Server(comm, shard, workers, Consistency())
-            for _ in range(workers * (1 + pulls)):
+            while len(server.log) < workers or server.out.replies < workers * pulls:
                 server.handle_next()
         else:
             client = Client(comm, split, 1, who.servers)
@@ -56,7 +56,9 @@ def test_one_worker_and_one_server_take_exactly_the_formula(rows, pulls):
 def test_many_of_large_rows_take_about_the_formula(workers, servers):
     found, sent = taken(600_000, workers, servers)
     clock = server_cost.Clock(4 * 600_000, workers, servers)
-    assert found == pytest.approx(server_cost.seconds(clock, RATES), rel=0.12)
+    known = server_cost.seconds(clock, RATES)
+    # at best the rows are sent to a worker while the gradient of the next arrives
+    assert (1 - 0.5 / workers) * known * 0.99 < found < 1.12 * known
     assert sent == pytest.approx(2 * workers * clock.nbytes, rel=1e-3)
 
 

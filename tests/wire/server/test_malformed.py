@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from dml import sim
-from dml.types import TOO_LONG, BadInput
-from dml.wire.comm import Metered
+from dml.strategies.server.report import describe_refusals
+from dml.types import TOO_LONG, WITHDRAWN, BadInput
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.partition import partition
-from dml.wire.server.client import Client
-from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
+from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.header import (
     BITS,
     CLOCK,
@@ -23,6 +20,7 @@ from dml.wire.server.header import (
     SLOT,
 )
 from dml.wire.server.server import Server
+from dml.wire.server.slots import Channel, Slots
 from tests.wire.server.served import (
     ASYNC,
     Adding,
@@ -36,9 +34,9 @@ EVIL = WORKERS - 1  # the worker whose messages are malformed
 
 
 def message(
-    kind, rows=0, start=0, clock=0, acknowledged=(0, 0, 0), weight=0.5, body=b""
+    kind, rows=0, start=0, clock=0, acknowledged=(0, 0, 0), weight=0.5, body=b"", run=0
 ):
-    head = FORMAT.pack(kind, rows, start, clock, *acknowledged, weight, 0.0)
+    head = FORMAT.pack(kind, rows, start, clock, *acknowledged, weight, 0.0, run)
     return np.frombuffer(head.ljust(NBYTES, b"\0") + body, np.uint8).copy()
 
 
@@ -70,6 +68,17 @@ MALFORMED = {
     "values too many": message(PUSH, 2, 0, body=floats(5)),
     "mask without values": message(PUSH | BITS, 2, 0, body=b"\xff" * 8),
     "pull with values": message(PULL, 1, 0, body=floats(2)),
+    "pull with a mask": message(PULL | BITS, 2, 0, body=bytes(8)),
+    "clock with keys": message(CLOCK | KEYS, 1, -1, body=keys(0)),
+    "keys of a range": message(PUSH | KEYS, 1, 0, body=keys(0) + floats(2)),
+    "mask cut off": message(PUSH | BITS, 2, 0),
+    "push and end": message(PUSH | END, 1, 0, body=floats(2)),
+    "second slot without a slot": message(PUSH | SECOND, 1, 0, body=floats(2)),
+    "pull to a slot without memory": message(PULL | KEYS | SLOT, 1, -1, body=keys(0)),
+    "list number past the last": message(PULL | KEYS, 1, -65, body=keys(0)),
+    "pull of a negative clock": message(PULL, 1, 0, clock=-2),
+    "clock skipped": message(PUSH | CLOCK, 1, 0, clock=1, body=floats(2)),
+    "end of a later clock": message(END, clock=1),
     "slot without memory": message(PUSH | SLOT, 2, 0),
     "second slot": message(PUSH | SLOT | SECOND, 2, 0),
     "clock backwards": message(PUSH | CLOCK, 1, 0, clock=-1, body=floats(2)),
@@ -84,10 +93,18 @@ MALFORMED = {
     "negative weight": message(PUSH, 1, 0, weight=-1.0, body=floats(2)),
 }
 
-# a pull is answered by a refusal
-UNANSWERED = [
-    bad for bad in MALFORMED.values() if len(bad) < NBYTES or not bad[0] & PULL
-]
+
+class Never:
+    """A receive that has no message."""
+
+    def Test(self, status=None):
+        return False
+
+    def Cancel(self):
+        pass
+
+    def Wait(self, status):
+        status.count = WITHDRAWN
 
 
 class Silent:
@@ -96,7 +113,10 @@ class Silent:
     rank = 0
 
     def Isend(self, buffer, dest, tag=0):
-        return None
+        return Never()
+
+    def Irecv(self, buffer, source, tag):
+        return Never()
 
     def Waitall(self, requests):
         pass
@@ -104,21 +124,18 @@ class Silent:
     def Wtime(self):
         return 0.0
 
-    def Recv(self, buffer, source, tag, status):
-        status.count = -1  # no values follow
 
-
-def lone_server(workers=WORKERS, rule=ASYNC):
+def lone_server(workers=WORKERS, rule=ASYNC, **more):
     shard = Adding(np.zeros((ROWS, WIDTH), np.float32))
-    return Server(Silent(), shard, workers, rule)
+    return Server(Silent(), shard, workers, rule, **more)
 
 
 def test_valid_messages_are_accepted():
     server, one = lone_server(), {"acknowledged": (1, 1, 0)}
     valid = [
         message(PUSH, 2, 1, body=floats(4)),
-        message(PULL | KEYS, 2, -1, body=keys(0, 7)),
-        message(PUSH, 2, -1, body=floats(4), **one),
+        message(PULL | KEYS, 2, -64, clock=-1, body=keys(0, 7)),
+        message(PUSH, 2, -64, body=floats(4), **one),
         message(PUSH | BITS | CLOCK, 2, 0, body=b"\x80" + bytes(7) + floats(2), **one),
         message(CLOCK, clock=1, **one),
         message(END, clock=2, **one),
@@ -148,7 +165,7 @@ def test_a_rank_that_is_no_worker_is_refused(sender):
     server, good = lone_server(), message(PUSH, 1, 0, body=floats(2))
     server.handle(sender, good, len(good))
     assert list(server.refused) == [sender] and not server.shard.values.any()
-    assert not server.ended
+    assert len(server.active) == WORKERS
 
 
 def test_messages_after_the_last_one_and_cut_ones_are_refused():
@@ -190,53 +207,6 @@ def test_ten_thousand_random_messages_never_raise_or_reach_the_rows():
     )
 
 
-def honest(client, comm):
-    """Train three clocks; return all rows."""
-    rows = np.array([comm.rank, 5], np.int32)
-    for clock in range(3):
-        comm.platform.compute(1 + comm.rank)
-        grads = np.full((2, WIDTH), 1 + comm.rank + 10 * clock, np.float32)
-        client.push(rows, grads, 0.5, ends_clock=True)
-        client.pull(slice(0, ROWS))
-    return client.pull(slice(0, ROWS))
-
-
-@pytest.mark.parametrize("name", CONSISTENCIES)
-def test_honest_workers_get_the_bits_of_a_run_that_the_attacker_left(name):
-    choice = Choice(staleness=1, backup=1)
-    rule = consistency(name, choice, WORKERS)
-
-    def trained(attack):
-        def work(client, comm):
-            if comm.rank != EVIL:
-                rows = honest(client, comm)
-                finish(client, replicated(client, rule, ROWS, WIDTH))
-                return rows
-            attack(client, comm)
-            if rule.push_based:  # the end of the changed rows
-                comm.Recv(np.zeros(4, np.int64), WORKERS, Tag.CHANGED)
-            client.end = lambda: None
-            return None
-
-        results, (server,) = run_servers(work, WORKERS, rule=rule, width=WIDTH)
-        return server.shard.values, server
-
-    def leave(client, comm):
-        comm.platform.compute(2.5)
-        comm.Send(MALFORMED["no kind"], WORKERS, Tag.SERVER)
-
-    def attack(client, comm):
-        comm.platform.compute(2.5)
-        for bad in UNANSWERED:
-            comm.Send(bad, WORKERS, Tag.SERVER)
-
-    left, _ = trained(leave)
-    attacked, server = trained(attack)
-    assert np.array_equal(left, attacked)
-    assert server.refused[EVIL].messages == len(UNANSWERED)
-    assert set(server.refused) == {EVIL}
-
-
 def test_gradients_before_the_refusal_are_kept_and_clocks_go_on():
     rule = consistency("bsp", Choice(), WORKERS)
 
@@ -245,6 +215,7 @@ def test_gradients_before_the_refusal_are_kept_and_clocks_go_on():
         client.push(rows, np.ones((1, WIDTH), np.float32), 0.5)
         if comm.rank == EVIL:
             comm.Send(MALFORMED["no kind"], WORKERS, Tag.SERVER)
+            comm.Recv(np.zeros(4, np.int64), WORKERS, Tag.VALUES)
             client.end = lambda: None
             return None
         client.end_clock()
@@ -273,27 +244,84 @@ def test_a_refused_client_is_told_and_waits_for_nothing(pulled):
     assert results[EVIL] == "refused"
 
 
-def test_values_of_another_length_are_refused():
-    """Values of more than INLINE bytes are a second message."""
-    rows, width = 400, 50
-    split = partition(rows, 1)
+def test_a_client_of_pushed_rows_is_told_and_waits_for_nothing():
+    rule = consistency("essp", Choice(staleness=0), WORKERS)
 
-    def program(comm):
-        comm = Metered(comm)
-        if comm.rank == 2:
-            shard = Adding(np.zeros((rows, width), np.float32))
-            server = Server(comm, shard, 2, ASYNC)
-            server.serve()
-            return server
-        client = Client(comm, split, width, [2])
-        if comm.rank == 1:
-            comm.Send(message(PUSH, rows, 0), 2, Tag.SERVER)
-            comm.Send(np.ones(17, np.float32), 2, Tag.GRADIENTS)
-            return None
-        client.push(slice(0, rows), np.ones((rows, width), np.float32))
-        client.end()
-        return None
+    def work(client, comm):
+        client.end_clock()
+        if comm.rank != EVIL:
+            comm.platform.compute(5)
+            finish(client, replicated(client, rule, ROWS, WIDTH))
+            return
+        replica = replicated(client, rule, ROWS, WIDTH)
+        rows = slice(0, 3)
+        replica.finish_read(replica.begin_read(rows, 0), rows, 0)
+        comm.Send(MALFORMED["no kind"], WORKERS, Tag.SERVER)
+        with pytest.raises(
+            BadInput, match="rank 2: expected rows from server 0, got a"
+        ):
+            replica.finish_read(replica.begin_read(rows, 9), rows, 9)
+        comm.Recv(np.zeros(4, np.int64), WORKERS, Tag.VALUES)
+        client.end = lambda: None
 
-    *_, server = sim.run(program, 3)
-    assert server.refused[1].reason == "values not of 80000 bytes"
-    assert (server.shard.values == 1).all()
+    run_servers(work, WORKERS, rule=rule, width=WIDTH)
+
+
+def test_a_message_of_an_earlier_run_is_refused_and_its_rank_remains_a_worker():
+    server = lone_server(run=4)
+    for run in (3, 0, 4):
+        each = message(PUSH, 1, 0, body=floats(2), run=run)
+        server.handle(0, each, len(each))
+    assert server.refused[0] == ("a message of run 3 in run 4", 2)
+    assert server.shard.values.sum() == 2
+    bad = message(1 << 12, run=4)
+    server.handle(0, bad, len(bad))
+    assert 0 not in server.active
+
+
+def test_a_worker_does_not_end_before_it_has_received_its_replies():
+    for before in (message(PULL, 1, 0), message(PULL, 1, 0, clock=7)):
+        server = lone_server()
+        for each in (before, message(END)):
+            server.handle(0, each, len(each))
+        assert server.refused[0].reason == "the last message before 1 replies"
+
+
+def test_clocks_are_skipped_only_where_workers_may_skip_them():
+    for name, is_refused in (("backup", False), ("bsp", True), ("ssp", True)):
+        rule = consistency(name, Choice(backup=1, staleness=2), WORKERS)
+        server, skip = lone_server(rule=rule), message(CLOCK, clock=5)
+        server.handle(0, skip, len(skip))
+        assert bool(server.refused) == is_refused
+
+
+def slots(flag, size=16):
+    memory = Slots(np.zeros(2 * (64 + 4 * size), np.uint8))
+    memory.in_use[0][0] = flag
+    return memory
+
+
+@pytest.mark.parametrize("kind", (PUSH, PULL | KEYS))
+def test_a_slot_is_read_and_written_only_while_its_worker_uses_it(kind):
+    start, body = (-1, keys(0, 1)) if kind & KEYS else (0, b"")
+    for slot, flag, size, is_refused in (
+        (SLOT, 1, 16, False),
+        (SLOT, 0, 16, True),  # not in use
+        (SLOT, 7, 16, True),
+        (SLOT | SECOND, 1, 16, True),  # the other one is in use
+        (SLOT, 1, 3, True),  # shorter than the values
+    ):
+        channel = Channel(slots(flag, size), slots(flag, size))
+        server = lone_server(channels=[channel] * WORKERS)
+        each = message(kind | slot, 2, start, body=body)
+        server.handle(0, each, len(each))
+        assert bool(server.refused) == is_refused
+
+
+def test_a_summary_names_the_refused_rank_and_the_first_reason():
+    server = lone_server()
+    for bad in (MALFORMED["negative rows"], MALFORMED["empty"]):
+        server.handle(EVIL, bad, len(bad))
+    assert describe_refusals(7, server.refused) == (
+        "rank 7 refused 2 messages of rank 2, the first for -1 rows from 0 of 8\n"
+    )

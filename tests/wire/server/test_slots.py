@@ -51,7 +51,7 @@ def train(rule, kind, servers, slots):
             shard = Adding(start[split.rows_of(index)])
             channels = slots.of_server(index, WORKERS) if slots else ()
             server = Server(comm, shard, WORKERS, rule, channels=channels)
-            while len(server.ended) < WORKERS:
+            while server.active:
                 comm.platform.compute(1.0)
                 server.handle_next()
             server.settle()
