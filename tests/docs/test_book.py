@@ -22,6 +22,8 @@ from tests.commands import PYTHON, ROOT
 from tests.commands import command as run
 
 DOCS = ROOT / "docs"
+# chapters of strategies of deep networks
+PARALLEL = ["data_parallel", "byzantine", "model_parallel", "decentralised_training"]
 LOADS = r"<(?:link|img|script|iframe)[^>]*(?:href|src)=|url\(|@import "
 NETWORK = re.compile(rf"""(?:{LOADS})["']?(?:https?:)?//""")
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -86,7 +88,7 @@ def test_links_of_a_page_lead_to_files_and_headings(page):
         ("pipeline", ["model_parallel"], [*SCHEDULES, TRANSPOSED]),
         ("network", ["virtual"], list(NETWORKS)),
         ("strategy", ["glove"], list(GLOVE)),
-        ("strategy", ["data_parallel", "byzantine", "model_parallel"], list(DEEP)),
+        ("strategy", PARALLEL, list(DEEP)),
         ("updates", ["shared_memory"], list(UPDATES)),
     ],
 )
