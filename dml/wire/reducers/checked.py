@@ -5,7 +5,8 @@
     rank 2     900 x float32, plain, for state 90b1d3e7 of top_k:0.01     refused
 
 Compressed reducers send codes and not buffers, so an all-reduce with a check sees only
-their scalars. Without the check a code of another length is decoded with this rank's length.
+their scalars. Without a check, a code of another length is decoded with the length of
+this rank's code.
 """
 
 import hashlib
