@@ -5,7 +5,8 @@
     rank 2     900 x float32, plain, for state 90b1d3e7 of top_k:0.01     refused
 
 Compressed reducers send codes and not buffers, so an all-reduce with a check sees only
-their scalars. A code of another length would be read as if it were one of its own.
+their scalars. Without a check, a code of another length is decoded with the length of
+this rank's code.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ def checked(reducer: Reducer, name: str) -> Reducer:
     """Return the reducer, with a check that raises BadInput on all ranks.
 
     It compares length, dtype and registration of the buffers, the name of the reducer,
-    and what is equal on all ranks of its state, such as the number of steps. Cost: an
+    and the common part of its state, such as the number of steps. Cost: an
     all-gather of 128 bytes per rank before every reduction.
 
     Args:
@@ -48,27 +49,27 @@ def checked(reducer: Reducer, name: str) -> Reducer:
 
 def common_hash(state: Any) -> str:
     """Return a hash of the parts of a state that are equal on all ranks."""
-    found = hashlib.sha256()
-    add_common(state, False, found)
-    return found.hexdigest()[:8]
+    digest = hashlib.sha256()
+    add_common(state, False, digest)
+    return digest.hexdigest()[:8]
 
 
-def add_common(state: Any, is_common: bool, found: Any) -> None:
+def add_common(state: Any, is_common: bool, digest: Any) -> None:
     """Add keys, and the arrays in the common part of a Memory, to a hash.
 
     Args:
       state: Part of a state.
       is_common: Whether it is in the common part of a Memory.
-      found: The hash.
+      digest: The hash.
     """
     if isinstance(state, Memory):
-        add_common(state.common, True, found)
+        add_common(state.common, True, digest)
     elif isinstance(state, dict):
         for key, value in state.items():
-            found.update(repr(key).encode())
-            add_common(value, is_common, found)
+            digest.update(repr(key).encode())
+            add_common(value, is_common, digest)
     elif isinstance(state, tuple | list):
         for value in state:
-            add_common(value, is_common, found)
+            add_common(value, is_common, digest)
     elif is_common and state is not None:
-        found.update(np.asarray(state).tobytes())
+        digest.update(np.asarray(state).tobytes())

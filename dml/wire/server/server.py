@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import ANY, TOO_LONG, Combine, Comm, Rows, Shard, Status
+from dml.types import ANY, TOO_LONG, WITHDRAWN, Combine, Comm, Rows, Shard, Status
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys, length, sum_rows
 from dml.wire.server.consistency import Consistency
@@ -141,6 +141,16 @@ class Server:
             self.receive = self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
         return self.receive
 
+    def withdraw(self) -> None:
+        """Withdraw the posted receive, or handle its message if it has one."""
+        if self.receive is not None:
+            self.receive.Cancel()
+            self.receive.Wait(self.status)
+            if self.status.count == WITHDRAWN:
+                self.receive = None
+            else:
+                self.handle_inbox()
+
     def handle_inbox(self) -> int:
         """Handle the message in the inbox; return its rank."""
         self.receive, rank = None, self.status.source
@@ -171,10 +181,7 @@ class Server:
 
     def settle(self) -> None:
         """Apply the pending gradients; wait until all sent messages have arrived."""
-        if self.receive is not None:  # the last worker was refused
-            self.receive.Cancel()
-            self.receive.Wait(self.status)
-            self.receive = None
+        self.withdraw()
         self.active = set(range(self.workers)) - self.dropped
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []

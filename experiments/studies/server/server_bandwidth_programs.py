@@ -110,6 +110,7 @@ def server_clock(
         pulls = server.out.replies + (workers if load.pulls else 0) - ahead[0]
         while len(server.log) < workers or server.out.replies < pulls:
             server.handle_next()
+        server.withdraw()  # the next server receives the next message
         # a message may complete the one before it, so that both are handled at once
         del server.log[:workers]
         ahead[0] = server.out.replies - pulls

@@ -63,6 +63,8 @@ MALFORMED = {
     "list of another length": message(PULL, 2, -1),
     "key past the end": message(PULL | KEYS, 2, -1, body=keys(0, ROWS)),
     "negative key": message(PULL | KEYS, 2, -1, body=keys(0, -3)),
+    "one key too many": message(PULL | KEYS, ROWS + 1, -1, body=keys(*range(8), 0)),
+    "keys cut off": message(PUSH | KEYS, 4, -1, body=keys(1, 2)),
     "keys missing": message(PULL | KEYS, 4, -1),
     "values missing": message(PUSH, 2, 0, body=floats(3)),
     "values too many": message(PUSH, 2, 0, body=floats(5)),
@@ -153,6 +155,7 @@ def test_a_malformed_message_changes_nothing_and_is_refused_by_rank(name):
     assert list(server.refused) == [EVIL]
     assert server.refused[EVIL].messages == 1 and server.refused[EVIL].reason
     assert not server.shard.values.any() and server.version == 0
+    assert not server.pushes.lists[EVIL]
     good = message(PUSH, 1, 0, body=floats(2))
     server.handle(EVIL, good, len(good))  # from now on refused
     assert server.version == 0 and server.refused[EVIL].messages == 2
