@@ -4,6 +4,7 @@ python experiments/byzantine.py                               8 rules, 7 attacks
 python experiments/byzantine.py --quick
 python experiments/byzantine.py --rules=krum,krum+nnm --attacks=alie,mimic --seeds=3
 python experiments/byzantine.py --rules=centred_clipping:F,0.5 --nomomentum
+python experiments/byzantine.py --rules=median,./mine.py:rule --seeds=3
 python experiments/byzantine.py --preset=byzfl --csv          configuration of ByzFL
 
 Each cell is a training: --honest workers, each with its shard of the examples, and the
@@ -11,9 +12,11 @@ attackers, who know all gradients and the rule. A rule tolerates as many attacke
 there are. A rule NAME is that of --reduce=NAME:F, where F is the number of attackers.
 The gradients are those of `synchronous` with a logical shard per worker. Without
 attackers there is one training for all attacks. A dash is a rule that needs more
-workers. The worst case of a rule is its least accuracy over all attacks and skews.
+workers. An own rule is a function: number of attackers -> robust.Rule.
 
-Cost: 232 trainings of 300 updates, ... s on 2 cores.
+The worst case of a rule is its least accuracy over all attacks and skews.
+
+Cost: 232 trainings of 300 updates, of 0.5 to 2 s each on one core.
 """
 
 import time

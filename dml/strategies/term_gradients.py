@@ -126,7 +126,7 @@ def separate_terms(
     parts: Sequence[Part | None],
     count: int,
 ) -> Iterator[Term]:
-    """Yield the terms, each computed by a call of its own.
+    """Yield the terms, each computed by a separate call.
 
     Args:
       problem: The problem.

@@ -40,7 +40,7 @@ def row(line: Line, accuracies: Mapping[int, Sequence[float]]) -> Row:
     Args:
       line: Rule, attack and skew.
       accuracies: Accuracies of all seeds by number of attackers; none if the rule does
-        not tolerate so many.
+        not tolerate them.
     """
     means = {
         key(count): float(np.mean(values)) if values else None
@@ -113,13 +113,13 @@ def conclude(summary: Mapping[str, Any]) -> str:
 
 def print_worst(rows: Sequence[Row]) -> None:
     """Print the worst case of each rule by number of attackers."""
-    numbers = counts(rows)
+    attackers = counts(rows)
     lines = [
         "",
-        f"{'worst case of':26}  " + "  ".join(f"{f'f={n}':<20}" for n in numbers),
+        f"{'worst case of':26}  " + "  ".join(f"{f'f={n}':<20}" for n in attackers),
     ]
     for rule in rules(rows):
-        cases = [worst(rows, rule, count) for count in numbers]
+        cases = [worst(rows, rule, count) for count in attackers]
         texts = [f"{c.accuracy:.3f} {c.attack}" if c else MISSING for c in cases]
         lines.append(f"{rule:26}  " + "  ".join(f"{text:<20}" for text in texts))
     sys.stdout.write("\n".join(line.rstrip() for line in lines) + "\n\n")

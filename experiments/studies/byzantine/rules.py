@@ -51,7 +51,7 @@ def rule(text: str, attackers: int) -> Rule:
 
 
 def tolerates(text: str, attackers: int, workers: int) -> bool:
-    """Return whether a rule has an estimate of the gradients of so many workers."""
+    """Return whether a rule has an estimate of the gradients of a number of workers."""
     try:
         estimator(text, attackers).check(workers)
     except BadInput:

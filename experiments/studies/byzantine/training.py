@@ -35,7 +35,7 @@ WIDTHS = (32,)
 
 
 class Sizes(NamedTuple):
-    """What all trainings have in common.
+    """Sizes and data of all trainings.
 
     Attributes:
       data: Name of the images.

@@ -30,11 +30,10 @@ def weighted_sums(
     """Return sums of weights times rows; rows of weight 0 are not read."""
     weights_KxN = weights_KxN.astype(np.float32)
     sums_KxD = np.empty((len(weights_KxN), rows_NxD.shape[1]), np.float32)
-    # the rows of each sum, padded by -1
-    used_KxN = np.full(weights_KxN.shape, -1)
-    for used, weights in zip(used_KxN, weights_KxN, strict=True):
-        indices = np.flatnonzero(weights)
-        used[: len(indices)] = indices
+    # the rows of each sum in order, padded by -1
+    zero_KxN = weights_KxN == 0
+    used_KxN = np.argsort(zero_KxN, axis=1, kind="stable")
+    used_KxN[np.sort(zero_KxN, axis=1)] = -1
 
     def call(part: slice) -> None:
         write_weighted(rows_NxD, weights_KxN, used_KxN, part.start, part.stop, sums_KxD)
