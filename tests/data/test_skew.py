@@ -104,7 +104,13 @@ def test_part_w_of_a_minibatch_is_from_shard_w_and_every_epoch_of_it_is_complete
         assert set(examples) <= set(part)
         complete = min(len(part), len(examples))
         assert len(set(examples[:complete])) == complete
-        assert (np.diff(epochs) >= 0).all()
+        assert np.array_equal(epochs, np.arange(len(epochs)) // len(part))
+
+
+def test_workers_read_equal_shards_in_different_orders():
+    copies = [np.arange(30)] * 2
+    first, second = np.array_split(next(skewed_draws(copies, 60, 0, 60)), 2)
+    assert sorted(first) == sorted(second) and not np.array_equal(first, second)
 
 
 def test_draws_resume_at_any_minibatch():
@@ -137,10 +143,10 @@ def problem(targets=LABELS):
 def test_the_last_workers_have_reversed_labels_of_the_same_examples():
     batches = [np.arange(403, 417), np.arange(3, 14)]
     wrong = with_reversed_labels(problem(), 10)
-    for batch, numbers in zip(batches, poisoned(batches, 4, 2), strict=True):
+    for batch, numbers in zip(batches, poisoned(batches, 5, 2), strict=True):
         plain, changed = problem().take(batch), wrong.take(numbers)
         assert np.array_equal(changed.inputs, plain.inputs)
-        honest = sum(len(part) for part in np.array_split(batch, 4)[:2])
+        honest = sum(len(part) for part in np.array_split(batch, 5)[:3])
         assert np.array_equal(changed.targets[:honest], plain.targets[:honest])
         assert np.array_equal(changed.targets[honest:], 9 - plain.targets[honest:])
         assert changed.targets.dtype == plain.targets.dtype

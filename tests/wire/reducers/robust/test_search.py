@@ -1,6 +1,7 @@
 """Searches for the factor of an attack that moves the estimate farthest."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,6 +39,22 @@ def test_a_peak_below_a_plateau_of_large_factors_is_found():
     # a rule rejects large factors, and its deviation is then 0.5
     assert 0.9 < farthest(lambda factor: factor if factor < 1.1 else 0.5) < 1.1
     assert farthest(lambda factor: factor if factor < 3 else math.nan) > 2.5
+    assert farthest(lambda factor: -abs(factor - 7) if factor else math.nan) > 6.5
+
+
+def test_factors_are_doubled_while_the_deviation_grows_and_small_scales_remain():
+    tried = []
+
+    def deviation(best, factor):
+        tried.append(factor)
+        return -abs(factor - best)
+
+    farthest(partial(deviation, 100))
+    doubled, scales = [0, 10, 20, 40, 80, 160], [5, 2.5, 1.25, 0.625, 0.3125]
+    assert tried[:11] == doubled + scales
+    tried.clear()
+    farthest(partial(deviation, 1e9))
+    assert sorted(tried)[1:6] == scales[::-1]
 
 
 @pytest.mark.parametrize(
@@ -81,17 +98,18 @@ def test_an_optimal_attack_is_nearly_as_far_as_the_farthest_of_a_fine_grid(
     mean = rows[:-F].mean(axis=0, dtype=np.float64)
 
     def deviation(text):
-        made, forged = byzantine(text, F), rows.copy()
-        made.attack.forge(
-            Slice(
-                forged,
-                made.workers(N),
-                0,
-                lambda total: total,
-                lambda rows: estimate(rule, rows, *before),
-            )
-        )
-        return np.linalg.norm(estimate(rule, forged, *before) - mean)
+        made, forged, estimates = byzantine(text, F), rows.copy(), []
+
+        def estimated(rows):
+            estimates.append(estimate(rule, rows, *before))
+            return estimates[-1]
+
+        workers = made.workers(N)
+        made.attack.forge(Slice(forged, workers, 0, lambda total: total, estimated))
+        tried = [np.linalg.norm(each - mean) for each in estimates]
+        sent = np.linalg.norm(estimated(forged) - mean)
+        assert sent == max([sent, *tried])
+        return sent
 
     largest = max(deviation(f"{attack}:{x:.4f}") for x in np.geomspace(0.1, 100, 60))
     found = deviation(f"optimal_{attack}")
