@@ -24,7 +24,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             for rule in ("geometric_median", "trimmed_mean")
             for before in ("clipping", "nnm", "clipping+nnm")
         ),
-        "attacks": "sign_flip,optimal_ipm,optimal_alie",
+        "attacks": "sign_flip,optimal_ipm:0.8,optimal_alie:0.8",
         "attackers": "1,2,3,4",
         "skews": "similarity:1,similarity:0.66,similarity:0.33,similarity:0",
         "honest": 10,
