@@ -103,8 +103,6 @@ class Pushes:
         keys = self.keys(worker, head, message)
         start = bits_end(rows, kind) if kind & (KEYS | BITS) else NBYTES
         if kind & BITS:
-            if nbytes < start:
-                raise Malformed(f"{nbytes} bytes with a mask of {rows} rows")
             bits = message[keys_end(rows, kind) : start]
             has = np.unpackbits(bits, count=rows).view(bool)
             keys = indices(keys)[has]
