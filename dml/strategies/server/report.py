@@ -127,7 +127,7 @@ def collect_reports(
         "words_sent": int(words.sum()),
         "updates": int(updates[ranks[0]]),
         "refused_messages": int(refused_messages.sum()),
-        "refused": np.concatenate(texts).tobytes().decode().splitlines(),
+        "refused": "; ".join(np.concatenate(texts).tobytes().decode().splitlines()),
         "rows_imbalance": imbalance(split),
     }
     table = assemble([values[rank] for rank in ranks])

@@ -41,8 +41,9 @@ def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
     mine = [event["args"]["bytes"] for event in sent if event["tid"] == 0]
     assert sum(mine) == 2 * 4 * words
     phases = [e["name"] for e in trace if e["ph"] == "X" and e["cat"] == "phase"]
-    once = 2 * 64  # the gradient is begun, and then waited for
-    want = {"input": once, "gradient": 2 * once, "wire": once, "update": once}
+    # of a gradient: its start, the delay of the rank, its end, no further term
+    once = 2 * 64
+    want = {"input": once, "gradient": 4 * once, "wire": once, "update": once}
     assert {name: phases.count(name) for name in phases} == want
 
 

@@ -70,6 +70,6 @@ def test_a_damaged_message_ends_its_worker_and_is_named_in_the_summary(name):
         else:
             assert (number, error) == (CLOCKS, "")
     summary = results[0][2]
-    (line,) = summary["refused"]
+    line = summary["refused"]
     assert line.startswith(f"rank 3 refused {summary['refused_messages']} messages of")
     assert line.endswith(f"of rank {EVIL}, the first for kind 4096")
