@@ -101,7 +101,7 @@ def diloco(
 
 
 class State(NamedTuple):
-    """The outer parameters, momentum, results that have not arrived, and reducers."""
+    """The outer parameters and their momentum, and the state of each reducer."""
 
     params: np.ndarray
     momentum: np.ndarray
