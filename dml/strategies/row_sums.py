@@ -12,6 +12,7 @@ or those of an all-reduce of the table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from dml.strategies.parameters import (
     Update,
     check_shards,
     mean_loss,
+    restore_memory,
     split_shards,
 )
 from dml.strategies.vectors import ALL, Columns
-from dml.types import BadInput, CountedComm, Problem, Reducer, Rows, Step
+from dml.types import BadInput, CountedComm, Problem, Reducer, Rows, Step, identity
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.collectives.check import check_arguments
@@ -51,6 +53,7 @@ def train_table(
     every: int | None = None,
     prefetch: int = 0,
     state: Any = None,
+    memory: Any = None,
 ) -> Iterator[Step]:
     """Train a table on all ranks in lockstep; see `synchronous`.
 
@@ -69,11 +72,13 @@ def train_table(
       every: Number of updates in a Step; None: 1, and Steps have no epoch.
       prefetch: Number of minibatches prepared in the background.
       state: State of the rule in an earlier Step; None starts anew.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     parameters = Table(problem, update, state)
     possible = reducer.combine is sum_rows or reducer.reduce_terms is not None
     count_shards = check_shards(comm, shards, possible)
     sums = RowSums(comm, reducer, dense, parameters.shard.values, columns, shards)
+    sums.memory = restore_memory(comm, sums.memory, memory)
     split = split_shards(comm, count_shards, accumulate)
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     losses: list[list[tuple[float, int]]] = []  # of each term, by update
@@ -105,6 +110,7 @@ def train_table(
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // sums.buffer.itemsize,
             state=parameters.state,
+            memory=partial(identity, sums.memory),
             epoch=every and number // every,
             replicas=True,
         )

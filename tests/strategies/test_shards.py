@@ -126,6 +126,31 @@ def test_the_memory_of_a_reducer_continues_after_a_checkpoint(name):
         assert (small.apart(rest[-1].params, expected) > 0) == forget
 
 
+@pytest.mark.parametrize("name", ("top_k:0.1+feedback", "qsgd:4"))
+def test_the_memory_of_a_reducer_of_rows_continues_after_a_checkpoint(name):
+    def train(comm, first=0, last=CLOCKS, params=None, memory=None):
+        task = table.problem()
+        steps = synchronous(
+            task if params is None else task._replace(params=params),
+            table.batches(CLOCKS)[first:last],
+            lambda values: table.Descent(values.copy()),
+            comm=Metered(comm),
+            timer=Timer(),
+            reducer=reducer(name, ALLREDUCE["ring"]),
+            memory=memory,
+        )
+        *_, end = steps
+        return end.params(), jax.tree.leaves(end.memory())
+
+    expected = sim.run(train, 2)[0][0]
+    half = sim.run(partial(train, last=2), 2)
+    saved = [leaves for _, leaves in half]
+    for memory in (saved, None):
+        rest = partial(train, first=2, params=half[0][0], memory=memory)
+        params = sim.run(rest, 2)[0][0]
+        assert (params.tobytes() == expected.tobytes()) == (memory is saved)
+
+
 def test_shards_without_a_suitable_reducer_or_too_few_are_refused():
     def train(comm, make, shards):
         own = {"reducer": make(ALLREDUCE["star"]), "shards": shards}
