@@ -11,9 +11,15 @@ import numpy as np
 from dml.runs.writers import Row, Writer
 
 MAX_MARKED_POINTS = 20  # curves with more points are drawn without markers
+MAX_CURVES_IN_LEGEND = 9  # with more, the legend is outside of the panel
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
+COLOURS = (  # matplotlib's ten, then lighter ones, so that 20 curves differ
+    "1f77b4 ff7f0e 2ca02c d62728 9467bd 8c564b e377c2 7f7f7f bcbd22 17becf "
+    "aec7e8 ffbb78 98df8a ff9896 c5b0d5 c49c94 f7b6d2 c7c7c7 dbdb8d 9edae5"
+)
 STYLE: dict[Any, Any] = {  # rcParams of all figures
     "axes.grid": True,
+    "axes.prop_cycle": f"cycler(color={COLOURS.split()})",
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
@@ -154,7 +160,7 @@ def panels(
                 axes.set_ylim(within)
             axes.set_xscale("log" if "x" in log else "linear")
             axes.set_yscale("log" if "y" in log else "linear")
-        if side_by_side:
+        if side_by_side or len(panels[0].series) > MAX_CURVES_IN_LEGEND:
             legend(figure)
         elif len(panels[0].series) > 1:
             all_axes[0].legend()
