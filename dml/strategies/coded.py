@@ -28,9 +28,10 @@ import numpy as np
 from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, make_parameters, restore_memory
-from dml.strategies.vectors import ALL, make_vectors
-from dml.types import BadInput, CountedComm, Memory, Problem, Step, identity
+from dml.strategies.parameters import Table, Tree, Update, make_parameters
+from dml.strategies.vector_terms import check_workers, train_vectors
+from dml.strategies.vectors import ALL, TableVectors, TreeVectors, make_vectors
+from dml.types import CountedComm, Problem, Step
 from dml.wire.plans.coding import DEFAULT, Code, make_code
 from dml.wire.reducers.robust.coded import CodedSum, encode
 from dml.wire.reducers.robust.estimate import Estimator
@@ -79,53 +80,58 @@ def coded(
     sums = CodedSum(comm, plan, vectors.length, rule=rule, byzantine=byzantine)
     own = sums.terms.own
     computed = sorted({part for worker in own for part in plan.parts_of(worker)})
-    terms = np.zeros((len(own), vectors.length + 1), np.float32)
-    done = restore_memory(comm, Memory(None, np.zeros(1, np.int64)), memory)
     split = split_parts(plan, computed)
-    minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
-    for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
-        sent = comm.bytes_sent
-        with timer("gradient"):
-            gradients = {}
-            for part, examples in zip(computed, parts, strict=True):
-                vector = np.empty_like(terms[0])
-                loss, grads = 0.0, None
-                if examples:
-                    loss, grads = parameters.mean_gradient([examples], count)
-                vectors.pack(grads, vector[:-1])
-                vector[-1] = loss
-                gradients[part] = vector
-            for term, worker in zip(terms, own, strict=True):
-                term[:] = encode(plan, worker, gradients)
-            share = sum(part.examples for part in parts if part) / count
-            comm.platform.work(share * comm.size)
-        with timer("wire"):
-            total, wrong = sums.add_up(list(terms), int(done.common[0]))
-            done = Memory(None, done.common + 1)
-        with timer("update"):
-            parameters.apply(parameters.put(vectors.unpack(total[:-1])))
-        yield Step(
-            number=number,
-            loss=float(total[-1]),
-            params=parameters.collect,
-            examples=count,
-            seconds=timer.lap(),
-            words_sent=(comm.bytes_sent - sent) // terms.itemsize,
-            measures={"wrong_terms": wrong},
-            state=parameters.state,
-            memory=partial(identity, done),
-            replicas=True,
-        )
+    yield from train_vectors(
+        parameters,
+        vectors,
+        feed(problem.take, batches, split, parameters.put, prefetch),
+        comm=comm,
+        timer=timer,
+        workers=len(own),
+        fill=partial(encode_terms, parameters, vectors, sums, computed),
+        add_up=partial(add_up, timer, sums),
+        memory=memory,
+    )
 
 
-def check_workers(comm: CountedComm, workers: int) -> int:
-    """Return the number of workers: by default one per rank."""
-    if workers and workers < comm.size:
-        raise BadInput(
-            f"expected at least one worker for each of {comm.size} ranks, got "
-            f"{workers}; pass workers=<{comm.size} or more>"
-        )
-    return workers or comm.size
+def encode_terms(
+    parameters: Tree | Table,
+    vectors: TreeVectors | TableVectors,
+    sums: CodedSum,
+    computed: Sequence[int],
+    *minibatch: Any,
+) -> float:
+    """Write the terms of this rank's workers; return the share that it computes.
+
+    Args:
+      parameters: Parameters in training.
+      vectors: Vectors of their gradients.
+      sums: Sums of all terms.
+      computed: Numbers of the parts that this rank computes.
+      *minibatch: Terms, parts and number of examples; see `Fill`.
+    """
+    terms, parts, count = minibatch
+    gradients = {}
+    for number, part in zip(computed, parts, strict=True):
+        vector = np.empty_like(terms[0])
+        loss, grads = 0.0, None
+        if part:
+            loss, grads = parameters.mean_gradient([part], count)
+        vectors.pack(grads, vector[:-1])
+        vector[-1] = loss
+        gradients[number] = vector
+    for term, worker in zip(terms, sums.terms.own, strict=True):
+        term[:] = encode(sums.code, worker, gradients)
+    return sum(part.examples for part in parts if part) / count
+
+
+def add_up(
+    timer: Timer, sums: CodedSum, terms: Sequence[np.ndarray], step: int
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the sum of all parts, and the number of wrong terms."""
+    with timer("wire"):
+        total, wrong = sums.add_up(terms, step)
+    return total, {"wrong_terms": wrong}
 
 
 def split_parts(

@@ -9,8 +9,9 @@ import pytest
 from dml import sim
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
+from dml.strategies.best_terms import mean_of_best
 from dml.strategies.serial import serial
-from dml.strategies.zeno import mean_of_best, zeno
+from dml.strategies.zeno import zeno
 from dml.types import BadInput, Problem, Rows
 from dml.update.table import table
 from dml.wire.comm import Metered
@@ -74,7 +75,8 @@ def test_one_right_worker_is_enough_where_other_rules_fail(rule, monkeypatch):
     assert distance(**ALL_BUT_ONE) < 0.5
     # the same attack on a rule that reads the terms only
     monkeypatch.setattr(
-        "dml.strategies.zeno.mean_of_best", lambda rows, *others: 5 * RULES[rule](rows)
+        "dml.strategies.best_terms.mean_of_best",
+        lambda rows, *others: 5 * RULES[rule](rows),
     )
     assert not distance(**ALL_BUT_ONE) < 5
 

@@ -12,7 +12,8 @@ from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.plans.partition import Partition, imbalance
 from dml.wire.server.client import Client
 from dml.wire.server.refusals import Refusal
-from dml.wire.server.server import Applied, Server
+from dml.wire.server.server import Server
+from dml.wire.server.updates import Applied
 
 
 class Snapshot(NamedTuple):

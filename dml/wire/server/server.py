@@ -9,13 +9,13 @@ workers, have ended it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, TOO_LONG, WITHDRAWN, Combine, Comm, Rows, Shard, Status
-from dml.wire.comm.tags import Tag
+from dml.types import TOO_LONG, Combine, Comm, Shard
 from dml.wire.reducers.rows import Keys, length, sum_rows
+from dml.wire.server.clocks import Clocks
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.header import (
     CLOCK,
@@ -27,23 +27,13 @@ from dml.wire.server.header import (
     Head,
     max_nbytes,
 )
+from dml.wire.server.inbox import Inbox
 from dml.wire.server.pushes import Push, Pushes
 from dml.wire.server.refusals import Refusals
 from dml.wire.server.replies import REPLIES, Replies, State
 from dml.wire.server.slots import Channel
+from dml.wire.server.updates import Applied, Updates
 from dml.wire.server.validation import Limits, Malformed, Stale, read_valid
-
-
-class Applied(NamedTuple):
-    """The log entry of a gradient: applied, or late and dropped."""
-
-    seconds: float  # time at which it was applied or dropped
-    worker: int
-    clock: int
-    staleness: int  # number of updates since the version from which it was computed
-    loss: float
-    rows: int  # number of the gradient's rows that are on this server
-    late: int  # 1: dropped; 0: applied
 
 
 class Server:
@@ -76,22 +66,13 @@ class Server:
         lists: int = 64,
         run: int = 0,
     ):
-        self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
+        self.comm, self.shard, self.rule = comm, shard, rule
         self.workers, self.on_clock = workers, on_clock
-        self.rows, self.width = shard.values.shape
-        self.inbox = np.empty(max_nbytes(self.rows, self.width), np.uint8)
-        self.clock = 0  # number of closed clocks
-        self.version = 0  # number of updates
-        self.clocks = [0] * workers  # number of clocks that each worker has ended
-        self.total = 0  # sum of `clocks`
-        self.finished_workers = 0  # number of workers that have ended the open clock
-        self.needed_workers = workers - rule.backups  # that must end it to close it
-        self.applied = [0] * workers  # pushes of each worker, applied or late
+        rows, self.width = shard.values.shape
+        self.inbox = Inbox(comm, max_nbytes(rows, self.width))
+        self.clocks = Clocks(workers, rule.backups)
         self.active = set(range(workers))  # workers that may send messages
-        self.limits = Limits(self.rows, max(1, lists), rule.backups > 0, run)
-        self.status = Status()
-        self.log: list[Applied] = []
-        self.pending: list[Push] = []  # not yet applied, in order of arrival
+        self.limits = Limits(rows, max(1, lists), rule.backups > 0, run)
         # pulls: worker, clock, keys, kind
         self.waiting: list[tuple[int, int, Keys, int]] = []
         self.refusals = Refusals(comm)
@@ -99,8 +80,23 @@ class Server:
         self.dropped: set[int] = set()  # workers that were refused
         stores = rule.aggregation_count != 1
         self.pushes = Pushes(comm, shard.values.shape, workers, channels, stores)
-        self.receive: Any = None  # posted while values may arrive, too
         self.out = Replies(comm, shard, workers, rule.push_based, channels)
+        self.updates = Updates(comm, shard, workers, rule, combine, self.out)
+
+    @property
+    def clock(self) -> int:
+        """Number of closed clocks."""
+        return self.clocks.closed
+
+    @property
+    def version(self) -> int:
+        """Number of updates."""
+        return self.updates.version
+
+    @property
+    def log(self) -> list[Applied]:
+        """Entries of all gradients that are applied or late."""
+        return self.updates.log
 
     def serve(self) -> None:
         """Handle messages until every worker has ended."""
@@ -117,17 +113,18 @@ class Server:
         Returns:
           The index of a request of `others` that has completed; -1: a message has.
         """
-        receives = self.pushes.receives
+        receives, inbox = self.pushes.receives, self.inbox
         while True:
-            if not (others or receives or self.receive):
-                self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+            if not (others or receives or inbox.posted):
+                inbox.receive()
                 rank = self.handle_inbox()
             else:
-                requests = [*others, *receives.values(), self.next_receive()]
-                completed = self.comm.Waitany(requests, self.status)
+                requests = [*others, *receives.values(), inbox.post()]
+                completed = self.comm.Waitany(requests, inbox.status)
                 if completed < len(others):
                     return completed
                 if completed == len(requests) - 1:
+                    inbox.posted = None
                     rank = self.handle_inbox()
                 else:
                     rank = [*receives][completed - len(others)]
@@ -135,45 +132,29 @@ class Server:
             if rank not in self.pushes.announced:
                 return -1
 
-    def next_receive(self) -> Any:
-        """Return the posted receive of the next message; post it if necessary."""
-        if self.receive is None:
-            self.receive = self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
-        return self.receive
-
     def withdraw(self) -> None:
         """Withdraw the posted receive, or handle its message if it has one."""
-        if self.receive is not None:
-            self.receive.Cancel()
-            self.receive.Wait(self.status)
-            if self.status.count == WITHDRAWN:
-                self.receive = None
-            else:
-                self.handle_inbox()
+        if self.inbox.withdraw():
+            self.handle_inbox()
 
     def handle_inbox(self) -> int:
         """Handle the message in the inbox; return its rank."""
-        self.receive, rank = None, self.status.source
-        self.handle(rank, self.inbox, self.status.count)
+        rank = self.inbox.status.source
+        self.handle(rank, self.inbox.buffer, self.inbox.status.count)
         return rank
 
     def handle_arrived(self) -> None:
         """Handle all messages that have arrived."""
         for rank, request in [*self.pushes.receives.items()]:
-            if request.Test(self.status):
+            if request.Test(self.inbox.status):
                 self.add_values(rank)
-        if self.receive is not None:
-            if not self.receive.Test(self.status):
-                return
-            self.handle_inbox()
-        while self.active and self.comm.Iprobe(ANY, Tag.SERVER):
-            self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+        while (self.inbox.posted or self.active) and self.inbox.poll():
             self.handle_inbox()
 
     def add_values(self, rank: int) -> None:
         """Add the gradient whose values have arrived; refuse other values."""
         try:
-            push = self.pushes.arrived(rank, self.status.count)
+            push = self.pushes.arrived(rank, self.inbox.status.count)
             if push:
                 self.add(push)
         except Malformed as error:
@@ -183,8 +164,7 @@ class Server:
         """Apply the pending gradients; wait until all sent messages have arrived."""
         self.withdraw()
         self.active = set(range(self.workers)) - self.dropped
-        self.flush(sorted(self.pending, key=by_clock_and_worker))
-        self.pending = []
+        self.updates.settle()
         self.pushes.settle()
         for worker in self.dropped:
             self.out.abandon(worker)
@@ -198,8 +178,8 @@ class Server:
             pushes = self.pushes
             if pushes.announced and worker in pushes.announced:
                 self.add(pushes.take(worker))  # sent before this message
-            clocks = self.clocks[worker]
-            head = read_valid(message, nbytes, self.limits, clocks, self.version)
+            clocks, version = self.clocks.ended[worker], self.updates.version
+            head = read_valid(message, nbytes, self.limits, clocks, version)
             self.out.release_received(worker, head)
             kind = head.kind
             if kind & PUSH:
@@ -230,7 +210,7 @@ class Server:
         if head.kind & SLOT:
             slots = self.pushes.slots(worker, replies=True)
             slots.check(head.kind, length(keys) * self.width)
-        if head.clock <= self.clock:
+        if head.clock <= self.clocks.closed:
             self.out.reply(worker, keys, self.state(worker), head.kind)
         else:
             self.waiting.append((worker, head.clock, keys, head.kind))
@@ -263,96 +243,48 @@ class Server:
         self.active.discard(worker)
         self.dropped.add(worker)
         self.waiting = [pull for pull in self.waiting if pull[0] != worker]
-        self.finished_workers -= self.clocks[worker] > self.clock
-        self.clocks[worker] = -1
-        workers = self.workers - len(self.dropped)
-        self.needed_workers = max(1, workers - self.rule.backups)
+        closes = self.clocks.drop(worker)
         if self.rule.push_based:
             self.out.send_last(worker)
-        if self.finished_workers >= self.needed_workers:
+        if closes:
             self.close_clocks()
 
     # Gradients.
 
     def add(self, push: Push) -> None:
         """Apply a gradient, or store it until its update is complete; end its clock."""
-        head, count = push.head, self.rule.aggregation_count
-        if not count and head.clock < self.clock:
-            self.log_gradient(push, late=1)
-        elif count != 1:
-            self.pending.append(push)
-            if len(self.pending) == count:
-                self.flush(self.pending)
-                self.pending = []
-        else:
-            self.flush([push])
-        if head.kind & SLOT:
+        self.updates.add(push, self.clocks.closed)
+        if push.head.kind & SLOT:
             self.pushes.free(push)
-        if head.kind & CLOCK:
-            self.end_clock(push.worker, head.clock + 1)
+        if push.head.kind & CLOCK:
+            self.end_clock(push.worker, push.head.clock + 1)
 
     def end_clock(self, worker: int, clock: int) -> None:
         """Set the number of clocks that a worker has ended; close complete clocks."""
-        self.finished_workers += self.clocks[worker] <= self.clock < clock
-        self.total += clock - self.clocks[worker]
-        self.clocks[worker] = clock
-        if self.finished_workers >= self.needed_workers:
+        if self.clocks.end(worker, clock):
             self.close_clocks()
         else:
-            self.on_clock(self.total)
+            self.on_clock(self.clocks.total)
 
     def close_clocks(self) -> None:
         """Close the clocks that enough workers have ended; answer pulls."""
-        while self.finished_workers >= self.needed_workers:
-            if not self.rule.aggregation_count:
-                # order matters: by worker, not by arrival, for bit-identical sums
-                order = sorted(self.pending, key=by_clock_and_worker)
-                due = [push for push in order if push.head.clock <= self.clock]
-                self.pending = order[len(due) :]
-                self.flush(due)
-            self.clock += 1
-            self.finished_workers = sum(ended > self.clock for ended in self.clocks)
+        closes = True
+        while closes:
+            self.updates.close(self.clocks.closed)
+            closes = self.clocks.close()
             if self.rule.push_based:
                 self.send_changes()
-        self.on_clock(self.total)
+        self.on_clock(self.clocks.total)
         self.answer_pulls()
-
-    def flush(self, pushes: list[Push]) -> None:
-        """Apply gradients as one update."""
-        if not pushes:
-            return
-        for push in pushes:
-            if self.rule.staleness_scaled:
-                staleness = self.version - push.head.version
-                np.divide(push.grads, np.float32(max(1, staleness)), out=push.grads)
-            self.log_gradient(push)
-        # share of the minibatch: 1 with the gradients of all workers
-        share = round(sum([push.head.weight for push in pushes]), 9)
-        keys, grads = self.combine([Rows(push.keys, push.grads) for push in pushes])
-        if self.rule.averaged and share:
-            grads, share = np.divide(grads, np.float32(share)), 1.0
-        self.out.before_update()
-        self.shard.update(keys, grads, share)
-        if self.rule.push_based:
-            self.out.dirty[keys] = True
-        self.version += 1
-
-    def log_gradient(self, push: Push, late: int = 0) -> None:
-        """Log a gradient that is applied now, or dropped as late."""
-        head = push.head
-        staleness = self.version - head.version
-        self.applied[push.worker] += 1
-        now, rows = self.comm.Wtime(), len(push.grads)
-        entry = Applied(now, push.worker, head.clock, staleness, head.loss, rows, late)
-        self.log.append(entry)
 
     # Rows.
 
     def answer_pulls(self) -> None:
         """Answer the pulls whose clocks are complete."""
-        ready = [pull for pull in self.waiting if pull[1] <= self.clock]
+        clock = self.clocks.closed
+        ready = [pull for pull in self.waiting if pull[1] <= clock]
         if ready:
-            self.waiting = [pull for pull in self.waiting if pull[1] > self.clock]
+            self.waiting = [pull for pull in self.waiting if pull[1] > clock]
             for worker, _, keys, kind in sorted(ready, key=lambda pull: pull[0]):
                 self.out.reply(worker, keys, self.state(worker), kind)
 
@@ -365,9 +297,5 @@ class Server:
 
     def state(self, worker: int) -> State:
         """Return the state that is sent to a worker before rows."""
-        return State(self.clock, self.version, self.applied[worker])
-
-
-def by_clock_and_worker(push: Push) -> tuple[int, int]:
-    """Return the sort key of a push."""
-    return push.head.clock, push.worker
+        updates = self.updates
+        return State(self.clocks.closed, updates.version, updates.applied[worker])

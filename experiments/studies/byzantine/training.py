@@ -23,7 +23,7 @@ from dml.models.networks.mlp import mlp
 from dml.strategies.synchronous import synchronous
 from dml.train import curve
 from dml.types import Batch, CountedComm, Model, Params, Problem, Reducer, Step
-from dml.update.dense import make
+from dml.update.dense import Optimizer, make
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Metered
 from dml.wire.reducers.robust.attacks import LABEL_FLIP, byzantine
@@ -90,6 +90,12 @@ def problem(data: str, seed: int) -> Problem:
     return with_reversed_labels(right, classes)
 
 
+@cache  # the optimizer is a static argument of the compiled update
+def sgd(lr: float) -> Optimizer:
+    """Return SGD, without momentum: that is the workers'."""
+    return make("sgd", lr)
+
+
 def minibatches(cell: Cell, sizes: Sizes) -> Iterator[np.ndarray]:
     """Yield the minibatches: part w has examples of worker w."""
     workers = sizes.honest + cell.attackers
@@ -126,7 +132,7 @@ def train(sizes: Sizes, cell: Cell, comm: CountedComm) -> Iterator[Step]:
     return synchronous(
         problem(sizes.data, cell.seed),
         minibatches(cell, sizes),
-        make("sgd", sizes.lr),
+        sgd(sizes.lr),
         comm=Metered(comm),
         timer=Timer(comm.Wtime),
         reducer=reducer(cell, sizes.momentum),

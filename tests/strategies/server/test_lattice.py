@@ -13,7 +13,7 @@ from dml.strategies.server.workers import WorkerOptions
 from dml.types import BadInput
 from dml.update.table import table
 from dml.wire.comm import Metered
-from dml.wire.server import server as servers_module
+from dml.wire.server import updates
 from dml.wire.server.consistency import Choice, consistency
 from tests.strategies.server.small import CHOICE, DELAYS, alone, batches, problem, ran
 
@@ -49,7 +49,7 @@ def test_one_worker_alone_is_one_rank(name):
 
 
 def test_a_sum_in_the_order_of_arrival_is_caught(monkeypatch):
-    monkeypatch.setattr(servers_module, "by_clock_and_worker", lambda push: 0)
+    monkeypatch.setattr(updates, "by_clock_and_worker", lambda push: 0)
     found = ran(6, "bsp", dense=True, delays=DELAYS)
     assert bits(found) != alone(5, dense=True).tobytes()
 

@@ -192,7 +192,7 @@ def test_ten_thousand_random_messages_never_raise_or_reach_the_rows():
         if rank % 7 == 0:
             bad = draws.integers(0, 256, draws.integers(0, 200), np.uint8)
         before = server.shard.values.copy()
-        padded = np.zeros(max(len(bad), len(server.inbox)), np.uint8)
+        padded = np.zeros(max(len(bad), len(server.inbox.buffer)), np.uint8)
         padded[: len(bad)] = bad
         server.handle(rank, padded, len(bad))
         if rank in server.refused:

@@ -11,10 +11,10 @@ depend on the order of the workers.
 
 import numpy as np
 
+from dml.wire.reducers.robust import registers, sorting
 from dml.wire.reducers.robust.combinations import scaled_sum
 from dml.wire.reducers.robust.points import Points
 from dml.wire.reducers.robust.rule import Bound, Rule
-from dml.wire.reducers.robust.sorting import majority_signs, near_median, sum_of_ranks
 
 HALF = Bound(2, 1)  # n > 2f
 
@@ -30,7 +30,13 @@ def mean_of_all(points: Points) -> np.ndarray:
 
 def median(faulty: int) -> Rule:
     """Return the median of each coordinate (Yin 2018); n > 2f."""
-    return Rule("median", faulty, HALF, lambda points: middle_mean(points, 1))
+    return Rule(
+        "median",
+        faulty,
+        HALF,
+        lambda points: middle_mean(points, 1),
+        optimistic=lambda points: checked_middle_mean(points, 1),
+    )
 
 
 def trimmed_mean(faulty: int) -> Rule:
@@ -39,12 +45,21 @@ def trimmed_mean(faulty: int) -> Rule:
     With f = 0 it is the mean.
     """
 
+    def count(points: Points) -> int:
+        return points.vectors - 2 * points.faulty
+
     def estimate(points: Points) -> np.ndarray:
         if not points.faulty:
             return mean_of_all(points)
-        return middle_mean(points, points.vectors - 2 * points.faulty)
+        return middle_mean(points, count(points))
 
-    return Rule("trimmed_mean", faulty, HALF, estimate)
+    return Rule(
+        "trimmed_mean",
+        faulty,
+        HALF,
+        estimate,
+        optimistic=lambda points: checked_middle_mean(points, count(points)),
+    )
 
 
 def middle_mean(points: Points, count: int) -> np.ndarray:
@@ -52,10 +67,24 @@ def middle_mean(points: Points, count: int) -> np.ndarray:
 
     It is that of an odd number of values if n is odd, else of an even number.
     """
+    checked = checked_middle_mean(points, count)
+    if checked:
+        return checked[0]
+    return sorting.sum_of_ranks(points.rows_NxD, *middle(points, count), points.run)
+
+
+def checked_middle_mean(points: Points, count: int) -> tuple[np.ndarray, bool] | None:
+    """Return `middle_mean`, and whether all values are finite; None for short rows."""
+    if not registers.fits(points.rows_NxD):
+        return None
+    return registers.sum_of_ranks(points.rows_NxD, *middle(points, count), points.run)
+
+
+def middle(points: Points, count: int) -> tuple[int, int, float]:
+    """Return the first rank, the rank after the last one, and the factor of a sum."""
     first = (points.vectors - count) // 2
     last = points.vectors - first
-    factor = points.scale / (last - first)
-    return sum_of_ranks(points.rows_NxD, first, last, factor, points.run)
+    return first, last, points.scale / (last - first)
 
 
 def sign_majority(faulty: int) -> Rule:
@@ -65,11 +94,11 @@ def sign_majority(faulty: int) -> Rule:
     """
 
     def estimate(points: Points) -> np.ndarray:
-        return majority_signs(points.rows_NxD, points.scale, points.run)
+        return sorting.majority_signs(points.rows_NxD, points.scale, points.run)
 
     return Rule("sign_majority", faulty, HALF, estimate)
 
 
 def mean_near_median(points: Points, count: int) -> np.ndarray:
     """Return, per column, the mean of the `count` values nearest to the median."""
-    return near_median(points.rows_NxD, count, points.scale / count, points.run)
+    return sorting.near_median(points.rows_NxD, count, points.scale / count, points.run)

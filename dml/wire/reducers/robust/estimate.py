@@ -107,15 +107,17 @@ def estimate_slice(
       scale: Factor of the rows; n: rows are terms of a sum, which is estimated.
       run: Calls functions of parts of the columns.
     """
-    faulty = estimator.rule.faulty
-    points = finite(Points(rows, faulty, scale, step, centre, total, run))
-    if (
-        points.vectors
-        < Estimator(
-            estimator.rule._replace(faulty=points.faulty), estimator.before
-        ).least()
-    ):
+    rule, before = estimator
+    every = Points(rows, rule.faulty, scale, step, centre, total, run)
+    estimated, checked = None, False
+    if rule.optimistic and rule.faulty and not before:
+        estimated, checked = rule.optimistic(every) or (None, False)
+    points = finite(every, checked)
+    if estimated is not None and points is every:
+        return estimated
+    least = Estimator(rule._replace(faulty=points.faulty), before).least()
+    if points.vectors < least:
         return np.full(points.rows_NxD.shape[1], np.nan, np.float32)
-    for mixing in estimator.before:
+    for mixing in before:
         points = mixing.mix(points)
-    return estimator.rule.estimate(points)
+    return rule.estimate(points)

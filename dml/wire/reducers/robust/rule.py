@@ -52,6 +52,9 @@ class Rule(NamedTuple):
       least: f -> the smallest n with an estimate.
       estimate: points -> this slice of the estimate.
       centred: Whether the last estimate is used.
+      optimistic: points -> this slice of the estimate as if all values were finite, and
+        whether those of this slice are, in one pass and without communication; its
+        result is None for points that need two passes. None: all points do.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Rule(NamedTuple):
     least: Bound
     estimate: Callable[[Points], np.ndarray]
     centred: bool = False
+    optimistic: Callable[[Points], tuple[np.ndarray, bool] | None] | None = None
 
 
 class Slice(NamedTuple):

@@ -5,7 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dml.wire.reducers.robust import estimate, mean, median, sign_majority, trimmed_mean
+from dml.wire.reducers.robust import (
+    estimate,
+    mean,
+    median,
+    registers,
+    sign_majority,
+    sorting,
+    trimmed_mean,
+)
 from dml.wire.reducers.robust.networks import compare_exchange, network
 from dml.wire.reducers.robust.sorting import near_median
 from dml.wire.reducers.robust.threads import on_threads, serially
@@ -24,8 +32,39 @@ def test_a_network_sorts_all_zeros_and_ones_and_so_all_values(count):
             assert np.array_equal(tile[first:last], expected[first:last])
 
 
-def test_a_pruned_network_has_fewer_comparators():
-    assert len(network(20, 9, 11)) < len(network(20, 4, 16)) < len(network(20, 0, 20))
+@pytest.mark.parametrize("count, length", ((2, 1 << 16), (20, 65_543)))
+def test_sums_in_registers_have_the_bits_of_sums_in_tiles(count, length):
+    rows = normal(count, length)
+    rows[:, :99] = np.round(rows[:, :99])  # ties
+    rows[0, :40], rows[1, :40] = -0.0, 0.0
+    assert registers.fits(rows) and not registers.fits(rows[:, ::2])
+    for first, last in ((0, 1), ((count - 1) // 2, count // 2 + 1)):
+        ranks = (first, last, 1 / 3, on_threads)
+        found, finite = registers.sum_of_ranks(rows, *ranks)
+        assert found.tobytes() == sorting.sum_of_ranks(rows, *ranks).tobytes()
+        assert finite
+        for column, value in ((-1, np.nan), (0, np.inf), (70, -np.inf), (5, 3e38)):
+            bad = rows.copy()
+            bad[-1, column] = value
+            _, finite = registers.sum_of_ranks(bad, *ranks)
+            assert finite == np.isfinite(value)
+
+
+def test_sums_in_registers_are_written_between_start_and_stop_only():
+    rows, sums = normal(3, 64), np.full(64, 9, np.float32)
+    addresses = rows.ctypes.data, rows.strides[0], sums.ctypes.data
+    registers.compiled(3, 1, 2)(addresses, 8, 45, 1.0)
+    expected = np.full(64, 9, np.float32)
+    expected[8:45] = np.median(rows[:, 8:45], axis=0)
+    assert np.array_equal(sums, expected)
+
+
+@pytest.mark.parametrize("make", (median, trimmed_mean))
+def test_vectors_that_are_not_finite_are_dropped_from_long_ones(make):
+    rows = normal(9, 1 << 16)
+    rows[3, -1], rows[7, 5] = np.nan, np.inf
+    expected = estimate(make(1), np.delete(rows, (3, 7), axis=0))
+    assert estimate(make(3), rows).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("count", range(1, 12))
