@@ -9,8 +9,9 @@ and after the updates of a round, so their difference s is the step of this rank
 for one update by SGD. Parameters are evaluated as the mean over ranks.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,42 @@ class Protocol(NamedTuple):
     init: Callable[[np.ndarray, Layout], Any]
     mix: Callable[[Comm, np.ndarray, np.ndarray, int, Any], Any]
     model: Callable[[np.ndarray, Any], np.ndarray] = lambda vector, state: vector
+
+
+def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]:
+    """Return the strategy that mixes replicas by a protocol.
+
+        @strategy
+        def gossip(size: int, *, topology: str = "ring") -> Protocol: ...
+
+    defines gossip(problem, batches, update, *, comm, topology="ring", **own), where
+    `own` are options of `train_replicas`.
+
+    Args:
+      protocol: (number of ranks, *, its options) -> Protocol.
+    """
+    options = [
+        option
+        for option in inspect.signature(protocol).parameters.values()
+        if option.kind is option.KEYWORD_ONLY
+    ]
+
+    def train(
+        problem: Problem,
+        batches: Iterable[np.ndarray],
+        update: Update,
+        *,
+        comm: CountedComm,
+        **own: Any,
+    ) -> Iterator[Step]:
+        chosen = {each.name: own.pop(each.name) for each in options if each.name in own}
+        mixing = protocol(comm.size, **chosen)
+        return train_replicas(problem, batches, update, mixing, comm=comm, **own)
+
+    *common, others = inspect.signature(train).parameters.values()
+    signature = inspect.Signature([*common, *options, others])
+    train.__signature__ = signature  # type: ignore[attr-defined]
+    return update_wrapper(train, protocol)
 
 
 def stateless(mix: Callable[[Comm, np.ndarray, int], object]) -> Protocol:
