@@ -4,7 +4,7 @@
     x ← W (x + s)                     in the first round
 
 W must be symmetric with eigenvalues above -1/3. With one learning rate the fixed point
-is that of the mean of all ranks' losses, whatever the differences between them.
+is that of the mean of all ranks' losses, however much they differ.
 
 With d neighbours: 1 round, d·n words per rank and round of mixing.
 """

@@ -151,7 +151,7 @@ def train_replicas(
 
 
 class Mixing(NamedTuple):
-    """What differs between ranks after a round.
+    """State of a rank after a round of mixing.
 
     Attributes:
       round: Number of rounds so far, in an array.
@@ -223,7 +223,7 @@ def packed(parameters: Tree | Table, like: Layout) -> tuple[np.ndarray, Any]:
 
 
 def restored(comm: Comm, mixing: Mixing, memory: Any) -> Mixing:
-    """Return what this rank saved; raise BadInput on another number of ranks.
+    """Return the saved state of this rank; raise BadInput on another number of ranks.
 
     Args:
       comm: Ranks.

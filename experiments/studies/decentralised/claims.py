@@ -20,8 +20,8 @@ SGP_HOURS, ALL_REDUCE_HOURS = 1.6, 5
 
 def row(run: Run, strategy: str, skew: str) -> Row:
     """Return the most accurate row of a strategy and skew, over topologies."""
-    found = rows(run, strategy=strategy, skew=skew)
-    return max(found, key=lambda row: row["accuracy"])
+    chosen = rows(run, strategy=strategy, skew=skew)
+    return max(chosen, key=lambda row: row["accuracy"])
 
 
 def percent(*named: Row) -> str:

@@ -47,12 +47,12 @@ def rows(
             graphs = topologies(name, values)
             for graph in graphs:
                 label = name if len(graphs) == 1 else f"{name} on {graph}"
-                found = []
+                by_rate = []
                 for rate in rates:
                     own = Setting(name, graph, skew, rate)
                     trained = [train(task, own, seed, values) for seed in task.starts]
-                    found.append({"name": label} | row(own, trained))
-                yield max(found, key=lambda row: row["accuracy"])
+                    by_rate.append({"name": label} | row(own, trained))
+                yield max(by_rate, key=lambda row: row["accuracy"])
 
 
 def row(setting: Setting, trained: Sequence[Trained]) -> Row:
@@ -81,13 +81,13 @@ def summarize(rows: Sequence[Row]) -> Row:
 
 def conclude(summary: Mapping[str, Any]) -> str:
     """Return the conclusion: the most accurate strategy of each skew."""
-    found: dict[str, tuple[float, str]] = {}
+    best: dict[str, tuple[float, str]] = {}
     for key, value in summary.items():
         if key.endswith("_accuracy"):
             name, _, skew = key.removesuffix("_accuracy").rpartition("_")
-            found[skew] = max(found.get(skew, (0.0, "")), (value, name))
-    best = [f"{name} on {skew} ({value:.1%})" for skew, (value, name) in found.items()]
-    return f"The most accurate strategies are {', '.join(best)}."
+            best[skew] = max(best.get(skew, (0.0, "")), (value, name))
+    texts = [f"{name} on {skew} ({value:.1%})" for skew, (value, name) in best.items()]
+    return f"The most accurate strategies are {', '.join(texts)}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

@@ -20,8 +20,8 @@ def synchronous(run: Run) -> Row:
 
 def plain(run: Run) -> list[Row]:
     """Return the rows of DiLoCo without codes, fragments and delay, by period."""
-    found = matching(run.rows, reducer="exact", fragments=1, delay=0)
-    return nonempty(sorted(filter(period, found), key=period), "DiLoCo")
+    chosen = matching(run.rows, reducer="exact", fragments=1, delay=0)
+    return nonempty(sorted(filter(period, chosen), key=period), "DiLoCo")
 
 
 def period(row: Row) -> int:
@@ -93,8 +93,8 @@ def streaming_peak(run: Run) -> Verdict:
 
 
 def streaming(run: Run) -> list[Row]:
-    found = [row for row in run.rows if row["fragments"] > 1]
-    return nonempty(found, "fragments")
+    chosen = [row for row in run.rows if row["fragments"] > 1]
+    return nonempty(chosen, "fragments")
 
 
 @claim("streaming and overlap have the loss of DiLoCo", "no loss of quality")

@@ -48,7 +48,7 @@ class Method(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the strategy, its period, and what is not usual."""
+        """Return the strategy, its period, and options that are not the default."""
         if not self.period:
             return "synchronous"
         parts = [f"diloco H={self.period}"]
@@ -85,16 +85,16 @@ class Trained(NamedTuple):
 def methods(values: flags.FlagValues) -> list[Method]:
     """Return the methods of the flags; raise BadInput if one cannot run."""
     period = values.period
-    found = [Method(), *map(Method, flags.integers(values, "periods"))]
-    found += [Method(period, name) for name in values.reducers.split(",") if name]
+    chosen = [Method(), *map(Method, flags.integers(values, "periods"))]
+    chosen += [Method(period, name) for name in values.reducers.split(",") if name]
     for fragments in flags.integers(values, "fragments", empty=True):
         for delay in map(int, flags.numbers(values, "delays")):
-            found.append(Method(period, "exact", fragments, delay))
-    for method in found:
+            chosen.append(Method(period, "exact", fragments, delay))
+    for method in chosen:
         reducer(method.reducer, ALLREDUCE["ring"])
         if method.period:
             Outer(method.period, 1.0, 0.0, method.fragments, method.delay).check()
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(chosen))
 
 
 def make_task(values: flags.FlagValues) -> Task:
