@@ -395,11 +395,11 @@ def replicas(slower=5.0, **accuracies):
     """Return accuracies on random and skewed shards; synchronous takes longer."""
     skews = ("similarity:1", "dirichlet:0.01")
     found = [
-        (name, name, skew, accuracy, slower if name == "synchronous" else 1.0)
+        (name, name, skew, accuracy, accuracy, slower if name == "synchronous" else 1.0)
         for name, values in accuracies.items()
         for skew, accuracy in zip(skews, values, strict=True)
     ]
-    keys = "strategy name skew accuracy seconds"
+    keys = "strategy name skew accuracy each seconds"
     return {"decentralised": run(rows(keys, *found), steps=240, seeds=3)}
 
 
