@@ -105,7 +105,7 @@ def relay_order(run: Run) -> Verdict:
     "alpha = 1 to 0.01: D-PSGD 87.4 to 53.9 %, RelaySGD 87.3 to 86.5 %",
 )
 def relay_skew(run: Run) -> Verdict:
-    """From random shards to dirichlet:0.01, gossip's replicas lose more than relay's."""
+    """By skewed shards (dirichlet:0.01) replicas of gossip lose more than relay's."""
     lost, texts = [], []
     for name in ("relay", "gossip"):
         random, skewed = (row(run, name, skew)["each"] for skew in (RANDOM, SKEWED))
