@@ -13,17 +13,15 @@ Elements sent per average: those of an all-reduce of parameters, moments and one
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 import jax
 import numpy as np
 
-from dml.data.feed import SplitMinibatch, feed
-from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, make_parameters, restore_memory
-from dml.types import BadInput, CountedComm, Problem, Reducer, Step, identity
+from dml.strategies.rounds import local_rounds, local_shards
+from dml.types import CountedComm, Problem, Reducer, Step, identity
 from dml.wire.comm.buffers import allocate, layout, pack, unpack
 
 
@@ -58,44 +56,27 @@ def local(
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    if every < 1 or after < 0:
-        raise BadInput(
-            f"expected averages after 1 update or more, got {every=}, {after=}; pass "
-            "--local_every=<1 or more>"
-        )
     parameters = make_parameters(problem, update, state)
     averaged = layout((parameters.averaged(), np.float32(0)))
     buffer = allocate(comm, averaged.length, np.result_type(*averaged.dtypes))
     memory = restore_memory(comm, reducer.init(averaged), memory)
-    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, prefetch)
-    number = 0
-    for minibatches in rounds(timer.waits("input", fed), every, after):
-        # sums over this rank's examples, and the examples of all ranks
-        loss_sum, examples, total, sent = 0.0, 0, 0, comm.bytes_sent
-        for count, parts in minibatches:
-            shard = sum(part.examples for part in parts if part)
-            number, total = number + 1, total + count
-            if not shard:
-                continue
-            with timer("gradient"):
-                loss, grads = parameters.mean_gradient(parts, shard)
-                comm.platform.work(shard * comm.size / count)
-            with timer("update"):
-                parameters.apply(grads)
-            loss_sum, examples = loss_sum + loss * shard, examples + shard
+    shards = local_shards(problem, batches, parameters, comm, accumulate, prefetch)
+    for done in local_rounds(shards, parameters, comm, timer, every, after):
+        sent = comm.bytes_sent
         with timer("wire"):
-            mean = np.float32(loss_sum / examples if examples else 0)
-            share = 1 / comm.size if reducer.equal_shares else examples / total
+            mean = np.float32(done.loss)
+            share = (
+                1 / comm.size if reducer.equal_shares else done.examples / done.total
+            )
             pack(jax.device_get((parameters.averaged(), mean)), buffer, share)
             memory = reducer.reduce(comm, buffer, memory)
             averages, loss = unpack(buffer, averaged)
             parameters.assign(averages)
         yield Step(
-            number=number,
+            number=done.number,
             loss=float(loss),
             params=parameters.collect,
-            examples=total,
+            examples=done.total,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
             measures=reducer.measures([memory]) if reducer.measures else {},
@@ -103,12 +84,3 @@ def local(
             memory=partial(identity, memory),
             replicas=True,
         )
-
-
-def rounds(
-    fed: Iterator[SplitMinibatch], every: int, after: int
-) -> Iterator[Iterator[SplitMinibatch]]:
-    """Group minibatches by the average that follows them; the last may be short."""
-    for number, first in enumerate(fed):
-        length = 1 if number < after else every
-        yield chain([first], islice(fed, length - 1))

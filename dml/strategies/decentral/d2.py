@@ -4,19 +4,17 @@
     x ← W (x + s)                     in the first round
 
 W must be symmetric with eigenvalues above -1/3. With one learning rate the fixed point
-is that of the mean of all ranks' losses, whatever the differences between them.
+is that of the mean of all ranks' losses, however much they differ.
 
 With d neighbours: 1 round, d·n words per rank and round of mixing.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.decentral.replicas import Protocol, train_replicas
-from dml.strategies.parameters import Update
-from dml.types import BadInput, Comm, CountedComm, Problem, Step
+from dml.strategies.decentral.replicas import Protocol, strategy
+from dml.types import BadInput, Comm
 from dml.wire.averaging.gossip import gossip
 from dml.wire.comm.buffers import Layout
 from dml.wire.plans.graphs import topology as find_topology
@@ -32,29 +30,30 @@ class Earlier(NamedTuple):
     step: np.ndarray
 
 
-def d2(
-    problem: Problem,
-    batches: Iterable[np.ndarray],
-    update: Update,
-    *,
-    comm: CountedComm,
-    topology: str = "ring",
-    **own: Any,
-) -> Iterator[Step]:
-    """Train replicas by D².
+@strategy
+def d2(size: int, *, topology: str = "ring") -> Protocol:
+    """Train replicas by D², with a constant learning rate.
 
     Args:
-      problem: Problem to train.
-      batches: Indices of each global minibatch.
-      update: Optimizer with a constant learning rate, or rule of rows.
-      comm: Ranks.
+      size: Number of ranks.
       topology: Text of `graphs.topology`, of equal and symmetric rounds.
-      **own: Options of `replicas.train_replicas`.
     """
-    graph = find_topology(topology, comm.size)
+    graph = find_topology(topology, size)
     check_symmetric(graph)
-    protocol = extrapolating(graph)
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
+
+    def init(start: np.ndarray, like: Layout) -> Earlier:
+        return Earlier(start, np.zeros_like(start))
+
+    def mix(
+        comm: Comm, before: np.ndarray, after: np.ndarray, t: int, earlier: Earlier
+    ) -> Earlier:
+        step = after - before
+        if t:  # order matters: `after` is x + s
+            after += before - earlier.params - earlier.step
+        gossip(comm, after, graph, t)
+        return Earlier(before, step)
+
+    return Protocol(init, mix)
 
 
 def check_symmetric(graph: Topology) -> None:
@@ -73,21 +72,3 @@ def check_symmetric(graph: Topology) -> None:
         f"expected equal rounds with symmetric weights for d2, got {graph.name}; pass "
         "--topology=ring, torus or complete"
     )
-
-
-def extrapolating(graph: Topology) -> Protocol:
-    """Return the protocol of D² on a graph."""
-
-    def init(start: np.ndarray, like: Layout) -> Earlier:
-        return Earlier(start, np.zeros_like(start))
-
-    def mix(
-        comm: Comm, before: np.ndarray, after: np.ndarray, t: int, earlier: Earlier
-    ) -> Earlier:
-        step = after - before
-        if t:  # order matters: `after` is x + s
-            after += before - earlier.params - earlier.step
-        gossip(comm, after, graph, t)
-        return Earlier(before, step)
-
-    return Protocol(init, mix)

@@ -8,43 +8,25 @@ complete graph replicas stay equal, and training is synchronous SGD except for r
 With d neighbours: 1 round, d·n words per rank and round of mixing.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import Any
-
 import numpy as np
 
-from dml.strategies.decentral.replicas import stateless, train_replicas
-from dml.strategies.parameters import Update
-from dml.types import Comm, CountedComm, Problem, Step
+from dml.strategies.decentral.replicas import Protocol, stateless, strategy
+from dml.types import Comm
 from dml.wire.averaging.gossip import gossip as mix_with_neighbours
 from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.mixing import Topology
 
 
-def gossip(
-    problem: Problem,
-    batches: Iterable[np.ndarray],
-    update: Update,
-    *,
-    comm: CountedComm,
-    topology: str = "exponential",
-    **own: Any,
-) -> Iterator[Step]:
+@strategy
+def gossip(size: int, *, topology: str = "exponential") -> Protocol:
     """Train replicas that are mixed with those of their neighbours.
 
     Args:
-      problem: Problem to train.
-      batches: Indices of each global minibatch.
-      update: Optimizer, or rule of rows.
-      comm: Ranks.
+      size: Number of ranks.
       topology: Text of `graphs.topology`.
-      **own: Options of `replicas.train_replicas`.
     """
-    graph = find_topology(topology, comm.size)
-    protocol = stateless(partial(mix, graph))
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
+    graph = find_topology(topology, size)
 
+    def mix(comm: Comm, vector: np.ndarray, t: int) -> None:
+        mix_with_neighbours(comm, vector, graph, t)
 
-def mix(graph: Topology, comm: Comm, vector: np.ndarray, t: int) -> None:
-    mix_with_neighbours(comm, vector, graph, t)
+    return stateless(mix)

@@ -9,18 +9,15 @@ with a constant learning rate, also if the ranks' data differ.
 With d neighbours: 1 round, 2d·n words per rank and round of mixing.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.decentral.replicas import Protocol, train_replicas
-from dml.strategies.parameters import Update
-from dml.types import Comm, CountedComm, Problem, Step
+from dml.strategies.decentral.replicas import Protocol, strategy
+from dml.types import Comm
 from dml.wire.averaging.gossip import gossip
 from dml.wire.comm.buffers import Layout
 from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.mixing import Topology
 
 
 class Tracked(NamedTuple):
@@ -30,31 +27,15 @@ class Tracked(NamedTuple):
     step: np.ndarray
 
 
-def gradient_tracking(
-    problem: Problem,
-    batches: Iterable[np.ndarray],
-    update: Update,
-    *,
-    comm: CountedComm,
-    topology: str = "ring",
-    **own: Any,
-) -> Iterator[Step]:
-    """Train replicas by gradient tracking.
+@strategy
+def gradient_tracking(size: int, *, topology: str = "ring") -> Protocol:
+    """Train replicas by gradient tracking, with a constant learning rate.
 
     Args:
-      problem: Problem to train.
-      batches: Indices of each global minibatch.
-      update: Optimizer with a constant learning rate, or rule of rows.
-      comm: Ranks.
+      size: Number of ranks.
       topology: Text of `graphs.topology`.
-      **own: Options of `replicas.train_replicas`.
     """
-    protocol = tracking(find_topology(topology, comm.size))
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
-
-
-def tracking(graph: Topology) -> Protocol:
-    """Return the protocol of gradient tracking on a graph."""
+    graph = find_topology(topology, size)
 
     def init(start: np.ndarray, like: Layout) -> Tracked:
         return Tracked(np.zeros_like(start), np.zeros_like(start))

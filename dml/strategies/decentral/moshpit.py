@@ -7,51 +7,33 @@
 In groups of g ranks: 2(g-1)/g·n words per rank and round of mixing.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import Any
-
 import numpy as np
 
-from dml.strategies.decentral.replicas import stateless, train_replicas
-from dml.strategies.parameters import Update
-from dml.types import BadInput, Comm, CountedComm, Problem, Step
+from dml.strategies.decentral.replicas import Protocol, stateless, strategy
+from dml.types import BadInput, Comm
 from dml.wire.averaging.groups import group_average
 from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.mixing import Topology
 
 
-def moshpit(
-    problem: Problem,
-    batches: Iterable[np.ndarray],
-    update: Update,
-    *,
-    comm: CountedComm,
-    topology: str = "",
-    **own: Any,
-) -> Iterator[Step]:
+@strategy
+def moshpit(size: int, *, topology: str = "") -> Protocol:
     """Train replicas that are averaged in groups.
 
     Args:
-      problem: Problem to train.
-      batches: Indices of each global minibatch.
-      update: Optimizer, or rule of rows.
-      comm: Ranks.
+      size: Number of ranks.
       topology: grid:MxM, random_groups:RANKS or complete; empty: the squarest grid.
-      **own: Options of `replicas.train_replicas`.
     """
-    graph = find_topology(topology or squarest_grid(comm.size), comm.size)
+    graph = find_topology(topology or squarest_grid(size), size)
     if graph.groups is None:
         raise BadInput(
             f"expected a topology of groups for moshpit, got {graph.name}; pass "
             "--topology=grid:MxM or random_groups:RANKS, or --strategy=gossip"
         )
-    protocol = stateless(partial(mix, graph))
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
 
+    def mix(comm: Comm, vector: np.ndarray, t: int) -> None:
+        group_average(comm, vector, graph, t)
 
-def mix(graph: Topology, comm: Comm, vector: np.ndarray, t: int) -> None:
-    group_average(comm, vector, graph, t)
+    return stateless(mix)
 
 
 def squarest_grid(size: int) -> str:

@@ -8,19 +8,16 @@ mixing, also where a graph has no doubly stochastic weights.
 With d neighbours: 1 round, d(n + 2) words of 4 bytes per rank and round of mixing.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.decentral.replicas import Protocol, train_replicas
-from dml.strategies.parameters import Update
-from dml.types import Comm, CountedComm, Problem, Step
+from dml.strategies.decentral.replicas import Protocol, strategy
+from dml.types import Comm
 from dml.wire.averaging.push_sum import PushSum
 from dml.wire.averaging.push_sum import push_sum as push_shares
 from dml.wire.comm.buffers import Layout
 from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.mixing import Topology
 
 
 class Share(NamedTuple):
@@ -30,31 +27,15 @@ class Share(NamedTuple):
     weight: np.ndarray
 
 
-def push_sum(
-    problem: Problem,
-    batches: Iterable[np.ndarray],
-    update: Update,
-    *,
-    comm: CountedComm,
-    topology: str = "one_peer_exponential",
-    **own: Any,
-) -> Iterator[Step]:
+@strategy
+def push_sum(size: int, *, topology: str = "one_peer_exponential") -> Protocol:
     """Train replicas that push shares of value and weight to their neighbours.
 
     Args:
-      problem: Problem to train.
-      batches: Indices of each global minibatch.
-      update: Optimizer, or rule of rows.
-      comm: Ranks.
+      size: Number of ranks.
       topology: Text of `graphs.topology`.
-      **own: Options of `replicas.train_replicas`.
     """
-    protocol = pushing(find_topology(topology, comm.size))
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
-
-
-def pushing(graph: Topology) -> Protocol:
-    """Return the protocol of push-sum on a graph."""
+    graph = find_topology(topology, size)
 
     def init(start: np.ndarray, like: Layout) -> Share:
         return Share(start, np.ones(1))

@@ -9,17 +9,15 @@ equal weights, also if their data differ.
 With d neighbours in the tree: 1 round, d(n + 2) words of 4 bytes per rank.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.decentral.replicas import Protocol, train_replicas
-from dml.strategies.parameters import Update
-from dml.types import BadInput, Comm, CountedComm, Problem, Step
+from dml.strategies.decentral.replicas import Protocol, strategy
+from dml.types import BadInput, Comm
 from dml.wire.averaging.relay_sum import RelaySum, relay_sum
 from dml.wire.comm.buffers import Layout
-from dml.wire.plans.trees import ARITIES, Tree, tree
+from dml.wire.plans.trees import ARITIES, tree
 
 
 class Relayed(NamedTuple):
@@ -36,37 +34,21 @@ class Relayed(NamedTuple):
     sums: np.ndarray
 
 
-def relay(
-    problem: Problem,
-    batches: Iterable[np.ndarray],
-    update: Update,
-    *,
-    comm: CountedComm,
-    topology: str = "chain",
-    **own: Any,
-) -> Iterator[Step]:
+@strategy
+def relay(size: int, *, topology: str = "chain") -> Protocol:
     """Train replicas that are relayed along a tree.
 
     Args:
-      problem: Problem to train.
-      batches: Indices of each global minibatch.
-      update: Optimizer, or rule of rows.
-      comm: Ranks.
+      size: Number of ranks.
       topology: chain, tree or star.
-      **own: Options of `replicas.train_replicas`.
     """
     if topology not in ARITIES:
         raise BadInput(
             f"expected a topology of {', '.join(ARITIES)} for relay, got "
             f"{topology!r:.40}; pass one of them, or --strategy=gossip"
         )
-    protocol = relaying(tree(topology, comm.size))
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
-
-
-def relaying(edges: Tree) -> Protocol:
-    """Return the protocol of RelaySum on a tree."""
-    degree = max(len(edges.neighbours(rank)) for rank in range(edges.size))
+    edges = tree(topology, size)
+    degree = max(len(edges.neighbours(rank)) for rank in range(size))
 
     def init(start: np.ndarray, like: Layout) -> Relayed:
         sums = np.zeros((degree, len(start)), start.dtype)

@@ -9,18 +9,17 @@ and after the updates of a round, so their difference s is the step of this rank
 for one update by SGD. Parameters are evaluated as the mean over ranks.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from dml.data.feed import feed
-from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.local import rounds
-from dml.strategies.parameters import Update, make_parameters
+from dml.strategies.parameters import Table, Tree, Update, make_parameters
+from dml.strategies.rounds import local_rounds, local_shards
 from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.buffers import Layout, layout, pack, unpack
@@ -40,6 +39,42 @@ class Protocol(NamedTuple):
     init: Callable[[np.ndarray, Layout], Any]
     mix: Callable[[Comm, np.ndarray, np.ndarray, int, Any], Any]
     model: Callable[[np.ndarray, Any], np.ndarray] = lambda vector, state: vector
+
+
+def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]:
+    """Return the strategy that mixes replicas by a protocol.
+
+        @strategy
+        def gossip(size: int, *, topology: str = "ring") -> Protocol: ...
+
+    defines gossip(problem, batches, update, *, comm, topology="ring", **own), where
+    `own` are options of `train_replicas`.
+
+    Args:
+      protocol: (number of ranks, *, its options) -> Protocol.
+    """
+    options = [
+        option
+        for option in inspect.signature(protocol).parameters.values()
+        if option.kind is option.KEYWORD_ONLY
+    ]
+
+    def train(
+        problem: Problem,
+        batches: Iterable[np.ndarray],
+        update: Update,
+        *,
+        comm: CountedComm,
+        **own: Any,
+    ) -> Iterator[Step]:
+        chosen = {each.name: own.pop(each.name) for each in options if each.name in own}
+        mixing = protocol(comm.size, **chosen)
+        return train_replicas(problem, batches, update, mixing, comm=comm, **own)
+
+    *common, others = inspect.signature(train).parameters.values()
+    signature = inspect.Signature([*common, *options, others])
+    train.__signature__ = signature  # type: ignore[attr-defined]
+    return update_wrapper(train, protocol)
 
 
 def stateless(mix: Callable[[Comm, np.ndarray, int], object]) -> Protocol:
@@ -92,63 +127,31 @@ def train_replicas(
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    if every < 1:
-        raise BadInput(
-            f"expected rounds of 1 update or more, got {every=}; pass --local_every=<1 "
-            "or more>"
-        )
     parameters = make_parameters(problem, update, state)
-    values, moments = parameters.averaged()
-    like = layout(values)
-    after = np.empty(like.length, np.result_type(*like.dtypes))
-    pack(jax.device_get(values), after)
-    mixing = Mixing(
-        np.zeros(1, np.int64), after, moments, protocol.init(after.copy(), like)
-    )
-    if memory:
-        mixing = restored(comm, mixing, memory)
-        parameters.assign((unpack(mixing.vector, like), mixing.moments))
-    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, parameters.put, prefetch)
-    number = 0
-    for minibatches in rounds(timer.waits("input", fed), every, 0):
-        before = mixing.vector
-        loss_sum, examples, total, sent = 0.0, 0, 0, comm.bytes_sent
-        for count, parts in minibatches:
-            shard = sum(part.examples for part in parts if part)
-            number, total = number + 1, total + count
-            if not shard:
-                continue
-            with timer("gradient"):
-                loss, grads = parameters.mean_gradient(parts, shard)
-                comm.platform.work(shard * comm.size / count)
-            with timer("update"):
-                parameters.apply(grads)
-            loss_sum, examples = loss_sum + loss * shard, examples + shard
+    like = layout(parameters.averaged()[0])
+    mixing = start(comm, parameters, protocol, like, memory)
+    shards = local_shards(problem, batches, parameters, comm, accumulate, prefetch)
+    for done in local_rounds(shards, parameters, comm, timer, every):
+        sent = comm.bytes_sent
         with timer("wire"):
-            values, moments = parameters.averaged()
-            after = np.empty_like(before)
-            pack(jax.device_get(values), after)
-            t = int(mixing.round[0])
-            mixed = protocol.mix(comm, before, after, t, mixing.state)
-            parameters.assign((unpack(after, like), moments))
-            mixing = Mixing(mixing.round + 1, after, moments, mixed)
-        model = protocol.model(after, mixed)
+            mixing = mix(comm, parameters, protocol, like, mixing)
+        vector = mixing.vector
+        model = protocol.model(vector, mixing.state)
         yield Step(
-            number=number,
-            loss=loss_sum / examples if examples else 0.0,
+            number=done.number,
+            loss=done.loss,
             params=partial(mean_params, comm, model, like),
-            examples=total,
+            examples=done.total,
             seconds=timer.lap(),
-            words_sent=(comm.bytes_sent - sent) // after.itemsize,
-            measures={"consensus": distance(comm, after)} if consensus else {},
+            words_sent=(comm.bytes_sent - sent) // vector.itemsize,
+            measures={"consensus": distance(comm, vector)} if consensus else {},
             state=parameters.state,
             memory=mixing.saved,
         )
 
 
 class Mixing(NamedTuple):
-    """What differs between ranks after a round.
+    """State of a rank after a round of mixing.
 
     Attributes:
       round: Number of rounds so far, in an array.
@@ -167,8 +170,60 @@ class Mixing(NamedTuple):
         return jax.device_get(self)
 
 
+def start(
+    comm: Comm, parameters: Tree | Table, protocol: Protocol, like: Layout, memory: Any
+) -> Mixing:
+    """Return the state before the first round, or the state that was saved.
+
+    Args:
+      comm: Ranks.
+      parameters: Parameters of this rank; saved ones are assigned.
+      protocol: Mixing of the replicas.
+      like: Layout of the packed parameters.
+      memory: Leaves of each saved rank; None starts anew.
+    """
+    vector, moments = packed(parameters, like)
+    state = protocol.init(vector.copy(), like)
+    mixing = Mixing(np.zeros(1, np.int64), vector, moments, state)
+    if memory:
+        mixing = restored(comm, mixing, memory)
+        parameters.assign((unpack(mixing.vector, like), mixing.moments))
+    return mixing
+
+
+def mix(
+    comm: Comm,
+    parameters: Tree | Table,
+    protocol: Protocol,
+    like: Layout,
+    mixing: Mixing,
+) -> Mixing:
+    """Mix the parameters with those of other ranks; return the state after the round.
+
+    Args:
+      comm: Ranks.
+      parameters: Parameters after the updates of the round; mixed ones are assigned.
+      protocol: Mixing of the replicas.
+      like: Layout of the packed parameters.
+      mixing: State after the round before.
+    """
+    after, moments = packed(parameters, like)
+    t = int(mixing.round[0])
+    state = protocol.mix(comm, mixing.vector, after, t, mixing.state)
+    parameters.assign((unpack(after, like), moments))
+    return Mixing(mixing.round + 1, after, moments, state)
+
+
+def packed(parameters: Tree | Table, like: Layout) -> tuple[np.ndarray, Any]:
+    """Return the parameters as a vector, and the moments of the optimizer."""
+    values, moments = parameters.averaged()
+    vector = np.empty(like.length, np.result_type(*like.dtypes))
+    pack(jax.device_get(values), vector)
+    return vector, moments
+
+
 def restored(comm: Comm, mixing: Mixing, memory: Any) -> Mixing:
-    """Return what this rank saved; raise BadInput on another number of ranks.
+    """Return the saved state of this rank; raise BadInput on another number of ranks.
 
     Args:
       comm: Ranks.

@@ -9,18 +9,20 @@ import numpy as np
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns, scaled_cell
-from studies.decentralised.training import Setting, Task, Trained, train
+from studies.decentralised.training import Setting, Task, Trained, topologies, train
 
 Row = dict[str, Any]
 
 COLUMNS: Columns = {
     "skew": (15, "{skew}"),
-    "strategy": (18, "{strategy}"),
+    "strategy": (31, "{name}"),
     "lr": (5, "{lr:g}"),
     "accuracy": (8, "{accuracy:.3f}"),
+    "range": (6, "{range:.3f}"),
     "each": (8, "{each:.3f}"),
     "consensus": (10, "{consensus:.2g}"),
     "MB": (8, scaled_cell("bytes_sent", 1e-6, ".3f")),
+    "seconds": (8, "{seconds:.2f}"),
 }
 
 
@@ -42,52 +44,56 @@ def rows(
     """
     for skew in skews:
         for name in strategies:
-            found = []
-            for rate in rates:
-                own = Setting(name, skew, rate)
-                trained = [train(task, own, seed, values) for seed in task.starts]
-                found.append(row(own, trained))
-            yield max(found, key=lambda row: row["accuracy"])
+            graphs = topologies(name, values)
+            for graph in graphs:
+                label = name if len(graphs) == 1 else f"{name} on {graph}"
+                by_rate = []
+                for rate in rates:
+                    own = Setting(name, graph, skew, rate)
+                    trained = [train(task, own, seed, values) for seed in task.starts]
+                    by_rate.append({"name": label} | row(own, trained))
+                yield max(by_rate, key=lambda row: row["accuracy"])
 
 
 def row(setting: Setting, trained: Sequence[Trained]) -> Row:
     """Return the row of the trainings with all seeds."""
     means = Trained(*np.mean(trained, axis=0).tolist())
+    accuracies = [run.accuracy for run in trained]
     return {
         **setting._asdict(),
         "accuracy": means.accuracy,
-        "accuracies": [run.accuracy for run in trained],
+        "range": max(accuracies) - min(accuracies),
+        "accuracies": accuracies,
         "each": means.each,
         "consensus": means.consensus,
         "bytes_sent": means.nbytes,
+        "seconds": means.seconds,
     }
 
 
 def summarize(rows: Sequence[Row]) -> Row:
     """Return the flat summary."""
-    keys = ("accuracy", "each", "consensus", "bytes_sent")
+    keys = ("accuracy", "each", "consensus", "bytes_sent", "seconds")
     return {
-        f"{row['strategy']}_{row['skew']}_{key}": row[key]
-        for row in rows
-        for key in keys
+        f"{row['name']}_{row['skew']}_{key}": row[key] for row in rows for key in keys
     }
 
 
 def conclude(summary: Mapping[str, Any]) -> str:
     """Return the conclusion: the most accurate strategy of each skew."""
-    found: dict[str, tuple[float, str]] = {}
+    best: dict[str, tuple[float, str]] = {}
     for key, value in summary.items():
         if key.endswith("_accuracy"):
             name, _, skew = key.removesuffix("_accuracy").rpartition("_")
-            found[skew] = max(found.get(skew, (0.0, "")), (value, name))
-    best = [f"{name} on {skew} ({value:.1%})" for skew, (value, name) in found.items()]
-    return f"The most accurate strategies are {', '.join(best)}."
+            best[skew] = max(best.get(skew, (0.0, "")), (value, name))
+    texts = [f"{name} on {skew} ({value:.1%})" for skew, (value, name) in best.items()]
+    return f"The most accurate strategies are {', '.join(texts)}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
     """Draw the accuracy of each strategy by skew."""
     skews = list(dict.fromkeys(row["skew"] for row in rows))
-    names = list(dict.fromkeys(row["strategy"] for row in rows))
+    names = list(dict.fromkeys(row["name"] for row in rows))
     with figures.drawing(path, size=(7.2, 3.6)) as (_, (axes,)):
         for number, skew in enumerate(skews):
             accuracies = [row["accuracy"] for row in rows if row["skew"] == skew]

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from lab import flags
@@ -20,40 +20,51 @@ from dml.models.networks.mlp import mlp
 from dml.strategies import strategy
 from dml.strategies.decentral.replicas import distance
 from dml.types import Batch, CountedComm, Model, Params, Problem, Step
-from dml.update.dense import make
+from dml.update.dense import Optimizer, make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout, unpack
 from dml.wire.reducers.exact import exact
 
 WIDTHS = (32,)
-Options = Callable[[flags.FlagValues], dict[str, Any]]
+NETWORK = sim.Uniform(alpha=1e-3, beta=8e-9)  # 1 ms, 1 Gb/s
 
 
-def on_graph(values: flags.FlagValues) -> dict[str, Any]:
-    return {"topology": values.topology}
+class Strategy(NamedTuple):
+    """A strategy and its flags.
 
+    Attributes:
+      options: flags -> options of the strategy, except its topology.
+      topologies: Name of the flag of its topologies; empty: it has none to choose.
+    """
 
-def on_tree(values: flags.FlagValues) -> dict[str, Any]:
-    return {"topology": values.tree}
+    options: Callable[[flags.FlagValues], dict[str, Any]] = lambda values: {}
+    topologies: str = ""
 
 
 def summed(values: flags.FlagValues) -> dict[str, Any]:
     return {"reducer": exact(ALLREDUCE["ring"])}
 
 
-STRATEGIES: Mapping[str, Options] = {
-    "synchronous": summed,
-    "local": lambda values: summed(values) | {"every": values.period},
-    "gossip": on_graph,
-    "push_sum": on_graph,
-    "relay": on_tree,
-    "d2": on_graph,
-    "gradient_tracking": on_graph,
-    "moshpit": lambda values: {},
-    "easgd": lambda values: {"allreduce": ALLREDUCE["ring"]},
-    "diloco": lambda values: summed(values) | {"outer_every": values.period},
+ON_GRAPH, ON_TREE = Strategy(topologies="topologies"), Strategy(topologies="trees")
+STRATEGIES: Mapping[str, Strategy] = {
+    "synchronous": Strategy(summed),
+    "local": Strategy(lambda values: summed(values) | {"every": values.period}),
+    "gossip": ON_GRAPH,
+    "push_sum": ON_GRAPH,
+    "relay": ON_TREE,
+    "d2": ON_GRAPH,
+    "gradient_tracking": ON_GRAPH,
+    "moshpit": Strategy(),
+    "easgd": Strategy(lambda values: {"allreduce": ALLREDUCE["ring"]}),
+    "diloco": Strategy(lambda values: summed(values) | {"outer_every": values.period}),
 }
+
+
+def topologies(name: str, values: flags.FlagValues) -> list[str]:
+    """Return the topologies of a strategy; an empty text has none to choose."""
+    flag = STRATEGIES[name].topologies
+    return values[flag].value.split(",") if flag else [""]
 
 
 class Task(NamedTuple):
@@ -73,11 +84,12 @@ class Task(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Strategy, skew of the shards, and learning rate of a training."""
+    """Strategy, its topology, skew of the shards, and learning rate of a training."""
 
     strategy: str
-    skew: str
-    lr: float
+    topology: str = ""
+    skew: str = ""
+    lr: float = 0.0
 
 
 class Trained(NamedTuple):
@@ -88,12 +100,14 @@ class Trained(NamedTuple):
       each: Mean accuracy of the replicas.
       consensus: Mean squared distance of replicas to their mean.
       nbytes: Bytes sent by a rank, mean over ranks.
+      seconds: Virtual seconds of all exchanges on NETWORK.
     """
 
     accuracy: float
     each: float
     consensus: float
     nbytes: float
+    seconds: float
 
 
 def make_task(values: flags.FlagValues) -> Task:
@@ -119,7 +133,8 @@ def refuse(
 
     def program(comm: CountedComm) -> None:
         for name in strategies:
-            start(Setting(name, "", 0.0), problem, iter(()), comm, values)
+            for topology in topologies(name, values):
+                start(Setting(name, topology), problem, iter(()), comm, values)
 
     sim.run(lambda comm: program(Metered(comm)), values.ranks)
 
@@ -134,6 +149,11 @@ def problem_of(task: Task, seed: int) -> Problem:
     )
 
 
+@cache  # an optimizer that ranks and trainings share is compiled once
+def sgd(rate: float) -> Optimizer:
+    return make("sgd", rate)
+
+
 def start(
     setting: Setting,
     problem: Problem,
@@ -144,19 +164,22 @@ def start(
     """Return the Steps of a strategy.
 
     Args:
-      setting: Strategy and learning rate.
+      setting: Strategy, topology and learning rate.
       problem: The problem.
       batches: Indices of each minibatch.
       comm: The ranks.
       values: The flags.
     """
+    own = STRATEGIES[setting.strategy].options(values)
+    if setting.topology:
+        own["topology"] = setting.topology
     return strategy(setting.strategy, problem)(
         problem,
         batches,
-        make("sgd", setting.lr),
+        sgd(setting.lr),
         comm=comm,
         timer=Timer(comm.Wtime),
-        **STRATEGIES[setting.strategy](values),
+        **own,
     )
 
 
@@ -175,20 +198,22 @@ def train(task: Task, setting: Setting, seed: int, values: flags.FlagValues) -> 
     minibatches = list(skewed_draws(shards, batch, seed, batch * values.steps))
     like = layout(problem.params)
 
-    def program(comm: CountedComm) -> tuple[float, float, float, int]:
+    def program(comm: CountedComm) -> tuple[float, ...]:
         comm = Metered(comm)
         (last,) = deque(start(setting, problem, minibatches, comm, values), 1)
+        seconds = comm.Wtime()
         mean = last.params()
         own = replica(last)
         consensus = 0.0 if own is None else distance(comm, own)
         each = mean if own is None else unpack(own, like)
         of_mean = accuracy(task, mean) if comm.rank == 0 else 0.0
         of_each = of_mean if own is None else accuracy(task, each)
-        return of_mean, of_each, consensus, comm.bytes_sent
+        return of_mean, of_each, consensus, comm.bytes_sent, seconds
 
-    results = np.array(sim.run(program, values.ranks))
+    results = np.array(sim.run(program, values.ranks, NETWORK))
     each = results[:, 1].mean() if results[1, 1] else results[0, 1]
-    return Trained(results[0, 0], each, results[0, 2], results[:, 3].mean())
+    nbytes, seconds = results[:, 3].mean(), results[:, 4].max()
+    return Trained(results[0, 0], each, results[0, 2], nbytes, seconds)
 
 
 def replica(last: Step) -> np.ndarray | None:

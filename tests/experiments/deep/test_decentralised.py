@@ -13,7 +13,7 @@ WEIGHTS = 64 * WIDTHS[0] + WIDTHS[0] + WIDTHS[0] * 10 + 10
 
 def test_a_row_for_each_strategy_and_skew_has_its_bytes_and_distances(tmp_path):
     skews = "similarity:1;dirichlet:0.1"
-    argv = [f"--out={tmp_path}", *SMALL, f"--skews={skews}", "--topology=ring"]
+    argv = [f"--out={tmp_path}", *SMALL, f"--skews={skews}"]
     summary = decentralised.main(["decentralised.py", *argv])
     rows = {(row["strategy"], row["skew"]): row for row in read_rows(tmp_path)}
     assert rows.keys() == {(n, s) for n in STRATEGIES for s in skews.split(";")}
@@ -31,13 +31,29 @@ def test_a_row_for_each_strategy_and_skew_has_its_bytes_and_distances(tmp_path):
     assert (tmp_path / "accuracy.svg").exists()
 
 
+def test_a_row_for_each_topology_has_the_bytes_of_its_edges(tmp_path):
+    graphs = "--topologies=ring,complete,one_peer_exponential"
+    argv = [f"--out={tmp_path}", *SMALL, "--skews=similarity:1", graphs]
+    argv += ["--strategies=gossip,relay", "--trees=chain,star"]
+    summary = decentralised.main(["decentralised.py", *argv])
+    sent = {row["name"]: row["bytes_sent"] for row in read_rows(tmp_path)}
+    words = 4 * 4 * WEIGHTS  # of four updates to one neighbour
+    assert sent.pop("relay on star") == sent.pop("relay on chain")  # 3 edges of 4 ranks
+    assert sent == {
+        "gossip on ring": 2 * words,
+        "gossip on complete": 3 * words,
+        "gossip on one_peer_exponential": words,
+    }
+    assert 0 <= summary["gossip on ring_similarity:1_accuracy"] <= 1
+
+
 @pytest.mark.parametrize(
     "argv, message",
     [
         ("--strategies=gosip", "expected --strategies of synchronous"),
         ("--skews=sorted", "similarity:<0 to 1>"),
-        ("--topology=exponential", "symmetric weights for d2"),
-        ("--tree=ring", "tree, chain, star for relay"),
+        ("--topologies=ring,exponential", "symmetric weights for d2"),
+        ("--trees=chain,ring", "tree, chain, star for relay"),
         ("--lrs=fast", "lrs"),
     ],
 )

@@ -14,6 +14,8 @@ from studies.carbon import claims as carbon
 from studies.compression import claims as compression
 from studies.compression import crossover_claims as crossover
 from studies.compression import quantization_claims as quantization
+from studies.decentralised import claims as decentralised
+from studies.diloco import claims as diloco
 from studies.glove import claims as glove
 from studies.large_batch import claims as batches
 from studies.papers import runs as papers_runs
@@ -121,6 +123,58 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     byzantine.mean_breaks: (
         of.attacked(mean=(0.9, 0.69, 0.1)),
         of.attacked(mean=(0.9, 0.71, 0.1)),
+    ),
+    decentralised.gossip_converges: (
+        of.replicas(synchronous=(0.94, 0.9), gossip=(0.93, 0.5)),
+        of.replicas(synchronous=(0.94, 0.9), gossip=(0.92, 0.9)),
+    ),
+    decentralised.gossip_is_faster: (
+        of.replicas(2.0, synchronous=(0.9, 0.9), gossip=(0.9, 0.9)),
+        of.replicas(1.0, synchronous=(0.9, 0.9), gossip=(0.9, 0.9)),
+    ),
+    decentralised.sgp_is_accurate: (
+        of.replicas(synchronous=(0.94, 0.9), push_sum=(0.928, 0.5)),
+        of.replicas(synchronous=(0.94, 0.9), push_sum=(0.927, 0.9)),
+    ),
+    decentralised.sgp_is_faster: (
+        of.replicas(3.2, synchronous=(0.9, 0.9), push_sum=(0.9, 0.9)),
+        of.replicas(3.1, synchronous=(0.9, 0.9), push_sum=(0.9, 0.9)),
+    ),
+    decentralised.relay_is_accurate: (
+        of.replicas(synchronous=(0.9, 0.94), relay=(0.8, 0.916)),
+        of.replicas(synchronous=(0.9, 0.94), relay=(0.9, 0.915)),
+    ),
+    decentralised.relay_order: (
+        of.replicas(relay=(0.9, 0.94), gossip=(0.9, 0.93), d2=(0.9, 0.93)),
+        of.replicas(relay=(0.9, 0.94), gossip=(0.9, 0.93), d2=(0.9, 0.95)),
+    ),
+    decentralised.relay_skew: (
+        of.replicas(relay=(0.9, 0.9), gossip=(0.9, 0.89)),
+        of.replicas(relay=(0.9, 0.89), gossip=(0.9, 0.9)),
+    ),
+    diloco.diloco_is_as_good: (
+        of.exchanges((0, 3.0), (8, 3.02), (32, 4.0)),
+        of.exchanges((0, 3.0), (8, 3.04), (32, 3.0)),
+    ),
+    diloco.diloco_sends_less: (
+        of.exchanges((0, 3.0), (8, 3.0), (32, 3.0)),
+        of.exchanges((0, 3.0), (8, 3.0), (32, 3.0), more=1.1),
+    ),
+    diloco.diloco_by_period: (
+        of.exchanges((8, 3.0), (32, 3.5), (128, 3.02)),
+        of.exchanges((8, 3.0), (32, 3.0), (128, 3.03)),
+    ),
+    diloco.streaming_peak: (
+        of.exchanges((8, 3.0), (8, 3.0, "exact", 4)),
+        of.exchanges((8, 3.0), (8, 3.0, "exact", 4), more=1.1),
+    ),
+    diloco.streaming_is_as_good: (
+        of.exchanges((8, 3.0), (8, 3.02, "exact", 4), (8, 2.9, "exact", 4, 2)),
+        of.exchanges((8, 3.0), (8, 3.02, "exact", 4), (8, 3.04, "exact", 4, 2)),
+    ),
+    diloco.coded_is_as_good: (
+        of.exchanges((8, 3.0), (32, 2.9), (8, 3.02, "int8")),
+        of.exchanges((8, 3.0), (32, 3.9), (8, 3.04, "int8")),
     ),
     byzantine.krum_holds: (
         of.attacked(krum=(0.9, 0.9, 0.86)),

@@ -1,5 +1,6 @@
 """Decentralised strategies: equivalences, conserved sums, closed forms, resumption."""
 
+import inspect
 from itertools import repeat
 
 import jax
@@ -245,6 +246,22 @@ def test_a_resumed_run_has_the_bits_of_the_uninterrupted_run(name):
     if name != "moshpit":  # whose grid has 5 ranks
         with pytest.raises(BadInput, match="start as many"):
             train(name, steps=2, size=SIZE - 1, memory=memory, **own)
+
+
+def test_a_strategy_has_the_options_of_its_protocol_and_of_the_loop():
+    parameters = inspect.signature(strategy("easgd", quadratics())).parameters
+    assert [*parameters] == [
+        "problem",
+        "batches",
+        "update",
+        "comm",
+        "allreduce",
+        "beta",
+        "own",
+    ]
+    assert parameters["beta"].default == 0.9
+    with pytest.raises(TypeError, match="topology"):
+        train("easgd", topology="ring")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Rows, summary, conclusion and figure of diloco.py."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import flags
+import numpy as np
+
+from dml.figures import style as figures
+from dml.runs.writers import Columns, scaled_cell
+from studies.diloco.training import Method, Task, Trained, train
+
+Row = dict[str, Any]
+
+COLUMNS: Columns = {
+    "method": (26, "{name}"),
+    "loss": (7, "{loss:.4f}"),
+    "range": (7, "{range:.4f}"),
+    "tokens": (9, "{tokens:,}"),
+    "MB": (9, scaled_cell("bytes_sent", 1e-6, ".3f")),
+    "peak KB": (8, scaled_cell("peak_bytes", 1e-3, ".1f")),
+    "peak/mean": (9, "{peak_to_mean:.1f}"),
+    "seconds": (8, "{seconds:.2f}"),
+}
+
+
+def rows(
+    task: Task, methods: Sequence[Method], values: flags.FlagValues
+) -> Iterator[Row]:
+    """Train with all seeds of every method; yield a row for each."""
+    seeds = range(values.seed, values.seed + values.seeds)
+    for method in methods:
+        yield row(method, [train(task, method, seed, values) for seed in seeds], values)
+
+
+def row(method: Method, trained: Sequence[Trained], values: flags.FlagValues) -> Row:
+    """Return the row of the trainings with all seeds."""
+    means = Trained(*np.mean(trained, axis=0).tolist())
+    losses = [run.loss for run in trained]
+    return {
+        "name": method.name,
+        **method._asdict(),
+        "loss": means.loss,
+        "losses": losses,
+        "range": max(losses) - min(losses),
+        "tokens": values.steps * values.ranks * values.batch * values.length,
+        "bytes_sent": means.nbytes,
+        "peak_bytes": means.peak,
+        "peak_to_mean": means.peak * values.steps / means.nbytes,
+        "seconds": means.seconds,
+    }
+
+
+def summarize(rows: Sequence[Row]) -> Row:
+    """Return the flat summary."""
+    keys = ("loss", "bytes_sent", "peak_bytes", "seconds")
+    return {f"{row['name']}_{key}": row[key] for row in rows for key in keys}
+
+
+def conclude(summary: Mapping[str, Any]) -> str:
+    """Return the conclusion: the method of least loss, and that of fewest bytes."""
+    losses, sent = (
+        {name.removesuffix(key): v for name, v in summary.items() if name.endswith(key)}
+        for key in ("_loss", "_bytes_sent")
+    )
+    best, least = min(losses, key=losses.__getitem__), min(sent, key=sent.__getitem__)
+    exact = losses["synchronous"], sent["synchronous"]
+    return (
+        f"The least loss has {best} ({losses[best]:.3f}, synchronous {exact[0]:.3f}); "
+        f"{least} sends {exact[1] / sent[least]:.0f} times fewer bytes than "
+        f"synchronous, with a loss of {losses[least]:.3f}."
+    )
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw the loss of each method by the bytes that a rank sends."""
+    with figures.drawing(path, size=(7.2, 3.6)) as (_, (axes,)):
+        for row in rows:
+            axes.plot(row["bytes_sent"] / 1e6, row["loss"], "o", label=row["name"])
+        axes.set(xscale="log", xlabel="MB sent by a rank", ylabel="held-out loss")
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))

@@ -1,0 +1,56 @@
+"""diloco.py: rows of every method, counted bytes and peaks, and bad input."""
+
+import diloco
+import pytest
+
+from dml.data.text.generated import generate
+from dml.types import BadInput
+from tests.experiments.run_folder import read_rows
+
+SMALL = ["--vocabulary=300", "--length=8", "--batch=1", "--ranks=2", "--steps=8"]
+ROWS = ["--periods=2,4", "--period=4", "--fragments=2", "--delays=0,1"]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(generate(300, 40, 0)))
+    return f"--corpus={path}"
+
+
+def test_a_row_for_each_method_has_its_bytes_peaks_and_a_loss(tmp_path, corpus):
+    argv = [f"--out={tmp_path / 'run'}", corpus, *SMALL, *ROWS, "--reducers=qsgd:7"]
+    summary = diloco.main(["diloco.py", *argv])
+    rows = {row["name"]: row for row in read_rows(tmp_path / "run")}
+    late = "diloco H=4 P=2 delay=1"
+    names = "synchronous", "diloco H=2", "diloco H=4", "diloco H=4 qsgd:7"
+    assert [*rows] == [*names, "diloco H=4 P=2", late]
+    synchronous, often, rarely, coded, parts, delayed = rows.values()
+    for row, period in ((often, 2), (rarely, 4)):
+        ratio = synchronous["bytes_sent"] / row["bytes_sent"]
+        assert ratio == pytest.approx(period, rel=0.01)
+        assert row["peak_to_mean"] == pytest.approx(period)
+        assert row["peak_bytes"] == pytest.approx(synchronous["peak_bytes"], rel=0.01)
+    assert rarely["bytes_sent"] / coded["bytes_sent"] == pytest.approx(8, rel=0.05)
+    for row in (parts, delayed):
+        assert row["bytes_sent"] == rarely["bytes_sent"]
+        assert row["peak_bytes"] == rarely["peak_bytes"] / 2
+    for row in rows.values():
+        assert 0 < row["loss"] < 6 and row["tokens"] == 8 * 2 * 8
+        assert summary[f"{row['name']}_loss"] == row["loss"]
+    assert (tmp_path / "run" / "loss.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        ("--fragments=3", "divides the 4 updates"),
+        ("--delays=2", "a delay of 0 to 1"),
+        ("--reducers=qsdg", "qsdg"),
+        ("--periods=never", "periods"),
+    ],
+)
+def test_bad_input_is_refused_before_a_training(argv, message, tmp_path, corpus):
+    argv = [f"--out={tmp_path / 'run'}", corpus, *SMALL, *ROWS, argv]
+    with pytest.raises(BadInput, match=message):
+        diloco.main(["diloco.py", *argv])
