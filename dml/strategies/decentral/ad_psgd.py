@@ -78,10 +78,11 @@ def ad_psgd(
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    if barrier_every < 0:
+    if every < 1 or barrier_every < 0:
         raise BadInput(
-            f"expected 0 updates or more between barriers, got {barrier_every}; pass "
-            "barrier_every=0 for one barrier at the end"
+            "expected 1 update or more between exchanges and 0 or more between "
+            f"barriers, got {every=} and {barrier_every=}; pass --mix_every=1 and "
+            "--barrier_every=0"
         )
     side = sides(find_topology(topology, comm.size))[comm.rank]
     parameters = make_parameters(problem, update, state)

@@ -41,7 +41,7 @@ def sides(topology: Topology) -> list[Side]:
     edges_PxP = np.sum(rounds, axis=0) != 0
     edges_PxP |= edges_PxP.T
     distance = shortest_path(edges_PxP.astype(float), unweighted=True, indices=0)
-    active = distance % 2 == 1
+    active = np.where(np.isfinite(distance), distance, 0) % 2 == 1
     if (
         edges_PxP & ~np.eye(len(active), dtype=bool) & (active[:, None] == active)
     ).any():
