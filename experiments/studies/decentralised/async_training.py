@@ -124,9 +124,10 @@ def train(
     steps, batch = values.phases * values.period, size * values.batch
     own = {"outer_every": values.period, "outer_lr": values[method.rate].value}
     own |= {"outer_momentum": values.outer_momentum, **method.own}
-    counts = [steps] * size
+    counts, rate = [steps] * size, values.lr
     if method.strategy == "ad_psgd":
-        own, counts = {"seed": seed}, lengths(speeds, steps * size)
+        own, rate = {"seed": seed}, values.pair_lr
+        counts = lengths(speeds, steps * size)
     if method.strategy == "diloco":
         own["reducer"] = exact(ALLREDUCE["star"])
     count = len(task.training.targets)
@@ -150,7 +151,7 @@ def train(
         for step in strategy(method.strategy, problem)(
             problem,
             minibatches[: counts[rank]],
-            make("adamw", values.lr, decay=values.decay),
+            make("adamw", rate, decay=values.decay),
             comm=made,
             timer=Timer(comm.Wtime),
             **own,
