@@ -42,6 +42,8 @@ STRATEGIES = {
     "easgd": Strategy("decentral.easgd", ("gradient",)),
     "diloco": Strategy("decentral.diloco", ("gradient",)),
     "moshpit": Strategy("decentral.moshpit", ("gradient",)),
+    "ad_psgd": Strategy("decentral.ad_psgd", ("gradient",)),
+    "async_diloco": Strategy("decentral.async_diloco", ("gradient",)),
     "mesh": Strategy("mesh", ("model",)),
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
     "sharded": Strategy("sharded", ("model",)),

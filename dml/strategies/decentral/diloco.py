@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.strategies.decentral.outer import nesterov
 from dml.strategies.decentral.replicas import Protocol, train_replicas
 from dml.strategies.parameters import Update
 from dml.types import BadInput, Comm, CountedComm, Problem, Reducer, Step
@@ -145,9 +146,8 @@ def outer_steps(reducer: Reducer, outer: Outer, period: int) -> Protocol:
         reducers = list(state.reducers)
         reducers[number] = reducer.reduce(comm, change, reducers[number])
         momentum, params = state.momentum.copy(), state.params.copy()
-        factor, rate = map(after.dtype.type, (outer.momentum, outer.lr))
-        momentum[part] = factor * momentum[part] + change
-        params[part] -= rate * (change + factor * momentum[part])
+        own = params[part], momentum[part]
+        nesterov(*own, change, change, outer.lr, outer.momentum)
         return State(params, momentum, reducers)
 
     return Protocol(init, mix)

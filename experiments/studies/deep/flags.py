@@ -194,10 +194,22 @@ def decentralised(values: flags.FlagValues) -> None:
         "Measure of the mean squared distance of replicas to their mean.",
     )
     values.integer(
-        "outer_every", 8, "Number of updates in an outer step of diloco.", 1, MAX_COUNT
+        "outer_every",
+        8,
+        "Number of updates in an outer step of diloco, or a task of async_diloco.",
+        1,
+        MAX_COUNT,
     )
-    values.number("outer_lr", 0.7, "Outer learning rate of diloco.", 0)
-    values.number("outer_momentum", 0.9, "Outer Nesterov momentum of diloco.", 0, 1)
+    values.number(
+        "outer_lr",
+        0.7,
+        "Outer learning rate of diloco and async_diloco; 0.07 for the latter with "
+        "--momentum_every=1.",
+        0,
+    )
+    values.number(
+        "outer_momentum", 0.9, "Outer momentum of diloco and async_diloco.", 0, 1
+    )
     values.integer(
         "fragments", 1, "Number of fragments that diloco reduces in turn.", 1
     )
@@ -207,6 +219,40 @@ def decentralised(values: flags.FlagValues) -> None:
     values.number(
         "keep", 0.0, "Weight of the local values of a fragment that arrives.", 0, 1
     )
+    asynchronous(values)
+
+
+def asynchronous(values: flags.FlagValues) -> None:
+    """Define the flags of ad_psgd and async_diloco."""
+    values.integer(
+        "barrier_every",
+        32,
+        "Number of updates of a rank between two barriers of ad_psgd and async_diloco, "
+        "at which they report and save; 0: only at the end.",
+        0,
+        MAX_COUNT,
+    )
+    values.integer(
+        "aggregation_count",
+        1,
+        "Number of workers' changes in an outer step of async_diloco.",
+        1,
+        MAX_COUNT,
+    )
+    values.integer(
+        "momentum_every",
+        0,
+        "Number of outer steps of async_diloco between two that add the momentum; 0: "
+        "those in which as many changes as workers arrive.",
+        0,
+        MAX_COUNT,
+    )
+    values.switch(
+        "discount",
+        False,
+        "Weights of stale changes of async_diloco, 1/sqrt(1 + steps).",
+    )
+    values.switch("dynamic", False, "Shorter tasks of slower workers of async_diloco.")
 
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:

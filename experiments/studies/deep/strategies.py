@@ -15,9 +15,12 @@ from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup
 
-MIXING = [name for name in DECENTRALISED if name not in ("easgd", "diloco")]
-# flags of diloco
-OUTER = ["outer_every", "outer_lr", "outer_momentum", "fragments", "delay", "keep"]
+OTHERS = ("easgd", "diloco", "async_diloco")  # which do not run on a graph
+MIXING = [name for name in DECENTRALISED if name not in OTHERS]
+OUTER = ["outer_every", "outer_lr", "outer_momentum"]
+STREAMING = ["fragments", "delay", "keep"]  # flags of diloco
+ARRIVALS = ["aggregation_count", "momentum_every", "discount", "dynamic"]
+ASYNCHRONOUS = ["ad_psgd", "async_diloco"]
 
 
 def serial(setup: Setup) -> dict[str, Any]:
@@ -59,6 +62,20 @@ def replicas(setup: Setup) -> dict[str, Any]:
     return {"memory": setup.memory} | setup.options | own
 
 
+def ad_psgd(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    return replicas(setup) | {
+        "barrier_every": values.barrier_every,
+        "seed": values.seed,
+    }
+
+
+def async_diloco(setup: Setup) -> dict[str, Any]:
+    names = [*OUTER, *ARRIVALS, "barrier_every"]
+    own = {name: setup.values[name].value for name in names}
+    return {"memory": setup.memory} | setup.options | own
+
+
 def easgd(setup: Setup) -> dict[str, Any]:
     name = setup.values.allreduce
     allreduce = flags.allreduce(name, setup.values, setup.comm.size)
@@ -67,7 +84,7 @@ def easgd(setup: Setup) -> dict[str, Any]:
 
 def diloco(setup: Setup) -> dict[str, Any]:
     values = setup.values
-    own = {name: values[name].value for name in OUTER}
+    own = {name: values[name].value for name in (*OUTER, *STREAMING)}
     own["consensus"] = values.consensus
     return setup.wire | setup.options | own
 
@@ -81,6 +98,8 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "local": local,
     "hybrid": deep_hybrid.on_axes,
     **dict.fromkeys(MIXING, replicas),
+    "ad_psgd": ad_psgd,
+    "async_diloco": async_diloco,
     "easgd": easgd,
     "diloco": diloco,
 }
@@ -95,8 +114,11 @@ READERS = {
     **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
     "topology": MIXING,
     "mix_every": [*MIXING, "easgd"],
-    "consensus": DECENTRALISED,
-    **dict.fromkeys(OUTER, ["diloco"]),
+    "consensus": [*MIXING, "easgd", "diloco"],
+    **dict.fromkeys(OUTER, ["diloco", "async_diloco"]),
+    **dict.fromkeys(STREAMING, ["diloco"]),
+    **dict.fromkeys(ARRIVALS, ["async_diloco"]),
+    "barrier_every": ASYNCHRONOUS,
 }
 
 
@@ -144,6 +166,8 @@ def parts(values: flags.FlagValues, workers: int) -> int:
 
 def step_count(values: flags.FlagValues, updates: int) -> int:
     """Return the number of Steps of `updates` updates; a Step may have several."""
+    if values.strategy in ASYNCHRONOUS:
+        return -(-updates // (values.barrier_every or updates or 1))
     if values.strategy in DECENTRALISED:
         one_by_one = values.fragments > 1 or values.delay > 0
         every = 1 if one_by_one else values.outer_every

@@ -164,10 +164,11 @@ METHODS: dict[str, Method] = {
     **{
         name: Method(name, no_options)
         for name in DECENTRALISED
-        if name not in ("easgd", "diloco")
+        if name not in ("easgd", "diloco", "async_diloco")
     },
     "easgd": Method("easgd", lambda entry, comm: {"allreduce": ALLREDUCE["star"]}),
     "diloco": Method("diloco", partial(allreduce_options, "star", outer_every=2)),
+    "async_diloco": Method("async_diloco", lambda entry, comm: {"outer_every": 2}),
     "mesh": Method("mesh", mesh_options, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),

@@ -1,0 +1,202 @@
+"""Trainings of async_diloco.py: workers of unequal speed on a mixture of Gaussians."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from lab import flags
+import jax
+import numpy as np
+
+from dml import sim
+from dml.data.minibatches import draws, take
+from dml.evaluation.scores import evaluate
+from dml.metrics.timer import Timer
+from dml.models.model_problem import model_problem
+from dml.models.networks.mlp import mlp
+from dml.strategies import strategy
+from dml.types import Batch, Comm, CountedComm, Model, Params
+from dml.update.dense import make
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Delayed, Metered
+from dml.wire.comm.buffers import layout, unpack
+from dml.wire.reducers.exact import exact
+
+CLASSES, CLUSTERS = 4, 8  # clusters of a class
+HELD_OUT = 4000  # examples of the evaluation
+
+
+class Method(NamedTuple):
+    """A strategy and its own options, with the outer rate of `rate`."""
+
+    strategy: str
+    own: Mapping[str, Any] = {}
+    rate: str = "outer_lr"  # flag of the outer learning rate
+
+
+AT_ONCE = {"momentum_every": 1}  # momentum at every arrival
+METHODS: Mapping[str, Method] = {
+    "synchronous": Method("diloco"),
+    "nesterov": Method("async_diloco", AT_ONCE, "async_lr"),
+    "sgd": Method("async_diloco", AT_ONCE | {"outer_momentum": 0.0}),
+    "delayed_nesterov": Method("async_diloco"),
+    "dynamic": Method("async_diloco", {"dynamic": True}),
+    "ad_psgd": Method("ad_psgd"),
+}
+
+
+class Task(NamedTuple):
+    """A network and the examples that it classifies."""
+
+    model: Model
+    start: Params
+    training: Batch
+    held_out: Batch
+
+
+class Point(NamedTuple):
+    """A moment of a training.
+
+    Attributes:
+      seconds: Virtual seconds.
+      updates: Number of updates of all ranks.
+      loss: Loss on held-out examples.
+      accuracy: Accuracy on held-out examples.
+    """
+
+    seconds: float
+    updates: int
+    loss: float
+    accuracy: float
+
+
+class Trace(NamedTuple):
+    """What a training records, in virtual seconds.
+
+    Attributes:
+      ends: Times of the ends of all updates.
+      vectors: For each rank, times and packed parameters; rank 0 has the outer ones.
+    """
+
+    ends: list[float]
+    vectors: list[list[tuple[float, np.ndarray]]]
+
+
+def make_task(values: flags.FlagValues, seed: int) -> Task:
+    """Return the task of the flags: a mixture of Gaussians, several in each class."""
+    generator = np.random.default_rng(seed)
+    centers_KxD = generator.standard_normal((CLASSES * CLUSTERS, values.features))
+    centers_KxD /= np.linalg.norm(centers_KxD, axis=1, keepdims=True)
+
+    def sample(count: int) -> Batch:
+        cluster = generator.integers(len(centers_KxD), size=count)
+        noise = values.noise * generator.standard_normal((count, values.features))
+        inputs = (centers_KxD[cluster] + noise).astype(np.float32)
+        return Batch(inputs, (cluster // CLUSTERS).astype(np.int32))
+
+    model = mlp((values.features,), CLASSES, widths=(values.width,))
+    start = model.init(jax.random.key(seed))
+    return Task(model, start, sample(values.examples), sample(HELD_OUT))
+
+
+def lengths(speeds: Sequence[float], updates: int) -> list[int]:
+    """Return numbers of updates of all ranks, in proportion to their speeds."""
+    rates = 1 / np.array(speeds)
+    return [max(1, round(share)) for share in updates * rates / rates.sum()]
+
+
+def train(
+    task: Task, name: str, speeds: Sequence[float], seed: int, values: flags.FlagValues
+) -> list[Point]:
+    """Train by a method on virtual ranks; return the curve of the outer parameters.
+
+    All methods have equally many updates: a rank of a synchronous method has
+    `--phases` tasks of `--period` updates.
+
+    Args:
+      task: Network and examples.
+      name: A key of METHODS.
+      speeds: Seconds per update of each rank.
+      seed: Seed of the minibatches.
+      values: The flags.
+    """
+    method, size = METHODS[name], len(speeds)
+    steps, batch = values.phases * values.period, size * values.batch
+    own = {"outer_every": values.period, "outer_lr": values[method.rate].value}
+    own |= {"outer_momentum": values.outer_momentum, **method.own}
+    counts, rate = [steps] * size, values.lr
+    if method.strategy == "ad_psgd":
+        own, rate = {"seed": seed}, values.pair_lr
+        counts = lengths(speeds, steps * size)
+    if method.strategy == "diloco":
+        own["reducer"] = exact(ALLREDUCE["star"])
+    count = len(task.training.targets)
+    minibatches = list(draws(count, batch, seed, batch * max(counts)))
+    strides = [max(1, each // values.points) for each in counts]
+    trace = Trace([], [[] for _ in speeds])
+
+    def program(comm: Comm) -> None:
+        rank, calls = comm.rank, iter(range(sum(counts)))
+        made = Metered(Delayed(comm, recorded_draws(comm, speeds[rank], trace.ends)))
+        problem = model_problem(
+            task.model, task.start, examples=count, take=partial(take, task.training)
+        )
+        every = strides[rank] if method.strategy == "ad_psgd" else 1
+
+        def observe(vector: np.ndarray) -> None:
+            if (next(calls) + 1) % every == 0:
+                trace.vectors[rank].append((comm.Wtime(), vector.copy()))
+
+        observed = {} if method.strategy == "diloco" else {"observe": observe}
+        for step in strategy(method.strategy, problem)(
+            problem,
+            minibatches[: counts[rank]],
+            make("adamw", rate, decay=values.decay),
+            comm=made,
+            timer=Timer(comm.Wtime),
+            **own,
+            **observed,
+        ):
+            if not observed:
+                observe(step.memory().vector)
+
+    sim.run(program, size)
+    return curve(task, trace, method, values.points)
+
+
+def recorded_draws(
+    comm: CountedComm, speed: float, ends: list[float]
+) -> Iterator[float]:
+    """Yield the seconds of each update of a rank; append the time of its end."""
+    while True:
+        ends.append(comm.Wtime() + speed)
+        yield speed
+
+
+def curve(task: Task, trace: Trace, method: Method, points: int) -> list[Point]:
+    """Return points of the training: of rank 0, or of the mean of all ranks.
+
+    Args:
+      task: Network and examples.
+      trace: Record of the training.
+      method: The method.
+      points: Largest number of points.
+    """
+    every_rank = method.strategy == "ad_psgd"
+    ranks = trace.vectors if every_rank else trace.vectors[:1]
+    times = [[time for time, _ in rank] for rank in ranks]
+    last = times[0] if not every_rank else np.unique(np.concatenate(times))
+    last = [time for time in last if all(rank[0] <= time for rank in times)]
+    chosen = np.unique(np.linspace(0, len(last) - 1, points).round().astype(int))
+    like, ends, found = layout(task.start), np.sort(trace.ends), []
+    for time in np.array(last)[chosen].tolist():
+        vectors = [
+            rank[int(np.searchsorted(own, time, "right")) - 1][1]
+            for rank, own in zip(ranks, times, strict=True)
+        ]
+        params = unpack(np.mean(vectors, axis=0, dtype=np.float32), like)
+        scores = evaluate(task.model, task.held_out, params)
+        updates = int(np.searchsorted(ends, time, "right"))
+        loss, accuracy = float(scores["cross_entropy"]), float(scores["accuracy"])
+        found.append(Point(time, updates, loss, accuracy))
+    return found
