@@ -70,6 +70,12 @@ def test_a_full_group_closes_at_its_last_arrival():
     assert (closing, members) == (1.1, 3)
 
 
+def test_a_member_at_the_deadline_is_in_time():
+    # the deadline of two members after 2 seconds is 3
+    closing, members = deadlines.adaptive(np.array([[2.0, 2.0, 3.0, 99.0]]), 2, 0.0)
+    assert (closing, members) == (4.0, 3)
+
+
 def test_each_group_may_have_its_own_quorum():
     rows = arrivals("lognormal:1,1", 50, 8)
     quorums = np.arange(50) % 8 + 1

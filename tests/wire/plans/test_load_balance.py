@@ -89,16 +89,18 @@ def test_a_longer_buffer_takes_no_element_from_a_part():
     assert (np.diff(parts, axis=0) >= 0).all()
 
 
-def test_parts_have_the_largest_least_quotient_of_all_divisions():
-    weights = np.array([1.0, 2.5, 4.0])
-    parts = integer_parts(weights, 9)
+@pytest.mark.parametrize("length", range(1, 10))
+def test_the_most_elements_per_weight_are_the_fewest_of_all_divisions(length):
+    for weights in ([1.0, 2.5, 4.0], [5.0, 1.0, 1.0], [1.0, 1.0, 3.0]):
 
-    def quotient(division):
-        """Return the largest share of elements per weight."""
-        return max(np.array(division) / weights)
+        def most(division, weights=weights):
+            """Return the largest number of elements per weight."""
+            return max(np.array(division) / weights)
 
-    divisions = (d for d in itertools.product(range(10), repeat=3) if sum(d) == 9)
-    assert quotient(parts) == pytest.approx(min(map(quotient, divisions)))
+        everything = itertools.product(range(length + 1), repeat=3)
+        divisions = (d for d in everything if sum(d) == length)
+        parts = integer_parts(np.array(weights), length)
+        assert most(parts) == pytest.approx(min(map(most, divisions)))
 
 
 @pytest.mark.parametrize("speeds", ([], [0.0, 0.0], [1.0, -1.0], [np.inf, 1.0]))
