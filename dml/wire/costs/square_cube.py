@@ -44,7 +44,7 @@ def flops(stage: Stage) -> float:
 
 
 def words(stage: Stage) -> int:
-    """Return the words that a stage sends: activations forwards, gradients backwards."""
+    """Return the words of activations sent forwards and of gradients backwards."""
     return 2 * stage.batch * stage.length * stage.width
 
 
