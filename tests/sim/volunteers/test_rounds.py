@@ -39,13 +39,14 @@ def average_by_hand(peers, rules, members):
 
 
 def round_by_hand(before, after, rules, t, outcome):
-    """Return members, begins, lost averages and bytes, group by group.
+    """Return members, begins, losses, bytes and lost members, group by group.
 
     The work has the finishes that were drawn.
     """
     here, finishes = before.present.copy(), after.finishes
     here[outcome.newcomers] = True
     inside, lost, sent = np.zeros(len(here), bool), 0, 0.0
+    vanished, given = [], []
     begins = before.begins.copy()
     groups = grid_lines(len(here), rules.sides, 0, t % len(rules.sides))
     capacity = rules.sides[t % len(rules.sides)]
@@ -73,25 +74,29 @@ def round_by_hand(before, after, rules, t, outcome):
         end = opening + closing
         more, nbytes, averages = average_by_hand(before, rules, members)
         stayed = [r for r in members if before.leaves[r] >= end + more]
-        end, sent = end + more, sent + nbytes
-        if averages and len(stayed) < len(members):
-            lost += 1
-            more, nbytes, averages = average_by_hand(before, rules, stayed)
-            end, sent = end + more, sent + nbytes
+        vanished += [r for r in members if before.leaves[r] < end + more]
+        given += [r for r in members if end + more > before.leaves[r] >= end + more / 2]
+        lost += averages and len(stayed) < len(members)
+        sent += nbytes
         inside[stayed] = averages
-        begins[stayed] = end
+        begins[stayed] = end + more * (1 + (len(stayed) < len(members)))
         for r in set(order) - set(members):
             begins[r] = max(begins[r], opening + closing)
-    return inside, begins, lost, sent
+    return inside, begins, lost, sent, vanished, given
 
 
 @pytest.mark.parametrize("traits", (STILL, CHURN))
 def test_a_round_is_that_of_one_group_after_another(traits):
     losses = 0
     for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 12)):
-        inside, begins, lost, sent = round_by_hand(before, after, RULES, t, outcome)
+        inside, begins, lost, sent, vanished, given = round_by_hand(
+            before, after, RULES, t, outcome
+        )
         assert (outcome.inside == inside).all()
         assert outcome.lost == lost
+        assert sorted(outcome.vanished) == sorted(vanished)
+        assert sorted(outcome.vanished[outcome.given]) == sorted(given)
+        assert not after.present[vanished].any()
         stays = after.present & before.present
         assert after.begins[stays] == pytest.approx(begins[stays])
         gone = len(before.begins) - after.present.sum()
