@@ -15,7 +15,7 @@ from dml.wire.plans.grouping import grid_lines
 
 CHURN = Traits(400.0, 30.0, 2e6, 0.2, 0.6)
 STILL = Traits(bandwidth=2e6)
-RULES = Rules((3, 4), delay_distribution("lognormal:10,0.5"), 2, 1e7, pieces=4)
+RULES = Rules((3, 4), delay_distribution("lognormal:10,0.5"), 2, 4e7, pieces=4)
 
 
 def rounds(rules, traits, count, seed=3, size=None):
@@ -87,7 +87,7 @@ def round_by_hand(before, after, rules, t, outcome):
 
 @pytest.mark.parametrize("traits", (STILL, CHURN))
 def test_a_round_is_that_of_one_group_after_another(traits):
-    losses = 0
+    losses, late = 0, 0
     for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 12)):
         inside, begins, lost, sent, vanished, given = round_by_hand(
             before, after, RULES, t, outcome
@@ -102,8 +102,8 @@ def test_a_round_is_that_of_one_group_after_another(traits):
         gone = len(before.begins) - after.present.sum()
         gone -= (~before.present).sum() - len(outcome.newcomers)
         assert outcome.sent == pytest.approx(sent + gone * RULES.nbytes)
-        losses += lost
-    assert (losses > 0) == (traits is CHURN)
+        losses, late = losses + lost, late + len(given)
+    assert (losses > 0) == (late > 0) == (traits is CHURN)
 
 
 def test_equal_volunteers_average_all_together_and_are_charged_work_and_load():
@@ -149,7 +149,7 @@ def test_newcomers_wait_for_the_swarm_and_copy_members_of_the_last_average():
         gone = before.present & ~after.present
         owners = before.bandwidth[before.present & (before.bandwidth > 0)]
         if gone.any() and not len(outcome.newcomers):
-            wait = swarm.least_rounds(4, int(gone.sum())) * 1e7 / 4
+            wait = swarm.least_rounds(4, int(gone.sum())) * 4e7 / 4
             wait /= np.median(owners)
             joined = after.begins[gone] - before.leaves[gone]
             assert (joined >= wait * (1 - 1e-12)).all()  # and their absences
