@@ -88,7 +88,7 @@ def round_by_hand(before, after, rules, t, outcome):
 @pytest.mark.parametrize("traits", (STILL, CHURN))
 def test_a_round_is_that_of_one_group_after_another(traits):
     losses, late = 0, 0
-    for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 12)):
+    for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 40)):
         inside, begins, lost, sent, vanished, given = round_by_hand(
             before, after, RULES, t, outcome
         )
