@@ -44,17 +44,16 @@ class RoundTrips:
     """
 
     def __init__(self, spreads: float, risk: float, first: float):
-        self.spreads, self.risk, self.first = spreads, risk, first
+        self.spreads, self.risk = spreads, risk
         self.seconds: deque[float] = deque(maxlen=WINDOW)
+        self.late = first  # result of `timeout`
         self.sent: dict[int, float] = {}  # time of each try, by number
         self.number = 0
         self.asked = self.lost = 0  # tries at peers that have answered
 
     def timeout(self) -> float:
         """Return the seconds after which a first try is late."""
-        if not self.seconds:
-            return self.first
-        return close_time(self.seconds, 1, self.spreads)
+        return self.late
 
     def silent(self, watch: Watch) -> bool:
         """Return whether a peer is taken for silent."""
@@ -74,6 +73,7 @@ class RoundTrips:
         """Record the round trip of a try that is answered."""
         if number in self.sent:
             self.seconds.append(now - self.sent.pop(number))
+            self.late = close_time(self.seconds, 1, self.spreads)
 
     def tried(self, watch: Watch, now: float) -> None:
         """Set the time of the next try."""

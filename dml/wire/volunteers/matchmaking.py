@@ -89,8 +89,11 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
     own = key(t, peer.id)
     search = Search(lambda other: key(t, other) == own)
     greet_other_key(peer, search)
-    for message in early:
-        handle(peer, search, message)
+    queued: Message | None
+    for queued in early:
+        handle(peer, search, queued)
+    while (queued := peer.receive(peer.opened)) is not None:
+        handle(peer, search, queued)  # those heard are answered, and not greeted
     while search.group is None:
         until = step(peer, search, work)
         received = peer.receive(until) if search.group is None else None
@@ -242,6 +245,7 @@ def handle(peer: Peer, search: Search, message: Message) -> None:
 
 def on_hello(peer: Peer, search: Search, message: Message) -> None:
     search.moved.discard(message.head.sender)
+    search.greeted.add(message.head.sender)
     peer.send_view(message.head.sender, m.REPLY)
 
 

@@ -19,7 +19,6 @@ FINISHED the sender has all results
 """
 
 import struct
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +75,8 @@ def unpack(message: np.ndarray) -> Message:
     return Message(Head(*FORMAT.unpack_from(message.data)), message[NBYTES:])
 
 
-def pack_entries(head: Head, entries: Iterable[tuple]) -> np.ndarray:
+def with_body(head: Head, entries: np.ndarray) -> np.ndarray:
     """Return a message whose body consists of entries."""
-    body = np.array(list(entries), ENTRY)
-    message = pack(head, body.nbytes)
-    message[NBYTES:] = body.view(np.uint8)
+    message = pack(head, entries.nbytes)
+    message[NBYTES:] = entries.view(np.uint8)
     return message

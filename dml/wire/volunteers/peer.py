@@ -4,6 +4,8 @@ import math
 from collections import deque
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dml.types import BadInput, Comm
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
@@ -87,6 +89,7 @@ class Peer:
         entries = 1 + max(settings.entries, settings.width)
         self.mailbox = Mailbox(comm, nbytes + entries * m.ENTRY.itemsize)
         self.view: View = {peer: Entry() for peer in known if peer != comm.rank}
+        self.packed: tuple = (NO_ROUND - 1, 0, None)  # round, size, entries of the view
         self.absent: dict[int, int] = {}  # beats of peers that did not come
         self.round = NO_ROUND
         self.opened = self.left = comm.Wtime()  # the latest round, in s
@@ -159,9 +162,16 @@ class Peer:
 
     def send_view(self, dest: int, kind: int) -> None:
         """Send entries of the view, with this peer's own."""
-        own = self.id, self.round, self.priority, self.bandwidth
-        entries = [own, *sample(self.view, self.settings.entries - 1)]
-        self.mailbox.send(dest, m.pack_entries(self.head(kind), entries))
+        head = self.head(kind, self.round)
+        self.mailbox.send(dest, m.with_body(head, self.entries()))
+
+    def entries(self) -> np.ndarray:
+        """Return entries of the view, those of this round before it has grown."""
+        if self.packed[:2] != (self.round, len(self.view)):
+            own = self.id, self.round, self.priority, self.bandwidth
+            entries = [own, *sample(self.view, self.settings.entries - 1)]
+            self.packed = self.round, len(self.view), np.array(entries, m.ENTRY)
+        return self.packed[2]
 
     def send_group(self, dest: int, group: Group) -> None:
         """Send the members of a group."""
@@ -170,7 +180,7 @@ class Peer:
             for member, bandwidth in zip(group.members, group.bandwidths, strict=True)
         ]
         head = self.head(m.BEGIN, about=group.leader)._replace(round=group.round)
-        self.mailbox.send(dest, m.pack_entries(head, entries))
+        self.mailbox.send(dest, m.with_body(head, np.array(entries, m.ENTRY)))
 
     def receive(self, until: float) -> Message | None:
         """Return the next message of this round; None if there is none until a time.
@@ -237,9 +247,7 @@ class Peer:
     def send_gone(self, head: Head) -> None:
         """Answer that this peer has left the round of a message."""
         gone = self.head(m.GONE, self.round)._replace(round=head.round)
-        own = self.id, self.round, self.priority, self.bandwidth
-        entries = [own, *sample(self.view, self.settings.entries - 1)]
-        self.mailbox.send(head.sender, m.pack_entries(gone, entries))
+        self.mailbox.send(head.sender, m.with_body(gone, self.entries()))
 
     def repeat_begin(self) -> None:
         """Send BEGIN again to members that have not acknowledged it in time."""
