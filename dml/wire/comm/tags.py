@@ -21,4 +21,5 @@ class Tag(IntEnum):
     CHANGED = 18  # rows that a server sends without a request
     GRADIENTS = 19  # the values of a large push
     AVERAGING = 20  # values of a round of gossip, push-sum or RelaySum
+    VOLUNTEERS = 24  # messages between peers that come and go; see volunteers/
     BLOCK = 1000  # plus the number of the block

@@ -1,1 +1,1 @@
-"""Modules of the command volunteers.py."""
+"""Modules of volunteers.py."""
