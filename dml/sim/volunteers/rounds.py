@@ -38,7 +38,9 @@ class Rules(NamedTuple):
       nbytes: Bytes of the weights.
       quorum: Least share of a full line with which a group closes.
       spreads: Median absolute deviations of the deadline.
+      lost: Share of the work of late volunteers that counts as lost.
       deadline: Constant deadline in seconds; 0: from the arrivals.
+      matchmaking: Seconds from the deadline to the average.
       pieces: Number of pieces of a download.
     """
 
@@ -47,8 +49,10 @@ class Rules(NamedTuple):
     steps: int = 1
     nbytes: float = 1e6
     quorum: float = 0.5
-    spreads: float = 3.0
+    spreads: float = 1.0
+    lost: float = 0.0
     deadline: float = 0.0
+    matchmaking: float = 0.0
     pieces: int = 32
 
 
@@ -224,10 +228,11 @@ def meet(peers: Peers, rules: Rules, seats_GxM: np.ndarray) -> Meeting:
     if rules.deadline:
         closing, count = deadlines.fixed(waits, least, rules.deadline)
     else:
-        closing, count = deadlines.adaptive(waits, least, rules.spreads)
+        closing, count = deadlines.adaptive(waits, least, rules.spreads, rules.lost)
     member = arrives & (waits <= closing[:, None]) & (count > 0)[:, None]
     closing[~here.any(1)] = 0.0
-    return Meeting(seats_GxM, member, arrives & ~member, opening[:, 0] + closing)
+    closing += opening[:, 0] + rules.matchmaking
+    return Meeting(seats_GxM, member, arrives & ~member, closing)
 
 
 def run_averages(peers: Peers, rules: Rules, met: Meeting) -> Average:

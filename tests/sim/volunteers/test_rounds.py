@@ -15,7 +15,15 @@ from dml.wire.plans.grouping import grid_lines
 
 CHURN = Traits(400.0, 30.0, 2e6, 0.2, 0.6)
 STILL = Traits(bandwidth=2e6)
-RULES = Rules((3, 4), delay_distribution("lognormal:10,0.5"), 2, 4e7, pieces=4)
+RULES = Rules(
+    (3, 4),
+    delay_distribution("lognormal:10,0.5"),
+    2,
+    4e7,
+    lost=0.5,
+    matchmaking=0.7,
+    pieces=4,
+)
 
 
 def rounds(rules, traits, count, seed=3, size=None):
@@ -65,13 +73,13 @@ def round_by_hand(before, after, rules, t, outcome):
         closing, members = math.inf, []
         for k in range(1, len(order) + 1):
             arrived = [waits[r] for r in order[:k]]
-            deadline = close_time(arrived, least, rules.spreads)
+            deadline = close_time(arrived, least, rules.spreads, rules.lost)
             full = k == capacity
             next_one = waits[order[k]] if k < len(order) else math.inf
             if k >= least and (full or next_one > deadline):
                 closing, members = (arrived[-1] if full else deadline), order[:k]
                 break
-        end = opening + closing
+        end = opening + closing + rules.matchmaking
         more, nbytes, averages = average_by_hand(before, rules, members)
         stayed = [r for r in members if before.leaves[r] >= end + more]
         vanished += [r for r in members if before.leaves[r] < end + more]
@@ -81,7 +89,7 @@ def round_by_hand(before, after, rules, t, outcome):
         inside[stayed] = averages
         begins[stayed] = end + more * (1 + (len(stayed) < len(members)))
         for r in set(order) - set(members):
-            begins[r] = max(begins[r], opening + closing)
+            begins[r] = max(begins[r], opening + closing + rules.matchmaking)
     return inside, begins, lost, sent, vanished, given
 
 
