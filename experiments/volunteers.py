@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.volunteers import report, tables
+from studies.volunteers import real, report, tables
 from studies.volunteers.learner import learner
 from studies.volunteers.training import HOUR, Task, squarest
 
@@ -30,6 +30,8 @@ from dml.runs import folder, writers
 from dml.sim.delays import delay_distribution
 from dml.sim.volunteers.population import Traits
 from dml.sim.volunteers.rounds import Rules
+from dml.types import Comm
+from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("seed", "watchdog")
 FLAGS.integer("simulate", 10_000, "Number of virtual volunteers.", 2, 10**6)
@@ -47,6 +49,8 @@ FLAGS.text("deadlines", "60,600,6000", "Constant deadlines in seconds to compare
 FLAGS.integer("compared", 512, "Volunteers with constant deadlines.", 2, 10**6)
 FLAGS.integer("most", 300, "Largest number of rounds with constant deadlines.", 1)
 FLAGS.integer("groups", 1000, "Groups of each distribution of arrivals.", 1, 10**6)
+FLAGS.number("buffer", 4.0, "Megabytes of an average on real ranks.", 1e-3, 1e4)
+FLAGS.integer("measured", 100, "Number of measured rounds on real ranks.", 1, 10**6)
 
 ABSENCE = 300.0  # seconds until a newcomer takes a seat
 CLIENTS = 0.1  # share of volunteers that own no part
@@ -55,14 +59,35 @@ MATCHMAKING = 1.0  # seconds from a deadline to the average
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Train with the parsed flags; return the summary."""
+    """Train, or measure on real ranks, with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
+    comm = world(FLAGS.watchdog)
+    return measure(comm) if comm.size > 1 else simulate()
+
+
+def measure(comm: Comm) -> dict[str, Any]:
+    """Measure groups on real ranks; return the summary."""
+    path = folder.path(FLAGS.out, "volunteers")
+    console = writers.table(tables.COLUMNS["real"])
+    with writing.run_writer(
+        path, FLAGS, comm, console, sentence=report.real_sentence
+    ) as writer:
+        found = real.measure(comm, FLAGS.buffer, FLAGS.measured, FLAGS.seed)
+        sizes = {"ranks": comm.size, "buffer": FLAGS.buffer, "rounds": FLAGS.measured}
+        summary = sizes | found
+        writer.row(summary)
+        writer.summary(summary)
+    return summary
+
+
+def simulate() -> dict[str, Any]:
+    """Train with virtual volunteers; return the summary."""
     path = folder.path(FLAGS.out, "volunteers")
     task = training()
     arguments = report.Arguments(
         task,
         min(FLAGS.compared, task.peers),
-        flags.numbers(FLAGS, "deadlines", 1e9),
+        flags.positive_numbers(FLAGS, "deadlines"),
         FLAGS.most,
         FLAGS.groups,
     )

@@ -116,6 +116,16 @@ def sentence(summary: Row) -> str:
     )
 
 
+def real_sentence(summary: Row) -> str:
+    """Return the conclusion of real ranks."""
+    return (
+        f"{summary['ranks']} ranks find their group in {summary['search_p50_ms']:.1f} "
+        f"ms (p50; p99 {summary['search_p99_ms']:.1f}), and have the average of "
+        f"{summary['buffer']:g} MB after {summary['round_p50_ms']:.1f} ms (p99 "
+        f"{summary['round_p99_ms']:.1f}); a ring takes {summary['ring_p50_ms']:.1f} ms."
+    )
+
+
 def draw(path: Path, tables: Tables, target: float) -> None:
     """Draw the accuracy by hours and by gradient evaluations."""
     names = {"volunteers": "volunteers", "data_centre": "data centre"}

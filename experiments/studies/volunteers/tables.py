@@ -62,7 +62,7 @@ COLUMNS: dict[str, Columns] = {
     },
     "real": {
         "ranks": (5, "{ranks}"),
-        "MB": (5, "{megabytes:g}"),
+        "MB": (5, "{buffer:g}"),
         "rounds": (6, "{rounds}"),
         "search p50 ms": (13, "{search_p50_ms:.2f}"),
         "p99 ms": (8, "{search_p99_ms:.2f}"),
