@@ -17,7 +17,7 @@ from dml.wire.averaging.exchange import floating
 from dml.wire.plans.deadlines import close_time
 from dml.wire.plans.load_balance import shares
 from dml.wire.volunteers import messages as m
-from dml.wire.volunteers.liveness import Watch
+from dml.wire.volunteers.liveness import Watch, late
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
 
@@ -230,18 +230,21 @@ def run(peer: Peer, x: Exchange, going_on: Callable[[], bool]) -> None:
 def part_deadline(peer: Peer, x: Exchange) -> float:
     """Return the seconds after the opening at which this peer's part closes.
 
-    Two round trips are added, for a contribution that was lost.
+    It is open for the time in which earlier averages have ended, and two round trips
+    longer than the deadline of the arrivals, for a contribution that was lost.
     """
     quorum = max(2, math.ceil(peer.settings.quorum * len(x.group.members)))
     close = close_time(x.part_times, quorum, peer.settings.spreads)
-    return close + 2 * peer.trips.timeout()
+    return max(usual_end(peer), close + 2 * peer.trips.timeout())
 
 
 def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
     """Ask late members for what is missing; return the time of the next question."""
     next_time = math.inf
     for member in sorted(x.unfinished if settling else x.parts | x.means):
-        watch = x.watches.setdefault(member, Watch(now + first_wait(peer)))
+        if member not in x.watches:
+            x.watches[member] = Watch(now + ask_after(peer))
+        watch = x.watches[member]
         if now >= watch.next:
             if peer.trips.silent(watch):
                 drop(x, member)
@@ -254,11 +257,16 @@ def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
     return next_time
 
 
-def first_wait(peer: Peer) -> float:
-    """Return the seconds before the first question: most averages have ended then."""
+def ask_after(peer: Peer) -> float:
+    """Return the seconds before the first question of an average."""
+    return late(peer.averages, 0.0) if peer.averages else peer.trips.timeout()
+
+
+def usual_end(peer: Peer) -> float:
+    """Return the seconds after which an average is late."""
     if peer.averages:
-        return close_time(peer.averages, 1, peer.settings.spreads)
-    return peer.trips.timeout()
+        return late(peer.averages, peer.settings.spreads)
+    return peer.trips.silence()
 
 
 def drop(x: Exchange, member: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from dml.wire.plans.deadlines import close_time
 from dml.wire.volunteers import messages as m
-from dml.wire.volunteers.liveness import Watch
+from dml.wire.volunteers.liveness import Watch, late
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
 from dml.wire.volunteers.views import Entry, expected
@@ -69,10 +69,11 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
     `settings.risk`. The group may contain peers that have vanished since they joined,
     and it consists of this peer only if no other was heard.
 
-    Closing: at the earliest of a full group, all expected peers, and, once a quorum was
-    heard, median + spreads·MAD of the arrivals. Before a quorum a leader waits for
-    1 + spreads times the longest of its own work since its last round, of all arrivals
-    so far, and of a round trip.
+    A leader closes its group when it is full, when all expected peers are in it, or,
+    once a quorum was heard, at median + spreads·MAD of the arrivals, but not before the
+    usual last arrival of earlier rounds. Before a quorum it waits for 1 + spreads times
+    the longer of its own work since its last round and the arrivals so far, or until a
+    peer would be taken for silent, if that is later.
 
     With c candidates of a key: c - 1 HELLOs and REPLYs per peer, a JOIN and a WELCOME,
     and c - 1 BEGINs of the leader. 3 messages one after another from the last arrival
@@ -100,7 +101,8 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
         if received is not None:
             handle(peer, search, received)
     peer.groups[t] = search.group
-    peer.longest = max(peer.longest, 0.0, *search.arrivals.values())
+    if search.arrivals:
+        peer.arrivals.append(max(search.arrivals.values()))
     for other in expected(peer.view, peer.absent) - search.arrivals.keys():
         if search.has_key(other) and other not in search.apart:
             peer.absent[other] = peer.view[other].beat
@@ -131,7 +133,12 @@ def step(peer: Peer, search: Search, work: float) -> float:
         return check_leader(peer, search, now)
     missing = candidates - search.apart - search.followers.keys()
     size = 1 + len(search.followers)
-    close = peer.opened + closing(peer, search, candidates, work)
+    # those heard join this peer or are in another group, unless they have vanished
+    joining = [search.arrivals[other] for other in missing & search.arrivals.keys()]
+    close = peer.opened + max(
+        closing(peer, search, candidates, work),
+        max(joining, default=-math.inf) + peer.trips.silence(),
+    )
     complete = peer.view and not missing
     if size >= peer.settings.width or complete or now >= close:
         begin(peer, search, candidates)
@@ -157,17 +164,17 @@ def best_of(peer: Peer, search: Search) -> int | None:
 def closing(peer: Peer, search: Search, candidates: set[int], work: float) -> float:
     """Return the seconds after the opening at which a group closes."""
     settings = peer.settings
-    timeout = peer.trips.timeout()
     times = [0.0, *(search.arrivals[p] for p in search.arrivals.keys() - search.apart)]
     # no group is larger than the width, so no more are waited for
     possible = (candidates | search.arrivals.keys()) - search.apart
     most = min(settings.width, 1 + len(possible))
     quorum = max(2, math.ceil(settings.quorum * most))
     close = close_time(times, quorum, settings.spreads)
+    usual = late(peer.arrivals, settings.spreads) if peer.arrivals else 0.0
     if close < math.inf:
-        return close + timeout  # of the last JOIN
-    longest = max(work, peer.longest, *times, timeout)
-    return (1 + settings.spreads) * longest
+        return max(close, usual)
+    patience = (1 + settings.spreads) * max(work, *times)
+    return max(patience, usual, peer.trips.silence())
 
 
 def follow(peer: Peer, search: Search, leader: int) -> None:
@@ -234,10 +241,13 @@ def handle(peer: Peer, search: Search, message: Message) -> None:
             peer.send_view(head.sender, m.REPLY)
         return
     if head.kind != m.GONE:
+        if head.sender not in search.arrivals and not peer.trips.seconds:
+            number = peer.trips.start(peer.comm.Wtime())
+            peer.send(head.sender, m.PING, number)  # measures a round trip
         search.arrivals.setdefault(head.sender, peer.elapsed())
     if head.kind in (m.VALUES, m.RESULT, m.FINISHED):
         peer.keep(message)  # BEGIN is late or lost
-    if head.kind == m.PING:
+    if head.kind == m.PING and head.about:
         peer.send_view(head.sender, m.HELLO)  # its answer is BEGIN
     if head.kind in HANDLERS:
         HANDLERS[head.kind](peer, search, message)

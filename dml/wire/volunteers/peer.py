@@ -93,7 +93,7 @@ class Peer:
         self.absent: dict[int, int] = {}  # beats of peers that did not come
         self.round = NO_ROUND
         self.opened = self.left = comm.Wtime()  # the latest round, in s
-        self.longest = 0.0  # longest arrival of another peer after an opening, in s
+        self.arrivals: deque[float] = deque(maxlen=WINDOW)  # the last one of each round
         self.groups: dict[int, Group] = {}  # of the latest rounds
         self.begun: dict[int, Watch] = {}  # members that have not acknowledged BEGIN
         self.heard: set[int] = set()  # peers heard in the latest round
