@@ -150,6 +150,7 @@ def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
         watch = x.watches[member]
         if now >= watch.next:
             if peer.trips.silent(watch):
+                peer.miss(member)
                 drop(x, member)
                 return now
             missing = m.PART * (member in x.parts) | m.MEAN * (member in x.means)

@@ -48,6 +48,8 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
     and c - 1 BEGINs of the leader. 3 messages one after another from the last arrival
     to the group, of 8 to 8 + 4c words: 3α.
 
+    A peer that would be alone, and knows of a later round, enters that one instead.
+
     Args:
       peer: The peer.
       t: Number of the round, after all earlier ones: `peer.next_round()`.
@@ -55,6 +57,17 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
         on all peers.
     """
     work = peer.comm.Wtime() - peer.left
+    group = None
+    while group is None:
+        group = search_round(peer, t, key, work)
+        t = peer.next_round()
+    peer.groups[group.round] = group
+    peer.leave()
+    return group
+
+
+def search_round(peer: Peer, t: int, key: Key, work: float) -> Group | None:
+    """Return the group of a round; None if this peer is alone and others are later."""
     early = peer.enter(t)
     own = key(t, peer.id)
     search = Search(lambda other: key(t, other) == own)
@@ -64,18 +77,18 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
         handle(peer, search, queued)
     while (queued := peer.receive(peer.opened)) is not None:
         handle(peer, search, queued)  # those heard are answered, and not greeted
-    while search.group is None:
-        until = step(peer, search, work)
-        received = peer.receive(until) if search.group is None else None
+    until = step(peer, search, work)
+    while search.group is None and until is not None:
+        received = peer.receive(until)
         if received is not None:
             handle(peer, search, received)
-    peer.groups[t] = search.group
+        if search.group is None:
+            until = step(peer, search, work)
     if search.arrivals:
         peer.arrivals.append(max(search.arrivals.values()))
     for other in expected(peer.view, peer.absent) - search.arrivals.keys():
         if search.has_key(other) and other not in search.apart:
-            peer.absent[other] = peer.view[other].beat
-    peer.leave()
+            peer.miss(other)
     return search.group
 
 
@@ -87,8 +100,12 @@ def greet_other_key(peer: Peer, search: Search) -> None:
         peer.send_view(dest, m.HELLO)
 
 
-def step(peer: Peer, search: Search, work: float) -> float:
-    """Greet, follow or begin as far as the state allows; return when to look again."""
+def step(peer: Peer, search: Search, work: float) -> float | None:
+    """Greet, follow or begin as far as the state allows.
+
+    Returns:
+      The time at which to look again; None if this peer leaves the round.
+    """
     candidates = set(filter(search.has_key, expected(peer.view, peer.absent)))
     search.apart |= {p for p, entry in peer.view.items() if entry.beat > peer.round}
     for other in sorted(candidates - search.greeted):
@@ -100,6 +117,9 @@ def step(peer: Peer, search: Search, work: float) -> float:
     now = peer.comm.Wtime()
     if search.leader is not None:
         return check_leader(peer, search, now)
+    alone = not search.arrivals.keys() - search.apart
+    if alone and peer.newest() > peer.round:
+        return None
     missing = candidates - search.apart - search.followers.keys()
     size = 1 + len(search.followers)
     # those heard join this peer or are in another group, unless they have vanished
@@ -171,6 +191,7 @@ def check_leader(peer: Peer, search: Search, now: float) -> float:
     if now >= search.watch.next:
         if peer.trips.silent(search.watch):
             search.apart.add(search.leader)
+            peer.miss(search.leader)
             search.leader = None
             search.greeted.clear()  # this peer may lead again
             return now

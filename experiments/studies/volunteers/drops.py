@@ -81,7 +81,7 @@ def run(case: Case) -> list[list[Found] | None]:
     def program(comm: Comm) -> list[Found]:
         draws = random.Random(f"work {case.seed} {comm.rank}")
         settings = Settings(width=case.width)
-        known = [(comm.rank + 1) % comm.size]  # a ring: each peer knows one other
+        known = [(comm.rank + step) % comm.size for step in (1, 2)]  # others
         peer = Peer(comm, 8 * case.values, known, settings=settings)
         values = np.full(case.values, float(comm.rank))
         found = []

@@ -35,8 +35,8 @@ def matched(size, delays=(), rounds=1, text="", key=None, known=None, **options)
         peer = Peer(comm, 0, ids, settings=settings, **mine)
         comm.platform.compute(dict(enumerate(delays)).get(comm.rank, 0.0))
         found = []
-        for t in range(rounds):
-            group = find_group(peer, t, *([key] if key else []))
+        for _ in range(rounds):
+            group = find_group(peer, peer.next_round(), *([key] if key else []))
             found.append((group, comm.Wtime()))
             settle(peer)
             comm.platform.compute(0.1)
@@ -51,7 +51,7 @@ def groups(found, t=0):
     return [own and own[t][0].members for own in found]
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 8))
+@pytest.mark.parametrize("size", (2, 3, 8))
 def test_peers_that_know_each_other_are_one_group_after_three_messages(size):
     found = matched(size)
     assert groups(found) == [tuple(range(size))] * size
@@ -100,6 +100,8 @@ def test_peers_with_other_keys_are_apart():
 def test_all_times_scale_with_the_network_and_the_work():
     def ends(scale):
         def program(comm):
+            if comm.rank == 5:
+                return comm.platform.compute(scale * 1e9)
             peer = Peer(comm, 0, range(5))
             comm.platform.compute(scale * 0.01 * comm.rank**2)
             group = find_group(peer, 0)
@@ -108,7 +110,7 @@ def test_all_times_scale_with_the_network_and_the_work():
             return group.members, end / scale
 
         network = sim.Uniform(scale * ALPHA, scale * 1e-6, 0)
-        return sim.run(program, 6, network, events=[Death(5, scale * 50)])
+        return sim.run(program, 6, network, events=[Death(5, scale * 1e3)])
 
     for one, other in zip(ends(1.0)[:5], ends(1000.0)[:5], strict=True):
         assert one[0] == other[0] and one[1] == pytest.approx(other[1])
@@ -123,9 +125,10 @@ def test_a_group_does_not_wait_for_a_peer_far_behind_the_others():
 @pytest.mark.parametrize("time", (0.001, 0.0052, 0.012, 0.05, 0.1105))
 def test_the_group_of_a_vanished_leader_does_not_hang(time):
     delays = [0.0, 0.0, 0.0, 0.02]
-    found = matched(4, delays, rounds=3, text=f"die:0@{time}")
+    found = matched(4, delays, rounds=20, text=f"die:0@{time}")
     assert found[0] is None
-    assert groups(found, 2)[1:] == [(1, 2, 3)] * 3
+    for own in found[1:]:
+        assert (1, 2, 3) in [group.members for group, _ in own[3:]]
 
 
 def test_a_peer_that_was_absent_returns():
@@ -134,7 +137,7 @@ def test_a_peer_that_was_absent_returns():
             return comm.platform.compute(1e9)
         peer = Peer(comm, 0, range(4))
         found = []
-        for number in range(8):
+        for number in range(30):
             comm.platform.compute(0.1 if (comm.rank, number) != (2, 3) else 1.0)
             group = find_group(peer, peer.next_round())
             settle(peer)
@@ -145,7 +148,9 @@ def test_a_peer_that_was_absent_returns():
     everyone = (0, 1, 2, 3)
     assert found[0][2] == found[2][2] == (2, everyone)
     assert (3, (0, 1, 3)) in found[0]
-    assert found[2][-2][1] == found[2][-3][1] == everyone  # it has skipped rounds
+    rounds = [t for t, _ in found[2]]
+    assert rounds[4] > rounds[3] + 5  # it has skipped rounds
+    assert everyone in [members for t, members in found[2] if t > 4]
     assert all(a[0] < b[0] for own in found for a, b in pairwise(own))
 
 
@@ -157,7 +162,7 @@ def test_a_newcomer_learns_the_round_and_joins():
             comm.platform.compute(0.55)
         peer = Peer(comm, 0, [(comm.rank + 1) % 3])
         found = []
-        for _ in range(12 if comm.rank < 3 else 4):
+        for _ in range(12 if comm.rank < 3 else 5):
             comm.platform.compute(0.1)
             group = find_group(peer, peer.next_round())
             settle(peer)
