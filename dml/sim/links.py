@@ -49,10 +49,9 @@ class RunningLinks:
         """
         for loss in self.losses if source != dest else ():
             if source in loss.ranks and dest in loss.others:
-                draws = self.draws.setdefault(
-                    source, random.Random(f"{loss.seed} {source}")
-                )
-                lost = draws.random() < loss.share
+                if source not in self.draws:
+                    self.draws[source] = random.Random(f"{loss.seed} {source}")
+                lost = self.draws[source].random() < loss.share
                 if lost and loss.start <= time < loss.stop:
                     return True
         for nat in self.nats:

@@ -10,10 +10,10 @@ takes its place, and each try waits twice as long as the one before.
 """
 
 import math
+import statistics
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from dml.wire.plans.deadlines import close_time
 
 WINDOW = 32  # round trips that are remembered
 PRIOR = 8  # tries, one of them lost, before the first measurement
@@ -32,6 +32,13 @@ class Watch:
     next: float
     tries: int = 0
     wait: float = 0.0
+
+
+def late(seconds: Sequence[float], spreads: float) -> float:
+    """Return median + spreads·MAD, or twice the median if that is more."""
+    median = statistics.median(seconds)
+    deviation = statistics.median(abs(each - median) for each in seconds)
+    return median + max(median, spreads * deviation)
 
 
 class RoundTrips:
@@ -55,11 +62,20 @@ class RoundTrips:
         """Return the seconds after which a first try is late."""
         return self.late
 
-    def silent(self, watch: Watch) -> bool:
-        """Return whether a peer is taken for silent."""
+    def most_tries(self) -> int:
+        """Return the number of tries after which a peer is taken for silent."""
         loss = (self.lost + 1) / (self.asked + PRIOR)
-        tries = math.ceil(math.log(self.risk) / math.log(loss))
-        return watch.tries > tries
+        return math.ceil(math.log(self.risk) / math.log(loss))
+
+    def silent(self, watch: Watch) -> bool:
+        """Return whether a peer is taken for silent, when the next try is due."""
+        return watch.tries >= self.most_tries()
+
+    def silence(self) -> float:
+        """Return the seconds of all tries until a peer is taken for silent."""
+        tries = self.most_tries()
+        factor = tries * (tries + 1) / 2 if self.seconds else 2.0 ** (tries + 1)
+        return factor * self.timeout()
 
     def start(self, now: float) -> int:
         """Return the number of a new try."""
@@ -73,7 +89,7 @@ class RoundTrips:
         """Record the round trip of a try that is answered."""
         if number in self.sent:
             self.seconds.append(now - self.sent.pop(number))
-            self.late = close_time(self.seconds, 1, self.spreads)
+            self.late = late(self.seconds, self.spreads)
 
     def tried(self, watch: Watch, now: float) -> None:
         """Set the time of the next try."""
@@ -86,5 +102,7 @@ class RoundTrips:
         if watch.tries:
             self.asked += watch.tries
             self.lost += watch.tries - 1
+        elif self.lost:
+            self.lost -= 1  # its try was late, not lost
         watch.tries, watch.wait = 0, max(2 * watch.wait, self.timeout())
         watch.next = now + watch.wait

@@ -11,14 +11,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from dml.wire.plans.deadlines import close_time
 from dml.wire.volunteers import messages as m
-from dml.wire.volunteers.liveness import Watch
+from dml.wire.volunteers.liveness import Watch, late
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
-from dml.wire.volunteers.views import Entry, expected
+from dml.wire.volunteers.search import Search, handle, release
+from dml.wire.volunteers.views import expected
 
 Key = Callable[[int, int], int]
 
@@ -26,37 +26,6 @@ Key = Callable[[int, int], int]
 def one_key(t: int, peer: int) -> int:
     """Return the same key for all peers and rounds."""
     return 0
-
-
-@dataclass
-class Search:
-    """The state of a peer that looks for a group.
-
-    Attributes:
-      has_key: Whether a peer has the key of this peer in this round.
-      arrivals: Seconds after the opening at which each peer was heard first.
-      greeted: Peers to which a HELLO was sent.
-      apart: Peers that cannot be in this peer's group: in other groups, gone, silent.
-      moved: Peers that follow a leader, so that they cannot lead now.
-      followers: Number of the binding of each follower.
-      released: Number of the latest void binding of each peer.
-      leader: Peer that this one follows; None if it leads.
-      binding: Number of the binding to that leader.
-      watch: Tries at the leader.
-      group: The group, once it has begun.
-    """
-
-    has_key: Callable[[int], bool]
-    arrivals: dict[int, float] = field(default_factory=dict)
-    greeted: set[int] = field(default_factory=set)
-    apart: set[int] = field(default_factory=set)
-    moved: set[int] = field(default_factory=set)
-    followers: dict[int, int] = field(default_factory=dict)
-    released: dict[int, int] = field(default_factory=dict)
-    leader: int | None = None
-    binding: int = 0
-    watch: Watch = field(default_factory=lambda: Watch(0.0))
-    group: Group | None = None
 
 
 def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
@@ -69,14 +38,17 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
     `settings.risk`. The group may contain peers that have vanished since they joined,
     and it consists of this peer only if no other was heard.
 
-    Closing: at the earliest of a full group, all expected peers, and, once a quorum was
-    heard, median + spreads·MAD of the arrivals. Before a quorum a leader waits for
-    1 + spreads times the longest of its own work since its last round, of all arrivals
-    so far, and of a round trip.
+    A leader closes its group when it is full, when all expected peers are in it, or,
+    once a quorum was heard, at median + spreads·MAD of the arrivals, but not before the
+    usual last arrival of earlier rounds. Before a quorum it waits for 1 + spreads times
+    the longer of its own work since its last round and the arrivals so far, or until a
+    peer would be taken for silent, if that is later.
 
     With c candidates of a key: c - 1 HELLOs and REPLYs per peer, a JOIN and a WELCOME,
     and c - 1 BEGINs of the leader. 3 messages one after another from the last arrival
     to the group, of 8 to 8 + 4c words: 3α.
+
+    A peer that would be alone, and knows of a later round, enters that one instead.
 
     Args:
       peer: The peer.
@@ -85,6 +57,17 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
         on all peers.
     """
     work = peer.comm.Wtime() - peer.left
+    group = None
+    while group is None:
+        group = search_round(peer, t, key, work)
+        t = peer.next_round()
+    peer.groups[group.round] = group
+    peer.leave()
+    return group
+
+
+def search_round(peer: Peer, t: int, key: Key, work: float) -> Group | None:
+    """Return the group of a round; None if this peer is alone and others are later."""
     early = peer.enter(t)
     own = key(t, peer.id)
     search = Search(lambda other: key(t, other) == own)
@@ -94,17 +77,18 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
         handle(peer, search, queued)
     while (queued := peer.receive(peer.opened)) is not None:
         handle(peer, search, queued)  # those heard are answered, and not greeted
-    while search.group is None:
-        until = step(peer, search, work)
-        received = peer.receive(until) if search.group is None else None
+    until = step(peer, search, work)
+    while search.group is None and until is not None:
+        received = peer.receive(until)
         if received is not None:
             handle(peer, search, received)
-    peer.groups[t] = search.group
-    peer.longest = max(peer.longest, 0.0, *search.arrivals.values())
+        if search.group is None:
+            until = step(peer, search, work)
+    if search.arrivals:
+        peer.arrivals.append(max(search.arrivals.values()))
     for other in expected(peer.view, peer.absent) - search.arrivals.keys():
         if search.has_key(other) and other not in search.apart:
-            peer.absent[other] = peer.view[other].beat
-    peer.leave()
+            peer.miss(other)
     return search.group
 
 
@@ -116,8 +100,12 @@ def greet_other_key(peer: Peer, search: Search) -> None:
         peer.send_view(dest, m.HELLO)
 
 
-def step(peer: Peer, search: Search, work: float) -> float:
-    """Greet, follow or begin as far as the state allows; return when to look again."""
+def step(peer: Peer, search: Search, work: float) -> float | None:
+    """Greet, follow or begin as far as the state allows.
+
+    Returns:
+      The time at which to look again; None if this peer leaves the round.
+    """
     candidates = set(filter(search.has_key, expected(peer.view, peer.absent)))
     search.apart |= {p for p, entry in peer.view.items() if entry.beat > peer.round}
     for other in sorted(candidates - search.greeted):
@@ -129,9 +117,17 @@ def step(peer: Peer, search: Search, work: float) -> float:
     now = peer.comm.Wtime()
     if search.leader is not None:
         return check_leader(peer, search, now)
+    alone = not search.arrivals.keys() - search.apart
+    if alone and peer.newest() > peer.round:
+        return None
     missing = candidates - search.apart - search.followers.keys()
     size = 1 + len(search.followers)
-    close = peer.opened + closing(peer, search, candidates, work)
+    # those heard join this peer or are in another group, unless they have vanished
+    joining = [search.arrivals[other] for other in missing & search.arrivals.keys()]
+    close = peer.opened + max(
+        closing(peer, search, candidates, work),
+        max(joining, default=-math.inf) + peer.trips.silence(),
+    )
     complete = peer.view and not missing
     if size >= peer.settings.width or complete or now >= close:
         begin(peer, search, candidates)
@@ -157,17 +153,17 @@ def best_of(peer: Peer, search: Search) -> int | None:
 def closing(peer: Peer, search: Search, candidates: set[int], work: float) -> float:
     """Return the seconds after the opening at which a group closes."""
     settings = peer.settings
-    timeout = peer.trips.timeout()
     times = [0.0, *(search.arrivals[p] for p in search.arrivals.keys() - search.apart)]
     # no group is larger than the width, so no more are waited for
     possible = (candidates | search.arrivals.keys()) - search.apart
     most = min(settings.width, 1 + len(possible))
     quorum = max(2, math.ceil(settings.quorum * most))
     close = close_time(times, quorum, settings.spreads)
+    usual = late(peer.arrivals, settings.spreads) if peer.arrivals else 0.0
     if close < math.inf:
-        return close + timeout  # of the last JOIN
-    longest = max(work, peer.longest, *times, timeout)
-    return (1 + settings.spreads) * longest
+        return max(close, usual)
+    patience = (1 + settings.spreads) * max(work, *times)
+    return max(patience, usual, peer.trips.silence())
 
 
 def follow(peer: Peer, search: Search, leader: int) -> None:
@@ -189,18 +185,13 @@ def join(peer: Peer, search: Search) -> None:
     peer.trips.tried(search.watch, now)
 
 
-def release(peer: Peer, search: Search, other: int, number: int, leader: int) -> None:
-    """Make a binding void, also for its JOINs that arrive later."""
-    search.released[other] = max(number, search.released.get(other, -1))
-    peer.send(other, m.RELEASE, number, leader)
-
-
 def check_leader(peer: Peer, search: Search, now: float) -> float:
     """Repeat the JOIN, or leave a silent leader; return when to look again."""
     assert search.leader is not None
     if now >= search.watch.next:
         if peer.trips.silent(search.watch):
             search.apart.add(search.leader)
+            peer.miss(search.leader)
             search.leader = None
             search.greeted.clear()  # this peer may lead again
             return now
@@ -224,97 +215,3 @@ def begin(peer: Peer, search: Search, candidates: set[int]) -> None:
     for other in sorted((candidates | search.arrivals.keys()) - set(members)):
         peer.send_group(other, group)
     search.group = group
-
-
-def handle(peer: Peer, search: Search, message: Message) -> None:
-    """Change the state by a message of this round."""
-    head = message.head
-    if not search.has_key(head.sender):
-        if head.kind == m.HELLO:
-            peer.send_view(head.sender, m.REPLY)
-        return
-    if head.kind != m.GONE:
-        search.arrivals.setdefault(head.sender, peer.elapsed())
-    if head.kind in (m.VALUES, m.RESULT, m.FINISHED):
-        peer.keep(message)  # BEGIN is late or lost
-    if head.kind == m.PING:
-        peer.send_view(head.sender, m.HELLO)  # its answer is BEGIN
-    if head.kind in HANDLERS:
-        HANDLERS[head.kind](peer, search, message)
-
-
-def on_hello(peer: Peer, search: Search, message: Message) -> None:
-    search.moved.discard(message.head.sender)
-    search.greeted.add(message.head.sender)
-    peer.send_view(message.head.sender, m.REPLY)
-
-
-def on_join(peer: Peer, search: Search, message: Message) -> None:
-    head = message.head
-    void = head.about <= search.released.get(head.sender, 0)
-    if search.leader is not None:
-        release(peer, search, head.sender, head.about, search.leader)
-    elif void or not peer.bandwidth:
-        release(peer, search, head.sender, head.about, head.sender)
-    else:
-        search.followers[head.sender] = head.about
-        search.apart.discard(head.sender)
-        peer.send(head.sender, m.WELCOME, head.number)
-
-
-def on_welcome(peer: Peer, search: Search, message: Message) -> None:
-    if message.head.sender == search.leader:
-        peer.trips.answered(search.watch, peer.comm.Wtime())
-
-
-def on_release(peer: Peer, search: Search, message: Message) -> None:
-    head = message.head
-    if head.sender == search.leader and head.number == search.binding:
-        search.leader = None
-        search.moved.add(head.sender)
-        if head.about != peer.id and head.about not in search.arrivals:
-            greet_leader(peer, search, head)
-
-
-def greet_leader(peer: Peer, search: Search, head: m.Head) -> None:
-    """Greet a leader that was not heard yet."""
-    if 0 <= head.about < peer.comm.size and head.about not in search.apart:
-        search.greeted.add(head.about)
-        peer.view.setdefault(head.about, Entry(peer.round))
-        peer.send_view(head.about, m.HELLO)
-
-
-def on_begin(peer: Peer, search: Search, message: Message) -> None:
-    entries = message.entries()
-    members, leader = entries["id"].tolist(), message.head.about
-    if peer.id not in members:
-        search.apart.update(members)
-        if search.leader in members:
-            search.leader = None
-    elif search.leader in (None, leader):
-        for follower, number in search.followers.items():
-            release(peer, search, follower, number, leader)
-        bandwidths = entries["bandwidth"].tolist()
-        search.group = Group(peer.round, leader, tuple(members), tuple(bandwidths))
-        peer.send(leader, m.ACK)
-
-
-def on_gone(peer: Peer, search: Search, message: Message) -> None:
-    search.apart.add(message.head.sender)
-    if search.leader == message.head.sender:
-        search.leader = None
-
-
-def on_ping(peer: Peer, search: Search, message: Message) -> None:
-    peer.send(message.head.sender, m.PONG, message.head.number)
-
-
-HANDLERS = {
-    m.HELLO: on_hello,
-    m.JOIN: on_join,
-    m.WELCOME: on_welcome,
-    m.RELEASE: on_release,
-    m.BEGIN: on_begin,
-    m.GONE: on_gone,
-    m.PING: on_ping,
-}

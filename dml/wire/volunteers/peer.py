@@ -93,7 +93,7 @@ class Peer:
         self.absent: dict[int, int] = {}  # beats of peers that did not come
         self.round = NO_ROUND
         self.opened = self.left = comm.Wtime()  # the latest round, in s
-        self.longest = 0.0  # longest arrival of another peer after an opening, in s
+        self.arrivals: deque[float] = deque(maxlen=WINDOW)  # the last one of each round
         self.groups: dict[int, Group] = {}  # of the latest rounds
         self.begun: dict[int, Watch] = {}  # members that have not acknowledged BEGIN
         self.heard: set[int] = set()  # peers heard in the latest round
@@ -115,9 +115,12 @@ class Peer:
                 self.accepted(message)
 
     def next_round(self) -> int:
-        """Return the number of the next round: the latest that any peer has entered."""
-        newest = max((entry.beat for entry in self.view.values()), default=NO_ROUND)
-        return max(self.round + 1, newest)
+        """Return the number of the next round of this peer."""
+        return max(self.round + 1, self.newest())
+
+    def newest(self) -> int:
+        """Return the latest round in which any peer was heard."""
+        return max((entry.beat for entry in self.view.values()), default=NO_ROUND)
 
     def elapsed(self) -> float:
         """Return the seconds since the opening of the round."""
@@ -149,6 +152,10 @@ class Peer:
         """Return and forget the kept messages of this round."""
         keys = [key for key in self.early if key[0] == self.round]
         return [self.early.pop(key) for key in keys]
+
+    def miss(self, other: int) -> None:
+        """Expect a peer no more, until it is heard in a later round."""
+        self.absent[other] = self.view[other].beat
 
     def head(self, kind: int, number: int = 0, about: int = 0) -> Head:
         """Return a head of the current round."""
@@ -221,7 +228,7 @@ class Peer:
             self.trips.arrived(head.number, self.comm.Wtime())
         if head.kind in (m.ACK, m.VALUES, m.RESULT):
             self.begun.pop(head.sender, None)
-        return head.kind != m.ACK
+        return True
 
     def hear(self, head: Head) -> None:
         """Record that a peer was in a round."""
