@@ -1,8 +1,10 @@
-"""Failures in a virtual cluster: deaths of ranks and hosts, slow or cut connections.
+"""Failures in a virtual cluster: deaths, slow or cut connections, lost messages.
 
 As text, separated by semicolons: "die:3@0.5", "die_host:1@0.5", "slow:0,1-2,3*10@0..1"
 (messages between ranks 0, 1 and 2, 3 take 10 times as long), "cut:0-1@0.1..0.2",
-"slow_link:7*10@0..1", "cut_link:7@0..1". Without a stop time a failure is permanent.
+"slow_link:7*10@0..1", "cut_link:7@0..1", "lose:0,1>2,3*0.1@0..1" (a tenth of the
+messages from ranks 0, 1 to ranks 2, 3), "nat:4,5@0". Without a stop time a failure is
+permanent.
 """
 
 import re
@@ -87,7 +89,49 @@ class SlowLink(NamedTuple):
         return len(network.links().beta)
 
 
-Event = Death | HostDeath | Slow | SlowLink
+class Loss(NamedTuple):
+    """Messages from some ranks to others are lost with probability `share`.
+
+    Their senders do not notice. A share of 1 is a link in one direction only.
+    """
+
+    ranks: frozenset[int]
+    others: frozenset[int]
+    share: float = 1.0
+    start: float = 0.0
+    stop: float = NEVER
+    seed: int = 0
+
+    @property
+    def factor(self) -> float:
+        return self.share if self.share <= 1 else -1.0
+
+    def names(self) -> frozenset[int]:
+        return self.ranks | self.others
+
+    def target_count(self, network: Any, hosts: Sequence[int]) -> int:
+        return len(hosts)
+
+
+class Nat(NamedTuple):
+    """Messages to these ranks are lost, except answers.
+
+    A message is an answer if its receiver has sent a message to its sender before.
+    """
+
+    ranks: frozenset[int]
+    start: float = 0.0
+    stop: float = NEVER
+    factor: float = NEVER
+
+    def names(self) -> frozenset[int]:
+        return self.ranks
+
+    def target_count(self, network: Any, hosts: Sequence[int]) -> int:
+        return len(hosts)
+
+
+Event = Death | HostDeath | Slow | SlowLink | Loss | Nat
 
 
 def check_events(events: Sequence[Event], network: Any, size: int) -> None:
@@ -96,8 +140,8 @@ def check_events(events: Sequence[Event], network: Any, size: int) -> None:
     for event in events:
         if not 0 <= event.start < event.stop or not event.factor > 0:
             raise BadInput(
-                f"expected a start of at least 0, a later stop and a factor above 0, "
-                f"got {event}; correct the event"
+                f"expected a start of at least 0, a later stop, a factor above 0 and a "
+                f"share up to 1, got {event}; correct the event"
             )
         names, count = event.names(), event.target_count(network, hosts)
         if not count:
@@ -126,6 +170,7 @@ def deaths(events: Sequence[Event], hosts: Sequence[int]) -> dict[int, float]:
 
 NUMBER = r"[\d.e+-]+"
 TIMES = rf"@(?P<start>{NUMBER}?)(?:\.\.(?P<stop>{NUMBER}))?"
+SHARE = rf"(?:\*(?P<factor>{NUMBER}))?"
 PAIR = r"(?P<ranks>[\d,]+)-(?P<others>[\d,]+)"
 
 
@@ -151,6 +196,16 @@ def link(match: re.Match) -> SlowLink:
     return SlowLink(int(match["link"]), **factor_and_times(match))
 
 
+def loss(match: re.Match) -> Loss:
+    share = float(match["factor"] or 1)
+    start, stop = float(match["start"]), float(match["stop"] or NEVER)
+    return Loss(numbers(match["ranks"]), numbers(match["others"]), share, start, stop)
+
+
+def nat(match: re.Match) -> Nat:
+    return Nat(numbers(match["ranks"]), **factor_and_times(match))
+
+
 FORMS: dict[str, Callable[[re.Match], Event]] = {
     rf"die:(\d+)@({NUMBER})": lambda m: Death(int(m[1]), float(m[2])),
     rf"die_host:(\d+)@({NUMBER})": lambda m: HostDeath(int(m[1]), float(m[2])),
@@ -158,6 +213,8 @@ FORMS: dict[str, Callable[[re.Match], Event]] = {
     rf"cut:{PAIR}{TIMES}": pair,
     rf"slow_link:(?P<link>\d+)\*(?P<factor>{NUMBER}){TIMES}": link,
     rf"cut_link:(?P<link>\d+){TIMES}": link,
+    rf"lose:(?P<ranks>[\d,]+)>(?P<others>[\d,]+){SHARE}{TIMES}": loss,
+    rf"nat:(?P<ranks>[\d,]+){TIMES}": nat,
 }
 
 
@@ -175,6 +232,7 @@ def events(text: str) -> list[Event]:
         except (StopIteration, ValueError) as error:
             raise BadInput(
                 f"expected events such as die:3@0.5, die_host:1@0.5, slow:0-1*10@0..1, "
-                f"cut:0,1-2,3@0.1..0.2 or cut_link:7@0.5, got {part!r}; correct it"
+                f"cut:0,1-2,3@0.1..0.2, cut_link:7@0.5, lose:0>1*0.1@0 or nat:4@0, got "
+                f"{part!r}; correct it"
             ) from error
     return parsed

@@ -1,11 +1,12 @@
-"""State of the links of a virtual network: occupancy and failures."""
+"""State of the links of a virtual network: occupancy, failures and losses."""
 
+import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.sim.events import NEVER, Slow, SlowLink
+from dml.sim.events import NEVER, Loss, Nat, Slow, SlowLink
 
 
 class Route(NamedTuple):
@@ -19,8 +20,15 @@ class Route(NamedTuple):
 class RunningLinks:
     """Occupancy and failures of the links of a running network."""
 
-    def __init__(self, network: Any, failures: Sequence[Slow | SlowLink] = ()):
-        self.network, self.failures = network, failures
+    def __init__(
+        self, network: Any, events: Sequence[Slow | SlowLink | Loss | Nat] = ()
+    ):
+        self.network = network
+        self.failures = [e for e in events if isinstance(e, Slow | SlowLink)]
+        self.losses = [e for e in events if isinstance(e, Loss)]
+        self.nats = [e for e in events if isinstance(e, Nat)]
+        self.draws: dict[int, random.Random] = {}  # of losses, by source
+        self.opened: set[tuple[int, int]] = set()  # by a rank behind a NAT, to a rank
         self.alpha, self.beta = (rates.tolist() for rates in network.links())
         self.free = [0.0] * len(self.beta)  # time in s from which each link is free
         self.routes: dict[tuple[int, int], Route] = {}
@@ -33,6 +41,26 @@ class RunningLinks:
             alpha, beta = float(paths.alpha[0]), float(paths.beta[0])
             self.routes[key] = Route(alpha, beta, paths.links.tolist())
         return self.routes[key]
+
+    def loses(self, source: int, dest: int, time: float) -> bool:
+        """Return whether a message that is sent at `time` is lost.
+
+        Called for all messages of a source in their order, if there are losses or NATs.
+        """
+        for loss in self.losses if source != dest else ():
+            if source in loss.ranks and dest in loss.others:
+                if source not in self.draws:
+                    self.draws[source] = random.Random(f"{loss.seed} {source}")
+                lost = self.draws[source].random() < loss.share
+                if lost and loss.start <= time < loss.stop:
+                    return True
+        for nat in self.nats:
+            if nat.start <= time < nat.stop:
+                if source in nat.ranks:
+                    self.opened.add((source, dest))
+                if dest in nat.ranks and (dest, source) not in self.opened:
+                    return True
+        return False
 
     def first_open(self, source: int, dest: int, time: float) -> float:
         """Return the first time from `time` on at which no failure cuts the route."""

@@ -33,6 +33,8 @@ class RoutedComm(VirtualComm):
         if buffer.nbytes > self.eager:
             request = VirtualRequest(process, name, buffer, dest, tag)
         message = RoutedMessage(self, peer, tag, buffer, request)
+        if self._loses(peer, message):
+            return request
         if request is None:
             message.data = buffer.copy()
             process.out_free = message.start + message.duration()
@@ -47,6 +49,23 @@ class RoutedComm(VirtualComm):
         if peer.any_source is not None:
             peer._deliver(self.rank)
         return request
+
+    def _loses(self, peer: "RoutedComm", message: "RoutedMessage") -> bool:
+        """Return whether a message is lost; it occupies the out port all the same."""
+        process = self.process
+        links = process.world.links
+        if not (links.losses or links.nats):
+            return False
+        if links.nats:
+            process.order(process.clock)  # all earlier messages are sent
+        if not links.loses(process.rank, peer.process.rank, message.start):
+            return False
+        done = message.start + message.duration()
+        if message.request is None:
+            process.out_free = done
+        else:
+            message.request.done = done
+        return True
 
     def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> float:
         self._post_receive(name, buffer, source, tag).Wait()

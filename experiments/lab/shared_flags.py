@@ -44,7 +44,8 @@ SHARED: dict[str, tuple[Any, ...]] = {
         "text",
         "",
         "Failures of virtual ranks: die:RANK@T; die_host:HOST@T; "
-        "slow:RANKS-RANKS*FACTOR@T..T; cut:RANKS-RANKS@T..T; cut_link:LINK@T..T.",
+        "slow:RANKS-RANKS*FACTOR@T..T; cut:RANKS-RANKS@T..T; cut_link:LINK@T..T; "
+        "lose:RANKS>RANKS*SHARE@T..T; nat:RANKS@T..T.",
     ),
     "virtual_seconds": ("number", 1e9, "Virtual seconds after which a run ends.", 0),
     "straggle": ("text", "", "Delay distribution of an update; empty: no delays."),

@@ -34,6 +34,7 @@ from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
+SLEEP_SHARE = 0.1  # of the time waited so far, if that is longer
 OPS: dict[Op, MPI.Op] = {
     np.add: MPI.SUM,
     np.multiply: MPI.PROD,
@@ -362,12 +363,15 @@ class FreedWorld(freed(World)):  # type: ignore[misc]
 
 
 def compute(seconds: float, unless: Any = None) -> bool:
-    """Sleep; return False if the request `unless` completed before the end."""
-    end = time.perf_counter() + seconds
-    while unless is not None and (remaining := end - time.perf_counter()) > 0:
+    """Sleep; return False if the request `unless` completed before the end.
+
+    Between two tests of the request it sleeps for a tenth of the time so far.
+    """
+    begun = time.perf_counter()
+    while unless is not None and (waited := time.perf_counter() - begun) < seconds:
         if unless.Test():
             return False
-        time.sleep(min(remaining, POLL_SECONDS))
+        time.sleep(min(seconds - waited, max(POLL_SECONDS, SLEEP_SHARE * waited)))
     if unless is None:
         time.sleep(seconds)
     return True

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, Comm, Op
-from dml.wire.comm.mpi import POLL_SECONDS
+from dml.wire.comm.mpi import POLL_SECONDS, SLEEP_SHARE
 from dml.wire.comm.polling import Call, Polled, Polling
 from dml.wire.comm.wrapper import Wrapper
-
-SLEEP_SHARE = 0.1  # of the time waited so far
 
 
 def sleep_if_oversubscribed(comm: Comm) -> Comm:

@@ -23,4 +23,5 @@ class Tag(IntEnum):
     AVERAGING = 20  # values of a round of gossip, push-sum or RelaySum
     PAIR = 27  # requests and replies of averages of pairs
     OUTER = 28  # changes of workers, and the outer parameters; see async_diloco
+    VOLUNTEERS = 24  # messages between peers that come and go; see volunteers/
     BLOCK = 1000  # plus the number of the block

@@ -1,0 +1,1 @@
+"""Volunteers with churn, evaluated for all peers of a round at once."""

@@ -1,0 +1,92 @@
+"""The square-cube law of pipelines: wide stages need little bandwidth.
+
+    compute   ∝ d² per token, d³ for d tokens     ████████████████
+    transfer  ∝ d  per token, d² for d tokens     ████
+
+A stage of width d multiplies matrices of d x d numbers but sends only vectors of d
+numbers. Twice the width halves the share of communication, at equal bandwidth. Ryabinin
+2023, SWARM Parallelism, section 3.1. Pure arithmetic.
+"""
+
+from typing import NamedTuple
+
+
+class Stage(NamedTuple):
+    """A pipeline stage of transformer blocks, and one of its microbatches.
+
+    Attributes:
+      width: Units of the residual stream, d.
+      length: Tokens of an example.
+      batch: Examples of a microbatch.
+      blocks: Number of blocks.
+      expansion: Width of the hidden layer of a block, over d.
+      itemsize: Bytes of an activation and of its gradient.
+    """
+
+    width: int
+    length: int
+    batch: int = 1
+    blocks: int = 1
+    expansion: int = 4
+    itemsize: int = 4
+
+
+def flops(stage: Stage) -> float:
+    """Return the floating-point operations of a forward and backward pass.
+
+    For each token and block, 2·(4 + 2·expansion)·d² of matrices and 4·length·d of
+    attention forwards; twice as many backwards.
+    """
+    matrices = 2 * (4 + 2 * stage.expansion) * stage.width**2
+    attention = 4 * stage.length * stage.width
+    tokens = stage.batch * stage.length
+    return 3.0 * tokens * stage.blocks * (matrices + attention)
+
+
+def words(stage: Stage) -> int:
+    """Return the words of activations sent forwards and of gradients backwards."""
+    return 2 * stage.batch * stage.length * stage.width
+
+
+class Peer(NamedTuple):
+    """Speeds of a volunteer.
+
+    Attributes:
+      flops: Floating-point operations per second.
+      bandwidth: Bytes per second of upload.
+      latency: Seconds of a message.
+    """
+
+    flops: float
+    bandwidth: float
+    latency: float = 0.0
+
+
+def seconds(stage: Stage, peer: Peer) -> tuple[float, float]:
+    """Return the seconds of computation and of transfer of a microbatch."""
+    transfer = 2 * peer.latency + words(stage) * stage.itemsize / peer.bandwidth
+    return flops(stage) / peer.flops, transfer
+
+
+def communication(stage: Stage, peer: Peer) -> float:
+    """Return the share of time in communication, if it does not overlap."""
+    compute, transfer = seconds(stage, peer)
+    return transfer / (compute + transfer)
+
+
+def least_width(stage: Stage, peer: Peer, share: float) -> int:
+    """Return the least width with at most this share of communication.
+
+    Args:
+      stage: Stage; its width is ignored.
+      peer: Speeds.
+      share: Share of time in communication, between 0 and 1.
+    """
+    low, high = 0, 1
+    while communication(stage._replace(width=high), peer) > share:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        wide = communication(stage._replace(width=middle), peer) > share
+        low, high = (middle, high) if wide else (low, middle)
+    return high

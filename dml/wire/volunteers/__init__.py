@@ -1,0 +1,15 @@
+"""Peers that find groups, average and leave at any time, without a master."""
+
+from dml.wire.volunteers.averaging import Averaged, average, settle
+from dml.wire.volunteers.matchmaking import find_group
+from dml.wire.volunteers.peer import Group, Peer, Settings
+
+__all__ = [
+    "Averaged",
+    "Group",
+    "Peer",
+    "Settings",
+    "average",
+    "find_group",
+    "settle",
+]

@@ -1,0 +1,59 @@
+"""Sends and one posted receive from ANY source, on real and on virtual ranks."""
+
+from typing import Any
+
+import numpy as np
+
+from dml.types import ANY, Comm
+from dml.wire.comm.tags import Tag
+from dml.wire.volunteers.messages import NBYTES, Message, unpack
+
+
+class Mailbox:
+    """Messages of one peer. It waits without using the processor.
+
+    A large message is sent only if its receiver receives it. Messages to peers that
+    have vanished stay in `sending`, with their buffers.
+
+    Args:
+      comm: The ranks.
+      nbytes: Largest body of a message.
+    """
+
+    def __init__(self, comm: Comm, nbytes: int):
+        self.comm = comm
+        self.buffer = np.empty(NBYTES + nbytes, np.uint8)
+        self.sending: list[tuple[Any, np.ndarray]] = []
+        self.request = comm.Irecv(self.buffer, ANY, Tag.VOLUNTEERS)
+        self.unread = True  # the buffer belongs to the request
+
+    def send(self, dest: int, message: np.ndarray) -> None:
+        """Start to send a message, whose buffer must not change."""
+        self.sending.append((self.comm.Isend(message, dest, Tag.VOLUNTEERS), message))
+
+    def receive(self, until: float) -> Message | None:
+        """Return the next message; None if there is none until a time in seconds."""
+        if not self.unread:
+            self.request = self.comm.Irecv(self.buffer, ANY, Tag.VOLUNTEERS)
+            self.unread = True
+        seconds = until - self.comm.Wtime()
+        if seconds > 0:
+            arrived = not self.comm.platform.compute(seconds, unless=self.request)
+        else:
+            arrived = self.request.Test()
+        if not arrived:
+            return None
+        self.request.Wait()
+        self.unread = False
+        return unpack(self.buffer)
+
+    def forget_sent(self) -> None:
+        """Drop the buffers of messages that are sent."""
+        self.sending = [sent for sent in self.sending if not sent[0].Test()]
+
+    def close(self) -> None:
+        """Withdraw the receive, and leave unfinished sends to the communicator."""
+        if self.unread:
+            self.request.Cancel()
+            self.request.Wait()
+        self.comm.cache.abandoned += self.sending

@@ -1,0 +1,275 @@
+"""The state of a peer between and in rounds, and messages that belong to no phase."""
+
+import math
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import BadInput, Comm
+from dml.wire.volunteers import messages as m
+from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
+from dml.wire.volunteers.mailbox import Mailbox
+from dml.wire.volunteers.messages import Head, Message
+from dml.wire.volunteers.views import Entry, View, merge, sample
+
+REMEMBERED = 2  # groups of the latest rounds, for peers that ask for them
+NO_ROUND = -1
+
+
+class Settings(NamedTuple):
+    """Settings that all peers of a run share.
+
+    Attributes:
+      width: Largest number of members of a group.
+      quorum: Share of the expected peers of a group before which it does not close.
+      spreads: Median absolute deviations above the median in all deadlines.
+      risk: Probability that a live peer is taken for silent in one wait.
+      entries: Largest number of entries in a message.
+      run: Number of the run; messages of other runs are dropped.
+    """
+
+    width: int = 32
+    quorum: float = 0.5
+    spreads: float = 4.0
+    risk: float = 1e-9
+    entries: int = 64
+    run: int = 0
+
+
+DEFAULTS = Settings()
+
+
+class Group(NamedTuple):
+    """A group of a round.
+
+    Attributes:
+      round: The round.
+      leader: The member that closed the group.
+      members: Ids of all members, in ascending order.
+      bandwidths: Bytes per second that each member has declared; 0 of clients.
+    """
+
+    round: int
+    leader: int
+    members: tuple[int, ...]
+    bandwidths: tuple[float, ...]
+
+
+class Peer:
+    """A peer: one rank of a communicator, whose id is the rank.
+
+    Args:
+      comm: The ranks, of which any may be a peer, be absent or vanish.
+      nbytes: Bytes of the buffer to average, equal on all peers.
+      known: Ids of peers that are known at the start; one is enough.
+      priority: Peers with a lower number lead first; equal ones are ordered by id.
+      bandwidth: Bytes per second, for the share of the buffer that this peer reduces; 0
+        of a client, which is not reached by all peers.
+      settings: Settings that all peers share.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        nbytes: int,
+        known: range | list[int],
+        priority: int = 0,
+        bandwidth: float = 1.0,
+        *,
+        settings: Settings = DEFAULTS,
+    ):
+        if not (bandwidth >= 0 and 0 < settings.quorum <= 1 <= settings.width):
+            raise BadInput(
+                f"expected a bandwidth of 0 or more, a quorum above 0 and up to 1, a "
+                f"width of at least 1, got {bandwidth} and {settings}; correct them"
+            )
+        self.comm, self.settings, self.id = comm, settings, comm.rank
+        self.priority, self.bandwidth = priority, bandwidth
+        entries = 1 + max(settings.entries, settings.width)
+        self.mailbox = Mailbox(comm, nbytes + entries * m.ENTRY.itemsize)
+        self.view: View = {peer: Entry() for peer in known if peer != comm.rank}
+        self.packed: tuple = (NO_ROUND - 1, 0, None)  # round, size, entries of the view
+        self.absent: dict[int, int] = {}  # beats of peers that did not come
+        self.round = NO_ROUND
+        self.opened = self.left = comm.Wtime()  # the latest round, in s
+        self.arrivals: deque[float] = deque(maxlen=WINDOW)  # the last one of each round
+        self.groups: dict[int, Group] = {}  # of the latest rounds
+        self.begun: dict[int, Watch] = {}  # members that have not acknowledged BEGIN
+        self.heard: set[int] = set()  # peers heard in the latest round
+        self.averages: deque[float] = deque(maxlen=WINDOW)  # s of the latest averages
+        self.exchange: Any = None  # of the latest average
+        self.early: dict[tuple[int, int, int], Message] = {}  # of later rounds
+        first = self.own_message_seconds()
+        self.trips = RoundTrips(settings.spreads, settings.risk, first)
+
+    def own_message_seconds(self) -> float:
+        """Send a message to this peer; return its seconds."""
+        begun = self.comm.Wtime()
+        self.send(self.id, m.PING)
+        while True:
+            message = self.mailbox.receive(math.inf)
+            if message is not None and message.head.sender == self.id:
+                return self.comm.Wtime() - begun
+            if message is not None:
+                self.accepted(message)
+
+    def next_round(self) -> int:
+        """Return the number of the next round of this peer."""
+        return max(self.round + 1, self.newest())
+
+    def newest(self) -> int:
+        """Return the latest round in which any peer was heard."""
+        return max((entry.beat for entry in self.view.values()), default=NO_ROUND)
+
+    def elapsed(self) -> float:
+        """Return the seconds since the opening of the round."""
+        return self.comm.Wtime() - self.opened
+
+    def enter(self, t: int) -> list[Message]:
+        """Enter a round; return the messages of this round that arrived before."""
+        if t <= self.round:
+            raise BadInput(
+                f"rank {self.id}: expected a round after {self.round}, got {t}; pass "
+                "next_round()"
+            )
+        self.mailbox.forget_sent()
+        self.opened, self.round = self.comm.Wtime(), t
+        self.begun.clear()
+        self.heard.clear()
+        self.exchange = None
+        for old in [old for old in self.groups if old <= t - REMEMBERED]:
+            del self.groups[old]
+        self.early = {key: self.early[key] for key in self.early if key[0] >= t}
+        return self.kept()
+
+    def keep(self, message: Message) -> None:
+        """Keep a message of a later phase."""
+        head, body = message.head, message.body[: message.head.length].copy()
+        self.early[head.round, head.sender, head.kind] = Message(head, body)
+
+    def kept(self) -> list[Message]:
+        """Return and forget the kept messages of this round."""
+        keys = [key for key in self.early if key[0] == self.round]
+        return [self.early.pop(key) for key in keys]
+
+    def miss(self, other: int) -> None:
+        """Expect a peer no more, until it is heard in a later round."""
+        self.absent[other] = self.view[other].beat
+
+    def head(self, kind: int, number: int = 0, about: int = 0) -> Head:
+        """Return a head of the current round."""
+        own = self.priority, self.bandwidth, 0
+        run = self.settings.run
+        return Head(kind, self.id, run, self.round, number, about, *own)
+
+    def send(self, dest: int, kind: int, number: int = 0, about: int = 0) -> None:
+        """Send a message without a body."""
+        self.mailbox.send(dest, m.pack(self.head(kind, number, about)))
+
+    def send_view(self, dest: int, kind: int) -> None:
+        """Send entries of the view, with this peer's own."""
+        head = self.head(kind, self.round)
+        self.mailbox.send(dest, m.with_body(head, self.entries()))
+
+    def entries(self) -> np.ndarray:
+        """Return entries of the view, those of this round before it has grown."""
+        if self.packed[:2] != (self.round, len(self.view)):
+            own = self.id, self.round, self.priority, self.bandwidth
+            entries = [own, *sample(self.view, self.settings.entries - 1)]
+            self.packed = self.round, len(self.view), np.array(entries, m.ENTRY)
+        return self.packed[2]
+
+    def send_group(self, dest: int, group: Group) -> None:
+        """Send the members of a group."""
+        entries = [
+            (member, group.round, 0, bandwidth)
+            for member, bandwidth in zip(group.members, group.bandwidths, strict=True)
+        ]
+        head = self.head(m.BEGIN, about=group.leader)._replace(round=group.round)
+        self.mailbox.send(dest, m.with_body(head, np.array(entries, m.ENTRY)))
+
+    def receive(self, until: float) -> Message | None:
+        """Return the next message of this round; None if there is none until a time.
+
+        Messages of other rounds are answered or kept here.
+        """
+        while True:
+            due = min((watch.next for watch in self.begun.values()), default=math.inf)
+            message = self.mailbox.receive(min(until, due))
+            self.repeat_begin()
+            if message is None:
+                if self.comm.Wtime() >= until:
+                    return None
+            elif self.accepted(message):
+                return message
+
+    def accepted(self, message: Message) -> bool:
+        """Return whether the message belongs to a phase of the current round."""
+        head = message.head
+        known = 0 <= head.sender < self.comm.size and head.sender != self.id
+        if head.run != self.settings.run or not known:
+            return False
+        self.hear(head)
+        if head.kind in (m.HELLO, m.REPLY, m.GONE):
+            merge(self.view, message.entries(), self.comm.size)
+            self.view.pop(self.id, None)
+        if head.kind == m.GONE:
+            return head.round == self.round
+        if head.round > self.round:
+            if head.kind in (m.HELLO, m.BEGIN):
+                self.keep(message)
+            return False
+        if head.round < self.round:
+            self.answer_old(head)
+            return False
+        self.heard.add(head.sender)
+        if head.kind in (m.WELCOME, m.PONG):
+            self.trips.arrived(head.number, self.comm.Wtime())
+        if head.kind in (m.ACK, m.VALUES, m.RESULT):
+            self.begun.pop(head.sender, None)
+        return True
+
+    def hear(self, head: Head) -> None:
+        """Record that a peer was in a round."""
+        known = self.view.get(head.sender, Entry())
+        # GONE is sent by a peer in the round `number`, about an earlier one
+        beat = max(known.beat, head.number if head.kind == m.GONE else head.round)
+        self.view[head.sender] = Entry(beat, head.priority, head.bandwidth)
+
+    def answer_old(self, head: Head) -> None:
+        """Answer a peer that is in an earlier round."""
+        group = self.groups.get(head.round)
+        inside = group is not None and head.sender in group.members
+        if head.kind == m.BEGIN and inside:
+            self.mailbox.send(
+                head.sender, m.pack(self.head(m.ACK)._replace(round=head.round))
+            )
+        elif head.kind in (m.HELLO, m.JOIN, m.PING):
+            if group is not None and inside and head.kind != m.PING:
+                self.send_group(head.sender, group)
+            else:
+                self.send_gone(head)
+
+    def send_gone(self, head: Head) -> None:
+        """Answer that this peer has left the round of a message."""
+        gone = self.head(m.GONE, self.round)._replace(round=head.round)
+        self.mailbox.send(head.sender, m.with_body(gone, self.entries()))
+
+    def repeat_begin(self) -> None:
+        """Send BEGIN again to members that have not acknowledged it in time."""
+        now, group = self.comm.Wtime(), self.groups.get(self.round)
+        for member, watch in list(self.begun.items()):
+            if group is None or self.trips.silent(watch):
+                del self.begun[member]
+            elif watch.next <= now:
+                self.send_group(member, group)
+                self.trips.tried(watch, now)
+
+    def leave(self) -> None:
+        """End the round: the time of this peer's own work begins."""
+        self.left = self.comm.Wtime()
+
+    def close(self) -> None:
+        """Leave for good, without a message."""
+        self.mailbox.close()

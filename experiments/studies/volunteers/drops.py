@@ -1,0 +1,158 @@
+"""Matchmakings on virtual ranks with lost messages and peers that vanish."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml import sim
+from dml.sim.events import Death, Event, Loss
+from dml.types import Comm
+from dml.wire.volunteers import Group, Peer, Settings, average, find_group, settle
+
+LATENCY = 1e-3  # s
+WORK = 0.05  # s; mean time of a peer between two rounds
+
+
+class Found(NamedTuple):
+    """A group that a peer has found.
+
+    Attributes:
+      group: The group.
+      entered: Time at which the peer entered the round, in s.
+      seconds: Time until it had its group.
+      contributions: Number of contributions to each part; empty without an average.
+    """
+
+    group: Group
+    entered: float
+    seconds: float
+    contributions: tuple[int, ...]
+
+
+class Case(NamedTuple):
+    """A seeded run.
+
+    Attributes:
+      peers: Number of peers.
+      rounds: Number of rounds of each peer.
+      loss: Probability that a message is lost.
+      vanish: Number of peers that vanish.
+      width: Largest group.
+      values: Number of values to average after each matchmaking; 0: no average.
+      seed: Random seed.
+    """
+
+    peers: int
+    rounds: int
+    loss: float
+    vanish: int
+    width: int
+    values: int
+    seed: int
+
+
+def drawn(seed: int, rounds: int = 4, values: int = 0) -> Case:
+    """Return a case with 3 to 9 peers, losses up to 15 % and 1 to 3 vanishing peers."""
+    draws = random.Random(seed)
+    peers = draws.randint(3, 9)
+    loss = draws.choice([0.0, 0.02, 0.05, 0.1, 0.15])
+    vanish = draws.randint(1, min(3, peers - 1))
+    width = draws.choice([2, 4, 32])
+    return Case(peers, rounds, loss, vanish, width, values, seed)
+
+
+def events(case: Case) -> list[Event]:
+    """Return the losses and deaths of a case."""
+    draws = random.Random(f"events {case.seed}")
+    everyone = frozenset(range(case.peers))
+    dying = draws.sample(range(case.peers), case.vanish)
+    ends = [Death(rank, draws.uniform(0, case.rounds * WORK)) for rank in dying]
+    if not case.loss:
+        return ends
+    return [*ends, Loss(everyone, everyone, case.loss, seed=case.seed)]
+
+
+def run(case: Case) -> list[list[Found] | None]:
+    """Return what each peer has found; None of peers that have vanished."""
+
+    def program(comm: Comm) -> list[Found]:
+        draws = random.Random(f"work {case.seed} {comm.rank}")
+        settings = Settings(width=case.width)
+        known = [(comm.rank + step) % comm.size for step in (1, 2)]  # others
+        peer = Peer(comm, 8 * case.values, known, settings=settings)
+        values = np.full(case.values, float(comm.rank))
+        found = []
+        for _ in range(case.rounds):
+            comm.platform.compute(WORK * draws.uniform(0.5, 1.5))
+            entered = comm.Wtime()
+            group = find_group(peer, peer.next_round())
+            seconds = comm.Wtime() - entered
+            counts = average(peer, group, values).counts if case.values else ()
+            settle(peer)
+            found.append(Found(group, entered, seconds, counts))
+        peer.close()
+        return found
+
+    network = sim.Uniform(LATENCY, 1e-9, 0)
+    return sim.run(program, case.peers, network, events=events(case))
+
+
+def failures(case: Case, found: Sequence[list[Found] | None]) -> list[str]:
+    """Return one line for each failure of the invariants."""
+    lines = []
+    groups: dict[tuple[int, int], Group] = {}
+    for peer, own in enumerate(found):
+        for one in own or ():
+            if (peer, one.group.round) in groups:
+                lines.append(f"seed {case.seed}: peer {peer} has two groups")
+            if len(one.group.members) > case.width:
+                lines.append(f"seed {case.seed}: {one.group} is too large")
+            groups[peer, one.group.round] = one.group
+    for (peer, t), group in groups.items():
+        if peer not in group.members:
+            lines.append(f"seed {case.seed}: peer {peer} is not in its {group}")
+        for member in group.members:
+            if found[member] is not None and groups.get((member, t)) != group:
+                lines.append(
+                    f"seed {case.seed}: {peer} has {group}, {member} has "
+                    f"{groups.get((member, t))}"
+                )
+    return lines
+
+
+def measure(seeds: Sequence[int], rounds: int = 4, values: int = 0) -> dict[str, Any]:
+    """Return the figures of a number of seeded cases.
+
+    `failures` counts peers without a group, with two, or in a group on which a live
+    member does not agree; a peer that waits forever ends the run with `Deadlock`.
+    `alone` is the share of groups with one member, and `slowest_work` the longest time
+    between two rounds of a peer.
+
+    Args:
+      seeds: Random seeds, one for each case.
+      rounds: Number of rounds of a peer, each of which is a matchmaking.
+      values: Number of values to average after each matchmaking; 0: no average.
+    """
+    sizes: Counter[int] = Counter()
+    lines: list[str] = []
+    seconds = []
+    for seed in seeds:
+        case = drawn(seed, rounds, values)
+        found = run(case)
+        lines += failures(case, found)
+        for one in (one for own in found for one in own or ()):
+            sizes[len(one.group.members)] += 1
+            seconds.append(one.seconds)
+    return {
+        "matchmakings": rounds * len(seeds),
+        "peers_and_rounds": sum(sizes.values()),
+        "failures": len(lines),
+        "first_failures": lines[:5],
+        "alone": sizes[1] / max(1, sum(sizes.values())),
+        **{f"p{q}_seconds": float(np.percentile(seconds, q)) for q in (50, 99)},
+        "slowest_seconds": max(seconds),
+        "slowest_work": 1.5 * WORK,
+    }

@@ -1,0 +1,94 @@
+"""Rounds of volunteers on the ranks of a communicator: matchmaking and an average."""
+
+import numpy as np
+
+from dml.types import Comm
+from dml.wire.collectives import ALLREDUCE, all_gather
+from dml.wire.comm.sleeping import sleep_if_oversubscribed
+from dml.wire.volunteers import Peer, average, find_group, settle
+
+WARM_UP = 5  # rounds that are not measured
+COMPARED = ("ring", "halving_doubling")  # all-reduces of a group that is known
+QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+
+
+def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, float]:
+    """Return the milliseconds of rounds, over all ranks and rounds; collective.
+
+    In each round every rank looks for a group among all ranks (`search`), averages a
+    buffer in it (`round` is the time of both), and answers others until they have the
+    mean, too (`settled` is the time of all). In alternation with it: all-reduces of the
+    same buffer by the same ranks, which know each other.
+
+    Args:
+      comm: The ranks; those of one host may be more than its cores.
+      megabytes: Size of the buffer in units of 10^6 bytes.
+      rounds: Number of measured rounds.
+      seed: Random seed of the values.
+    """
+    length = round(megabytes * 1e6) // 4
+    values = np.random.default_rng([seed, comm.rank]).standard_normal(
+        length, np.float32
+    )
+    exact = values.astype(np.float64)
+    comm.Allreduce(None, exact, np.add)
+    exact /= comm.size
+    plain = sleep_if_oversubscribed(comm)
+    peer = Peer(comm.Dup(), values.nbytes, [(comm.rank + 1) % comm.size])
+    buffer = np.empty_like(values)
+    times: dict[str, list[float]] = {}
+    whole = error = 0.0
+    for number in range(WARM_UP + rounds):
+        buffer[:] = values
+        row, complete = volunteer_round(plain, peer, buffer)
+        if complete:
+            error = max(error, float(np.abs(buffer - exact).max()))
+        for name in COMPARED:
+            buffer[:] = values
+            plain.Barrier()
+            begun = comm.Wtime()
+            ALLREDUCE[name](plain, buffer)
+            row[name] = comm.Wtime() - begun
+        if number >= WARM_UP:
+            whole += complete / rounds
+            for name, seconds in row.items():
+                times.setdefault(name, []).append(seconds)
+    plain.Barrier()  # all messages are sent
+    while peer.mailbox.receive(comm.Wtime()):
+        pass
+    peer.close()
+    figures = {
+        f"{name}_{quantile}_ms": 1e3 * float(np.quantile(gathered, share))
+        for name, seconds in times.items()
+        for gathered in [gather(comm, seconds)]
+        for quantile, share in QUANTILES.items()
+    }
+    return figures | {
+        "complete": float(gather(comm, [whole]).mean()),
+        "error": float(gather(comm, [error]).max()),
+    }
+
+
+def volunteer_round(
+    plain: Comm, peer: Peer, buffer: np.ndarray
+) -> tuple[dict[str, float], bool]:
+    """Run one round; return its seconds, and whether all ranks are in all parts."""
+    comm = peer.comm
+    plain.Barrier()
+    begun = comm.Wtime()
+    group = find_group(peer, peer.next_round())
+    search = comm.Wtime() - begun
+    counts = average(peer, group, buffer).counts
+    round_ = comm.Wtime() - begun
+    settle(peer)
+    row = {"search": search, "round": round_, "settled": comm.Wtime() - begun}
+    return row, counts == (comm.size,) * comm.size
+
+
+def gather(comm: Comm, numbers: list[float]) -> np.ndarray:
+    """Return the numbers of all ranks, equally many of each."""
+    gathered = np.zeros(comm.size * len(numbers))
+    start = comm.rank * len(numbers)
+    gathered[start : start + len(numbers)] = numbers
+    all_gather(comm, gathered)
+    return gathered

@@ -1,0 +1,234 @@
+"""Matchmaking on virtual ranks: agreement, order of leaders, deadlines, late peers."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from studies.volunteers import drops
+
+from dml import sim
+from dml.sim.events import Death, events
+from dml.types import BadInput
+from dml.wire.plans.grouping import line
+from dml.wire.volunteers import Peer, Settings, average, find_group, settle
+from dml.wire.volunteers import messages as m
+
+ALPHA = 1e-3
+NETWORK = sim.Uniform(ALPHA, 1e-9, 0)
+WATCHED = 9  # an idle rank, whose death allows messages that nobody reads
+
+
+def matched(size, delays=(), rounds=1, text="", key=None, known=None, **options):
+    """Return the groups of all ranks and rounds, and their times.
+
+    Args:
+      delays: Seconds of each rank before its first round, 0 by default.
+      known: Returns the peers that a rank knows; by default all.
+    """
+    settings = options.pop("settings", Settings())
+
+    def program(comm):
+        if comm.rank == size:
+            return comm.platform.compute(1e9)
+        ids = known(comm.rank) if known else range(size)
+        mine = {name: value[comm.rank] for name, value in options.items()}
+        peer = Peer(comm, 0, ids, settings=settings, **mine)
+        comm.platform.compute(dict(enumerate(delays)).get(comm.rank, 0.0))
+        found = []
+        for _ in range(rounds):
+            group = find_group(peer, peer.next_round(), *([key] if key else []))
+            found.append((group, comm.Wtime()))
+            settle(peer)
+            comm.platform.compute(0.1)
+        peer.close()
+        return found
+
+    dying = [Death(size, 1e3), *events(text)]
+    return sim.run(program, size + 1, NETWORK, events=dying)[:size]
+
+
+def groups(found, t=0):
+    return [own and own[t][0].members for own in found]
+
+
+@pytest.mark.parametrize("size", (2, 3, 8))
+def test_peers_that_know_each_other_are_one_group_after_three_messages(size):
+    found = matched(size)
+    assert groups(found) == [tuple(range(size))] * size
+    ends = [own[0][1] for own in found]
+    # own message, HELLOs, JOINs, BEGINs: the port of the leader takes one at a time
+    assert max(ends) < (8 + 6 * size) * ALPHA
+
+
+def test_each_peer_needs_to_know_one_other():
+    found = matched(6, rounds=3, known=lambda rank: [(rank + 1) % 6])
+    assert groups(found, 2) == [tuple(range(6))] * 6
+
+
+def test_the_lowest_priority_leads_and_ties_are_broken_by_id():
+    leaders = [own[0][0].leader for own in matched(4, priority=[1, 0, 0, 2])]
+    assert leaders == [1] * 4
+    assert [own[0][0].leader for own in matched(4)] == [0] * 4
+
+
+@pytest.mark.parametrize("late", range(3))
+def test_a_leader_hands_its_followers_to_a_better_one(late):
+    delays = [0.0] * 3
+    delays[late] = 0.004
+    found = matched(3, delays=[0.01 + delay for delay in delays])
+    assert groups(found) == [(0, 1, 2)] * 3
+    assert {own[0][0].leader for own in found} == {0}
+
+
+def test_groups_of_a_width_are_full_but_one():
+    found = matched(7, settings=Settings(width=3))
+    sizes = sorted(len(members) for members in groups(found))
+    assert sizes == [1, 3, 3, 3, 3, 3, 3]
+
+
+def test_peers_with_other_keys_are_apart():
+    shape = (2, 3)
+    lines = [
+        lambda t, peer, axis=axis: int(line(np.int64(peer), shape, axis))
+        for axis in (0, 1)
+    ]
+    found = matched(6, rounds=2, key=lambda t, peer: lines[t](t, peer))
+    assert groups(found, 0) == [(0, 3), (1, 4), (2, 5)] * 2
+    assert groups(found, 1) == [(0, 1, 2)] * 3 + [(3, 4, 5)] * 3
+
+
+def test_all_times_scale_with_the_network_and_the_work():
+    def ends(scale):
+        def program(comm):
+            if comm.rank == 5:
+                return comm.platform.compute(scale * 1e9)
+            peer = Peer(comm, 0, range(5))
+            comm.platform.compute(scale * 0.01 * comm.rank**2)
+            group = find_group(peer, 0)
+            end = comm.Wtime()
+            settle(peer)
+            return group.members, end / scale
+
+        network = sim.Uniform(scale * ALPHA, scale * 1e-6, 0)
+        return sim.run(program, 6, network, events=[Death(5, scale * 1e3)])
+
+    for one, other in zip(ends(1.0)[:5], ends(1000.0)[:5], strict=True):
+        assert one[0] == other[0] and one[1] == pytest.approx(other[1])
+
+
+def test_a_group_does_not_wait_for_a_peer_far_behind_the_others():
+    found = matched(5, delays=[0.1, 0.11, 0.12, 0.13, 50.0])
+    assert groups(found) == [(0, 1, 2, 3)] * 4 + [(4,)]
+    assert max(own[0][1] for own in found[:4]) < 1.0
+
+
+@pytest.mark.parametrize("time", (0.001, 0.0052, 0.012, 0.05, 0.1105))
+def test_the_group_of_a_vanished_leader_does_not_hang(time):
+    delays = [0.0, 0.0, 0.0, 0.02]
+    found = matched(4, delays, rounds=20, text=f"die:0@{time}")
+    assert found[0] is None
+    for own in found[1:]:
+        assert (1, 2, 3) in [group.members for group, _ in own[3:]]
+
+
+def test_a_peer_that_was_absent_returns():
+    def program(comm):
+        if comm.rank == 4:
+            return comm.platform.compute(1e9)
+        peer = Peer(comm, 0, range(4))
+        found = []
+        for number in range(30):
+            comm.platform.compute(0.1 if (comm.rank, number) != (2, 3) else 1.0)
+            group = find_group(peer, peer.next_round())
+            settle(peer)
+            found.append((group.round, group.members))
+        return found
+
+    found = sim.run(program, 5, NETWORK, events=[Death(4, 1e3)])[:4]
+    everyone = (0, 1, 2, 3)
+    assert found[0][2] == found[2][2] == (2, everyone)
+    assert (3, (0, 1, 3)) in found[0]
+    rounds = [t for t, _ in found[2]]
+    assert rounds[4] > rounds[3] + 5  # it has skipped rounds
+    assert everyone in [members for t, members in found[2] if t > 4]
+    assert all(a[0] < b[0] for own in found for a, b in pairwise(own))
+
+
+def test_a_newcomer_learns_the_round_and_joins():
+    def program(comm):
+        if comm.rank == 4:
+            return comm.platform.compute(1e9)
+        if comm.rank == 3:
+            comm.platform.compute(0.55)
+        peer = Peer(comm, 0, [(comm.rank + 1) % 3])
+        found = []
+        for _ in range(12 if comm.rank < 3 else 5):
+            comm.platform.compute(0.1)
+            group = find_group(peer, peer.next_round())
+            settle(peer)
+            found.append((group.round, group.members))
+        return found
+
+    found = sim.run(program, 5, NETWORK, events=[Death(4, 1e3)])[:4]
+    assert found[3][-1][1] == (0, 1, 2, 3)
+    assert found[3][-1] in found[0] and found[3][-1] in found[2]
+
+
+def test_a_client_behind_a_nat_joins_and_never_leads():
+    found = matched(4, text="nat:0@0", bandwidth=[0.0, 1.0, 1.0, 1.0])
+    assert groups(found) == [(0, 1, 2, 3)] * 4
+    assert {own[0][0].leader for own in found} == {1}
+
+
+def test_a_link_in_one_direction_splits_no_agreement():
+    for text in ("lose:0>1@0", "lose:1>0@0", "lose:2>0,1@0", "lose:0,1>3@0"):
+        found = matched(4, rounds=2, text=text)
+        for t in (0, 1):
+            for peer, members in enumerate(groups(found, t)):
+                assert peer in members
+                assert all(groups(found, t)[other] == members for other in members)
+
+
+def test_messages_of_an_earlier_round_and_of_other_runs_have_no_effect():
+    def program(comm):
+        if comm.rank == 3:
+            return comm.platform.compute(1e9)
+        peer = Peer(comm, 0, range(3))
+        other = 1 - comm.rank
+        if comm.rank == 2:  # forges messages of the wrong round, and of another run
+            for dest in (0, 1):
+                forged = peer.head(m.JOIN, 1, 1)
+                peer.mailbox.send(dest, m.pack(forged._replace(round=-5)))
+                peer.mailbox.send(dest, m.pack(forged._replace(run=7, round=0)))
+            return comm.platform.compute(5.0)
+        del peer.view[2]
+        group = find_group(peer, 0)
+        settle(peer)
+        assert other in group.members
+        return group.members
+
+    found = sim.run(program, 4, NETWORK, events=[Death(3, 1e3)])
+    assert found[:2] == [(0, 1)] * 2
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_matchmakings_with_lost_messages_and_vanished_peers_never_fail(first):
+    figures = drops.measure(range(first, first + 20), rounds=4, values=8)
+    assert figures["first_failures"] == []
+    assert figures["alone"] < 0.4
+    # the first contact with a peer that vanishes then takes 2^12 latencies
+    assert figures["slowest_seconds"] < 2**13 * drops.LATENCY
+
+
+def test_wrong_arguments_are_refused():
+    def program(comm):
+        with pytest.raises(BadInput, match="a quorum above 0"):
+            Peer(comm, 0, [], settings=Settings(quorum=0))
+        peer = Peer(comm, 64, [])
+        group = find_group(peer, 0)
+        with pytest.raises(BadInput, match="a round after 0"):
+            find_group(peer, 0)
+        with pytest.raises(BadInput, match="the size to Peer"):
+            average(peer, group._replace(round=3), np.zeros(4))
+
+    sim.run(program, 1, NETWORK)
