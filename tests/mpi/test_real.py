@@ -19,7 +19,7 @@ BYTES_2_31 = (1 << 31) + 20
 
 # Five ranks fold one rank into a power of two of two rounds; more ranks than cores poll
 # in each other's way, and virtual ranks have all other sizes.
-@pytest.mark.parametrize("size, amount", [(2, "all"), (3, "all"), (5, "some")])
+@pytest.mark.parametrize("size, amount", [(2, "all"), (5, "some")])
 def test_every_allreduce_conforms_on_real_ranks(mpirun, tmp_path, size, amount):
     path = tmp_path / "found"
     ended = mpirun(size, "conformance_main", "conforms", amount, path, timeout=100)

@@ -163,8 +163,7 @@ def test_a_script_knows_the_flags_that_papers_give_it(script):
 
 # By launch/test.sh one paper of most of the table's files; of size tiny all take two
 # minutes of a core, most of which is for imports.
-CHEAP = ["hogwild", "byteps", "speedup", "gpipe", "bert_large", "stragglers", "qsgd"]
-CHEAP += ["strubell"]
+CHEAP = ["byteps", "gpipe", "bert_large", "stragglers", "qsgd", "strubell"]
 
 
 @pytest.mark.mpi
