@@ -152,7 +152,7 @@ class OuterServer:
         self.add(worker, change, float(self.seconds[0]))
 
     def add(self, worker: int, change: np.ndarray, seconds: float) -> None:
-        """Add a change; if the step has all of its changes, take it."""
+        """Add a change; apply the step once it has all of its changes."""
         self.collected[worker], self.speeds[worker] = change, seconds
         wanted = min(self.outer.aggregation_count, len(self.working))
         if len(self.collected) < wanted:
@@ -165,7 +165,7 @@ class OuterServer:
             self.finish()
 
     def step(self) -> None:
-        """Take an outer step by the collected changes, in the order of workers."""
+        """Apply an outer step by the collected changes, in the order of workers."""
         outer, total = self.outer, np.zeros_like(self.params)
         weight = outer.weight(len(self.collected), self.comm.size)
         for worker, change in sorted(self.collected.items()):
