@@ -59,6 +59,22 @@ class Outer(NamedTuple):
         return 1 / (changes * self.momentum_every)
 
 
+def connect(
+    comm: Comm,
+    params: np.ndarray,
+    state: OuterState,
+    outer: Outer,
+    observe: Callable[[np.ndarray], object] = no_op,
+) -> "OuterServer | OuterClient":
+    """Return the server on rank 0, and the connection to it on other ranks.
+
+    The arguments are those of OuterServer.
+    """
+    if comm.rank == SERVER:
+        return OuterServer(comm, params, state, outer, observe)
+    return OuterClient(comm)
+
+
 class OuterClient:
     """A worker's connection to the server."""
 
@@ -109,7 +125,7 @@ class OuterServer:
         params: np.ndarray,
         state: OuterState,
         outer: Outer,
-        observe: Callable[[np.ndarray], object] = no_op,
+        observe: Callable[[np.ndarray], object],
     ):
         self.comm, self.params, self.state = comm, params, state
         self.outer, self.observe = outer, observe
