@@ -10,7 +10,7 @@ task when it arrives: `nesterov` with momentum at every arrival and the outer ra
 --async_lr, `sgd` without momentum, `delayed_nesterov` with momentum once in as many
 arrivals as workers, `dynamic` also with shorter tasks of slower workers. `ad_psgd`
 averages pairs of replicas after every update, and has the rate --pair_lr. All have
-equally many updates. `s to loss` is the time until the loss is at most 1.05 times the
+equally many updates. `s to loss` is the time until the loss is at most 1.1 times the
 final loss of the first method.
 
 Cost: 6 trainings of 3,200 updates of 17,668 parameters, 40 s on one core.

@@ -22,6 +22,7 @@ SMALL = {
     "diloco.py": ["--corpus=corpus.txt", "--vocabulary=300", "--length=8", "--batch=1"]
     + ["--ranks=2", "--steps=4", "--periods=2", "--period=2", "--reducers="]
     + ["--fragments="],
+    "async_diloco.py": ["--phases=1", "--period=2", "--examples=99", "--points=2"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],

@@ -1,4 +1,4 @@
-"""Asynchronous strategies on real ranks of unequal speed: sums and distances, as text."""
+"""Asynchronous strategies on real ranks of unequal speed, as text."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ LENGTH = 20_000  # 160 KB: longer than an eager message
 
 
 def averaged(comm):
-    """Return the sum of this rank's values after updates by integers, and its averages."""
+    """Return the sum of values after updates by integers, and the count of averages."""
     side = sides(topology("complete", comm.size))[comm.rank]
     values = np.zeros(LENGTH)
     pairs = pair_averages(comm, side, values)

@@ -1,12 +1,12 @@
 """Asynchronous decentralised SGD (AD-PSGD, Lian 2018): averages of random pairs.
 
-    active   request ─ gradient at x ─ update ─ x ← x - d ─ request ─ …
-    passive  gradient at x ─ update ─ serve: x ← x + d ─ gradient ─ …     d: half of
-                                                                          x_a - x_p
-No rank waits for another between two barriers: an active rank computes while its
-neighbour has its request, and applies the gradients that it has computed meanwhile also
-to the average. `staleness` is the mean number of these updates. The sum of all replicas
-changes only by updates.
+    active   ─ request ─ gradient ─ update ─ x ← x - d ─ request ─ gradient ─ update ─ …
+    passive  ─ gradient ─ update ─ x ← x + d ─ gradient ─ update ─ x ← x + d ─ …
+
+d is half of the difference of two replicas. No rank waits for another between two
+barriers: an active rank computes while its neighbour has the request, and applies the
+gradients of this time to the average. `staleness` is their mean number. The sum of all
+replicas changes only by updates.
 
 Elements sent: n per average by each of the two ranks.
 """

@@ -30,10 +30,10 @@ from dml.metrics.timer import Timer
 from dml.strategies.decentral.barriers import Sums, sum_over_ranks
 from dml.strategies.decentral.outer import OuterState, outer_state
 from dml.strategies.decentral.outer_server import (
-    SERVER,
     Outer,
     OuterClient,
     OuterServer,
+    connect,
 )
 from dml.strategies.decentral.replicas import Mixing, Protocol, packed, start
 from dml.strategies.parameters import Table, Tree, Update, make_parameters
@@ -90,11 +90,12 @@ def async_diloco(
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
+    period = momentum_every or max(1, comm.size // max(1, aggregation_count))
     outer = Outer(
         outer_every,
         outer_lr,
         outer_momentum,
-        momentum_every or max(1, comm.size // max(1, aggregation_count)),
+        period,
         aggregation_count,
         discount,
         dynamic,
@@ -106,9 +107,7 @@ def async_diloco(
     mixing = start(comm, parameters, protocol, like, memory)
     params = mixing.vector.copy()
     outer_own = OuterState(*map(np.array, mixing.state))  # saved arrays are read-only
-    server: OuterServer | OuterClient = OuterClient(comm)
-    if comm.rank == SERVER:
-        server = OuterServer(comm, params.copy(), outer_own, outer, observe)
+    server = connect(comm, params.copy(), outer_own, outer, observe)
     worker = Worker(
         problem, parameters, params, comm, timer, server, accumulate, prefetch
     )

@@ -44,7 +44,7 @@ def nesterov(
     lr: float,
     decay: float,
 ) -> None:
-    """Take a step with momentum in place.
+    """Apply a step with momentum, in place.
 
     Args:
       params: θ.
@@ -67,7 +67,7 @@ def delayed_nesterov(
     decay: float,
     every: int,
 ) -> None:
-    """Take a step in place; the momentum is added in every N-th step.
+    """Apply a step in place; the momentum is added in every N-th step.
 
     Args:
       params: θ.

@@ -59,6 +59,22 @@ class Outer(NamedTuple):
         return 1 / (changes * self.momentum_every)
 
 
+def connect(
+    comm: Comm,
+    params: np.ndarray,
+    state: OuterState,
+    outer: Outer,
+    observe: Callable[[np.ndarray], object] = no_op,
+) -> "OuterServer | OuterClient":
+    """Return the server on rank 0, and the connection to it on other ranks.
+
+    The arguments are those of OuterServer.
+    """
+    if comm.rank == SERVER:
+        return OuterServer(comm, params, state, outer, observe)
+    return OuterClient(comm)
+
+
 class OuterClient:
     """A worker's connection to the server."""
 
@@ -109,7 +125,7 @@ class OuterServer:
         params: np.ndarray,
         state: OuterState,
         outer: Outer,
-        observe: Callable[[np.ndarray], object] = no_op,
+        observe: Callable[[np.ndarray], object],
     ):
         self.comm, self.params, self.state = comm, params, state
         self.outer, self.observe = outer, observe
@@ -152,7 +168,7 @@ class OuterServer:
         self.add(worker, change, float(self.seconds[0]))
 
     def add(self, worker: int, change: np.ndarray, seconds: float) -> None:
-        """Add a change; if the step has all of its changes, take it."""
+        """Add a change; apply the step once it has all of its changes."""
         self.collected[worker], self.speeds[worker] = change, seconds
         wanted = min(self.outer.aggregation_count, len(self.working))
         if len(self.collected) < wanted:
@@ -165,7 +181,7 @@ class OuterServer:
             self.finish()
 
     def step(self) -> None:
-        """Take an outer step by the collected changes, in the order of workers."""
+        """Apply an outer step by the collected changes, in the order of workers."""
         outer, total = self.outer, np.zeros_like(self.params)
         weight = outer.weight(len(self.collected), self.comm.size)
         for worker, change in sorted(self.collected.items()):

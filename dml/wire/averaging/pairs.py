@@ -6,8 +6,8 @@ passive         └─► d = (x_a - x_p)/2
 
 An active rank continues to compute between its request and the reply; it has one
 request at a time. A passive rank replies between its updates. Changes +d and -d
-conserve the sum of all values, except for rounding, whatever ranks add to them
-meanwhile.
+conserve the sum of all values, except for rounding, and do not depend on values that
+ranks add meanwhile.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,12 @@ from dml.wire.plans.mixing import Topology, matrix
 
 
 class Side(NamedTuple):
-    """Whether a rank is active, and its neighbours on the other side."""
+    """The side of a rank.
+
+    Attributes:
+      active: Whether the rank sends requests.
+      neighbours: Ranks of the other side that share an edge with it.
+    """
 
     active: bool
     neighbours: list[int]

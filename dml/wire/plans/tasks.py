@@ -39,7 +39,9 @@ class Tasks:
         self.progress, self.available = [first] * shards, available
 
     def assign(self, worker: int, count: int) -> Task:
-        """Return the next task of a worker: of its own shard, if no other has less.
+        """Return the next task of a worker: of the shard with the least progress.
+
+        Among equal shards that with the worker's number is preferred.
 
         Args:
           worker: Number of the worker.

@@ -71,7 +71,7 @@ class Point(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a training records, in virtual seconds.
+    """The record of a training, in virtual seconds.
 
     Attributes:
       ends: Times of the ends of all updates.
@@ -188,7 +188,8 @@ def curve(task: Task, trace: Trace, method: Method, points: int) -> list[Point]:
     last = times[0] if not every_rank else np.unique(np.concatenate(times))
     last = [time for time in last if all(rank[0] <= time for rank in times)]
     chosen = np.unique(np.linspace(0, len(last) - 1, points).round().astype(int))
-    like, ends, found = layout(task.start), np.sort(trace.ends), []
+    like, ends = layout(task.start), np.sort(trace.ends)
+    evaluated: list[Point] = []
     for time in np.array(last)[chosen].tolist():
         vectors = [
             rank[int(np.searchsorted(own, time, "right")) - 1][1]
@@ -198,5 +199,5 @@ def curve(task: Task, trace: Trace, method: Method, points: int) -> list[Point]:
         scores = evaluate(task.model, task.held_out, params)
         updates = int(np.searchsorted(ends, time, "right"))
         loss, accuracy = float(scores["cross_entropy"]), float(scores["accuracy"])
-        found.append(Point(time, updates, loss, accuracy))
-    return found
+        evaluated.append(Point(time, updates, loss, accuracy))
+    return evaluated
