@@ -15,7 +15,7 @@ Tables: regret of deadlines; shares by bandwidth; broadcasts in pieces; the squa
 law of pipelines; both trainings; trainings with constant deadlines. Several real ranks
 measure matchmaking and averages of --buffer megabytes instead.
 
-Cost: 60 s on two cores.
+Cost: 28 s of processor time; 91 s and 1.5 GB for 100,000 volunteers.
 """
 
 from collections.abc import Sequence

@@ -156,7 +156,7 @@ def draw(path: Path, tables: Tables, target: float) -> None:
 
 def draw_formulas(path: Path, tables: Tables) -> None:
     """Draw the regret of constant deadlines, and the square-cube law."""
-    with figures.drawing(path, 1, 2, size=(10.5, 3.8)) as (_, (left, right)):
+    with figures.drawing(path, 1, 2, size=(10.5, 4.2)) as (_, (left, right)):
         for row in tables["deadlines"]:
             if row["delays"].startswith("constant"):
                 continue
@@ -165,7 +165,7 @@ def draw_formulas(path: Path, tables: Tables) -> None:
         left.axhline(worst, color="black", linestyle=":", label="arrivals, at worst")
         left.set(xscale="log", xlabel="constant deadline in s", ylim=(0, 1))
         left.set(ylabel="share of members per second lost")
-        left.legend(fontsize=6, loc="upper right")
+        left.legend(fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
         for megabits in formulas.MEGABITS:
             rows = tables["square_cube"]
             shares = [row[f"share_{megabits}"] for row in rows]
