@@ -72,9 +72,9 @@ def measure(comm: Comm) -> dict[str, Any]:
     with writing.run_writer(
         path, FLAGS, comm, console, sentence=report.real_sentence
     ) as writer:
-        found = real.measure(comm, FLAGS.buffer, FLAGS.measured, FLAGS.seed)
+        figures = real.measure(comm, FLAGS.buffer, FLAGS.measured, FLAGS.seed)
         sizes = {"ranks": comm.size, "buffer": FLAGS.buffer, "rounds": FLAGS.measured}
-        summary = sizes | found
+        summary = sizes | figures
         writer.row(summary)
         writer.summary(summary)
     return summary

@@ -8,9 +8,9 @@ In round t, the volunteers on a line of the grid along axis t mod d have one key
 form one group. The group opens when its first volunteer begins to work, and closes by
 the deadline of `wire.plans.deadlines`. Late volunteers keep their work for the next
 round. Members average with shares by bandwidth (`wire.plans.load_balance`). If a member
-leaves before the end, the average takes twice as long, until it is taken for gone; its
-part stays local, and its values are in the other parts if it left in the second half.
-Newcomers download the weights in a swarm (`wire.plans.swarm`).
+leaves before the end, the average takes twice as long, until the others have noticed.
+Its part stays local, and its values are in the other parts if it left in the second
+half. Newcomers download the weights in a swarm (`wire.plans.swarm`).
 
 The times of a round do not depend on weights: `Outcome` says which seats copy, train
 and average.
@@ -57,7 +57,7 @@ class Rules(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a round does to the weights, in this order, and its counts.
+    """The effects of a round on the weights, in this order, and its counts.
 
     Attributes:
       newcomers: Seats that copy the weights of donors.
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
       label: Group of each seat.
       inside: Whether each seat has the averages of its group.
       vanished: Seats of members that left before the end.
-      given: Whether each of them had sent its values.
+      contributed: Whether each of them had sent its values.
       shares: Share of the average that each seat owns.
       averages: Number of averages of two or more volunteers.
       lost: Number of averages that lost a member.
@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
     label: np.ndarray
     inside: np.ndarray
     vanished: np.ndarray
-    given: np.ndarray
+    contributed: np.ndarray
     shares: np.ndarray
     averages: int
     lost: int
@@ -112,7 +112,7 @@ class Average(NamedTuple):
     Attributes:
       end: Time at which the members of each group continue.
       stayed_GxM: Whether a member did not leave before the end.
-      given_GxM: Whether a member left after it had sent its values.
+      contributed_GxM: Whether a member left after it had sent its values.
       averaged: Whether each group has an average.
       lost: Whether each average lost a member.
       shares_GxM: Share of each member.
@@ -121,7 +121,7 @@ class Average(NamedTuple):
 
     end: np.ndarray
     stayed_GxM: np.ndarray
-    given_GxM: np.ndarray
+    contributed_GxM: np.ndarray
     averaged: np.ndarray
     lost: np.ndarray
     shares_GxM: np.ndarray
@@ -145,7 +145,7 @@ def play(
     t: int,
     generator: np.random.Generator,
 ) -> Outcome:
-    """Play round t: change the peers in place, and return what it does to weights.
+    """Play round t: change the peers in place, and return its effect on weights.
 
     Args:
       peers: All seats.
@@ -176,7 +176,7 @@ def play(
         label,
         inside,
         vanished,
-        average.given_GxM[left_GxM],
+        average.contributed_GxM[left_GxM],
         shares,
         int(average.averaged.sum()),
         int(average.lost.sum()),
@@ -187,15 +187,15 @@ def play(
 
 
 def join(peers: Peers, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Let newcomers join that have the weights before half of the others begin.
+    """Add newcomers that have the weights before half of the others begin.
 
     Returns:
       Seats of the newcomers, and of the volunteers whose weights they have.
     """
-    here = peers.present
-    now = np.median(peers.begins[here]) if here.any() else peers.begins.min()
-    newcomers = np.flatnonzero(~here & (peers.begins <= now))
-    sources = np.flatnonzero(peers.recent if peers.recent.any() else here)
+    candidate = peers.present
+    now = np.median(peers.begins[candidate]) if candidate.any() else peers.begins.min()
+    newcomers = np.flatnonzero(~candidate & (peers.begins <= now))
+    sources = np.flatnonzero(peers.recent if peers.recent.any() else candidate)
     donors = newcomers
     if len(sources):  # else all volunteers have left, and the weights stay in the seats
         donors = generator.choice(sources, len(newcomers))
@@ -217,10 +217,10 @@ def work(
 
 def meet(peers: Peers, rules: Rules, seats_GxM: np.ndarray) -> Meeting:
     """Return the members of each group by the arrivals of its volunteers."""
-    here = (seats_GxM >= 0) & peers.present[seats_GxM]
-    opening = np.where(here, peers.begins[seats_GxM], np.inf).min(1, keepdims=True)
+    candidate = (seats_GxM >= 0) & peers.present[seats_GxM]
+    opening = np.where(candidate, peers.begins[seats_GxM], np.inf).min(1, keepdims=True)
     opening[~np.isfinite(opening)] = 0.0
-    arrives = here & (peers.leaves >= peers.finishes)[seats_GxM]
+    arrives = candidate & (peers.leaves >= peers.finishes)[seats_GxM]
     waits = np.maximum(0, peers.finishes[seats_GxM] - opening)
     waits[~arrives] = np.inf
     # The departure of a volunteer is noticed: it does not count for the quorum.
@@ -230,7 +230,7 @@ def meet(peers: Peers, rules: Rules, seats_GxM: np.ndarray) -> Meeting:
     else:
         closing, count = deadlines.adaptive(waits, least, rules.spreads, rules.lost)
     member = arrives & (waits <= closing[:, None]) & (count > 0)[:, None]
-    closing[~here.any(1)] = 0.0
+    closing[~candidate.any(1)] = 0.0
     closing += opening[:, 0] + rules.matchmaking
     return Meeting(seats_GxM, member, arrives & ~member, closing)
 

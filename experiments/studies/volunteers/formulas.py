@@ -55,7 +55,7 @@ def balance_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]
 
 
 def broadcast_rows(seed: int) -> Iterator[Row]:
-    """Yield the rounds of broadcasts in pieces, beside the lower bound."""
+    """Yield the rounds of broadcasts in pieces, and the lower bound."""
     for pieces in PIECES:
         for peers in PEERS:
             power = peers & (peers - 1) == 0

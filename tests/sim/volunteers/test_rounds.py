@@ -103,7 +103,7 @@ def test_a_round_is_that_of_one_group_after_another(traits):
         assert (outcome.inside == inside).all()
         assert outcome.lost == lost
         assert sorted(outcome.vanished) == sorted(vanished)
-        assert sorted(outcome.vanished[outcome.given]) == sorted(given)
+        assert sorted(outcome.vanished[outcome.contributed]) == sorted(given)
         assert not after.present[vanished].any()
         stays = after.present & before.present
         assert after.begins[stays] == pytest.approx(begins[stays])
