@@ -35,6 +35,10 @@ CASES = [
         "volunteers --simulate=4 --rounds=2 --lifetime=0.001 --groups=1",
         "expected volunteers that stay for a round, got none in 2 rounds",
     ),
+    (
+        "volunteers --simulate=4 --rounds=9 --lr=1e30 --groups=1",
+        "the weights are not finite after round 1; pass a smaller --lr",
+    ),
     ("volunteers --work=fast", "expected a distribution of the forms"),
     ("two_towers --crossings=3678,six", "ascending layers in --crossings.*got 'six'"),
     ("two_towers --crossings=33", "got '33'"),

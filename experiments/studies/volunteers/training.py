@@ -9,8 +9,9 @@ import numpy as np
 from dml.runs.writers import Row
 from dml.sim.delays import DelayDistribution, constant
 from dml.sim.volunteers import means
+from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.population import Traits, population
-from dml.sim.volunteers.rounds import Outcome, Rules, play
+from dml.sim.volunteers.rounds import Outcome, play
 from dml.types import BadInput
 from dml.wire.costs.allreduce import Job, Rates, choose, seconds
 from studies.volunteers.learner import Learner
@@ -60,6 +61,10 @@ def volunteer_rows(task: Task) -> Iterator[Row]:
         if not len(present):
             continue  # newcomers join in the next round
         mean, spread = means.consensus(rows_PxN, peers.present)
+        if not np.isfinite(mean).all():
+            raise FloatingPointError(
+                f"the weights are not finite after round {t + 1}; pass a smaller --lr"
+            )
         evaluations += outcome.evaluations
         sent += outcome.sent
         averages, lost = averages + outcome.averages, lost + outcome.lost

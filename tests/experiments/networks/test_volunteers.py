@@ -70,7 +70,9 @@ def test_shares_are_the_best_and_broadcasts_are_not_below_their_bound(made):
         assert row["level"] <= 1.0001 * min(row["proportional"], row["equal"])
     for row in made[2]["broadcast"]:
         assert row["bound"] <= row["rarest_first"]
-        assert row["cube"] in (None, row["bound"])
+        assert row["cube"] == row["bound"] + (row["peers"] == 3)
+        seconds = row["cube"] * (0.05 + 72e6 / 2.5e6 / row["pieces"])
+        assert row["swarm_seconds"] == pytest.approx(seconds, rel=1e-6)
 
 
 def test_deadlines_from_arrivals_lose_a_tenth_and_each_constant_half():

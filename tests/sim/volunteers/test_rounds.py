@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from dml.sim.delays import delay_distribution
+from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.means import group_means
 from dml.sim.volunteers.population import Peers, Traits, population
-from dml.sim.volunteers.rounds import Rules, play
+from dml.sim.volunteers.rounds import play
 from dml.wire.plans import load_balance, swarm
 from dml.wire.plans.deadlines import close_time
 from dml.wire.plans.grouping import grid_lines
