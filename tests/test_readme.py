@@ -19,6 +19,8 @@ SMALL = {
     "averaging.py": ["--p=8", "--sides=4x4", "--peers=64", "--restarts=1"]
     + ["--draws=100", "--ranks=4"],
     "decentralised.py": ["--steps=2", "--ranks=4", "--lrs=0.1", "--skews=similarity:1"],
+    "volunteers.py": ["--simulate=20", "--group=4", "--rounds=2", "--compared=4"]
+    + ["--most=1", "--groups=10", "--steps=1", "--deadlines=60"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],

@@ -2,7 +2,55 @@
 
 import numpy as np
 
+from dml.sim.volunteers.rounds import Outcome
+from dml.wire.plans.load_balance import integer_parts
+
 CHUNK = 4096  # rows that are copied at once
+
+
+def average(rows_PxN: np.ndarray, outcome: Outcome) -> None:
+    """Average the vectors of all peers as a round does, in place."""
+    label = outcome.label
+    broken = np.zeros(label.max() + 1, bool)
+    broken[label[outcome.vanished]] = True
+    group_means(rows_PxN, label, outcome.inside & ~broken[label])
+    inside = np.flatnonzero(outcome.inside & broken[label])
+    for group in np.unique(label[inside]):  # others have no member left
+        here = label[outcome.vanished] == group
+        part_means(
+            rows_PxN,
+            inside[label[inside] == group],
+            outcome.vanished[here],
+            outcome.given[here],
+            outcome.shares,
+        )
+
+
+def part_means(
+    rows_PxN: np.ndarray,
+    stayed: np.ndarray,
+    vanished: np.ndarray,
+    given: np.ndarray,
+    shares: np.ndarray,
+) -> None:
+    """Average in place in a group that has lost members.
+
+    The parts of lost members stay local. Other parts have the mean of the members that
+    have sent their values.
+
+    Args:
+      rows_PxN: Vector of each peer.
+      stayed: Members that have stayed, at least one.
+      vanished: Members that have vanished.
+      given: Whether each of them had sent its values.
+      shares: Share of each peer in its group.
+    """
+    members = np.sort(np.concatenate([stayed, vanished]))
+    parts = integer_parts(shares[members], rows_PxN.shape[1])
+    averaged = np.repeat(np.isin(members, stayed), parts)
+    contributors = np.concatenate([stayed, vanished[given]])
+    mean = rows_PxN[contributors].mean(0)
+    rows_PxN[stayed] = np.where(averaged, mean, rows_PxN[stayed])
 
 
 def group_means(rows_PxN: np.ndarray, label: np.ndarray, inside: np.ndarray) -> None:

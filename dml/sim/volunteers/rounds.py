@@ -8,8 +8,9 @@ In round t, the volunteers on a line of the grid along axis t mod d have one key
 form one group. The group opens when its first volunteer begins to work, and closes by
 the deadline of `wire.plans.deadlines`. Late volunteers keep their work for the next
 round. Members average with shares by bandwidth (`wire.plans.load_balance`). If a member
-leaves before the end of the average, the others average again without it. Newcomers
-download the weights in a swarm (`wire.plans.swarm`).
+leaves before the end, the average takes twice as long, until it is taken for gone; its
+part stays local, and its values are in the other parts if it left in the second half.
+Newcomers download the weights in a swarm (`wire.plans.swarm`).
 
 The times of a round do not depend on weights: `Outcome` says which seats copy, train
 and average.
@@ -37,7 +38,9 @@ class Rules(NamedTuple):
       nbytes: Bytes of the weights.
       quorum: Least share of a full line with which a group closes.
       spreads: Median absolute deviations of the deadline.
+      lost: Share of the work of late volunteers that counts as lost.
       deadline: Constant deadline in seconds; 0: from the arrivals.
+      matchmaking: Seconds from the deadline to the average.
       pieces: Number of pieces of a download.
     """
 
@@ -46,8 +49,10 @@ class Rules(NamedTuple):
     steps: int = 1
     nbytes: float = 1e6
     quorum: float = 0.5
-    spreads: float = 3.0
+    spreads: float = 1.0
+    lost: float = 0.0
     deadline: float = 0.0
+    matchmaking: float = 0.0
     pieces: int = 32
 
 
@@ -59,7 +64,10 @@ class Outcome(NamedTuple):
       donors: Seats of the donors.
       started: Seats that compute `steps` updates.
       label: Group of each seat.
-      inside: Whether each seat averages with those of its group.
+      inside: Whether each seat has the averages of its group.
+      vanished: Seats of members that left before the end.
+      given: Whether each of them had sent its values.
+      shares: Share of the average that each seat owns.
       averages: Number of averages of two or more volunteers.
       lost: Number of averages that lost a member.
       late: Number of volunteers that missed their group.
@@ -72,6 +80,9 @@ class Outcome(NamedTuple):
     started: np.ndarray
     label: np.ndarray
     inside: np.ndarray
+    vanished: np.ndarray
+    given: np.ndarray
+    shares: np.ndarray
     averages: int
     lost: int
     late: int
@@ -100,16 +111,20 @@ class Average(NamedTuple):
 
     Attributes:
       end: Time at which the members of each group continue.
-      stayed_GxM: Members that did not leave before the end.
+      stayed_GxM: Whether a member did not leave before the end.
+      given_GxM: Whether a member left after it had sent its values.
       averaged: Whether each group has an average.
       lost: Whether each average lost a member.
+      shares_GxM: Share of each member.
       sent: Bytes sent by all members.
     """
 
     end: np.ndarray
     stayed_GxM: np.ndarray
+    given_GxM: np.ndarray
     averaged: np.ndarray
     lost: np.ndarray
+    shares_GxM: np.ndarray
     sent: float
 
 
@@ -147,8 +162,11 @@ def play(
     average = run_averages(peers, rules, met)
     inside = move_on(peers, met, average)
     gone = np.flatnonzero(peers.present & (peers.leaves < peers.finishes))
-    left = met.member_GxM & ~average.stayed_GxM
-    gone = np.union1d(gone, met.seats_GxM[left])
+    left_GxM = met.member_GxM & ~average.stayed_GxM
+    vanished = met.seats_GxM[left_GxM]
+    shares = np.zeros(len(label))
+    shares[seats_GxM[met.member_GxM]] = average.shares_GxM[met.member_GxM]
+    gone = np.union1d(gone, vanished)
     if len(gone):
         replace(peers, gone, download(peers, rules, len(gone)), traits, generator)
     return Outcome(
@@ -157,7 +175,10 @@ def play(
         started,
         label,
         inside,
-        int((average.averaged | average.lost).sum()),
+        vanished,
+        average.given_GxM[left_GxM],
+        shares,
+        int(average.averaged.sum()),
         int(average.lost.sum()),
         int(met.late_GxM.sum()),
         evaluations,
@@ -207,38 +228,33 @@ def meet(peers: Peers, rules: Rules, seats_GxM: np.ndarray) -> Meeting:
     if rules.deadline:
         closing, count = deadlines.fixed(waits, least, rules.deadline)
     else:
-        closing, count = deadlines.adaptive(waits, least, rules.spreads)
+        closing, count = deadlines.adaptive(waits, least, rules.spreads, rules.lost)
     member = arrives & (waits <= closing[:, None]) & (count > 0)[:, None]
     closing[~here.any(1)] = 0.0
-    return Meeting(seats_GxM, member, arrives & ~member, opening[:, 0] + closing)
+    closing += opening[:, 0] + rules.matchmaking
+    return Meeting(seats_GxM, member, arrives & ~member, closing)
 
 
 def run_averages(peers: Peers, rules: Rules, met: Meeting) -> Average:
-    """Return the ends of averages, repeated without members that leave."""
-    leaves_GxM = peers.leaves[met.seats_GxM]
-    seconds, sent = cost(peers, rules, met.seats_GxM, met.member_GxM)
-    end = met.closing + np.where(np.isfinite(seconds), seconds, 0)
-    left = met.member_GxM & (leaves_GxM < end[:, None])
-    stayed = met.member_GxM & ~left
-    tried = np.isfinite(seconds) & (met.member_GxM.sum(1) > 1)
-    lost = tried & left.any(1)
-    again = stayed & lost[:, None]
-    more, sent_again = cost(peers, rules, met.seats_GxM, again)
-    end[lost] += np.where(np.isfinite(more), more, 0)[lost]
-    final = np.where(lost, np.isfinite(more) & (again.sum(1) > 1), tried)
-    return Average(end, stayed, final, lost, sent + sent_again)
-
-
-def cost(
-    peers: Peers, rules: Rules, seats_GxM: np.ndarray, member_GxM: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Return the seconds of each average, infinite without an owner, and all bytes."""
-    sizes = member_GxM.sum(1)
-    bandwidth = np.where(member_GxM, peers.bandwidth[seats_GxM], 0.0)
-    shares, seconds = load_balance.level(bandwidth, sizes)
-    load = 1 + (sizes - 2)[:, None] * shares
-    sends = member_GxM & (np.isfinite(seconds) & (sizes > 1))[:, None]
-    return rules.nbytes * seconds, rules.nbytes * float(load[sends].sum())
+    """Return the ends of averages, and the members that leave before."""
+    sizes = met.member_GxM.sum(1)
+    bandwidth = np.where(met.member_GxM, peers.bandwidth[met.seats_GxM], 0.0)
+    shares_GxM, seconds = load_balance.level(bandwidth, sizes)
+    averaged = np.isfinite(seconds) & (sizes > 1)
+    duration = np.where(averaged, rules.nbytes * seconds, 0)[:, None]
+    remains = peers.leaves[met.seats_GxM] - met.closing[:, None]
+    left = met.member_GxM & (remains < duration)
+    lost = averaged & left.any(1)
+    load_GxM = 1 + (sizes - 2)[:, None] * shares_GxM
+    return Average(
+        met.closing + duration[:, 0] * (1 + lost),
+        met.member_GxM & ~left,
+        left & (remains >= duration / 2),
+        averaged,
+        lost,
+        shares_GxM,
+        rules.nbytes * float(load_GxM[met.member_GxM & averaged[:, None]].sum()),
+    )
 
 
 def move_on(peers: Peers, met: Meeting, average: Average) -> np.ndarray:

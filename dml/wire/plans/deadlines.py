@@ -8,8 +8,10 @@ A group with a quorum closes at the larger of two times, neither of which has a 
 in seconds:
 
     median + spreads·MAD    members that are not outliers are waited for
-    last + last/k           k members in `last` seconds: one more member raises the
-                            members per second if it arrives within last/k seconds
+    last + lost·last/k      k members in `last` seconds: one more member raises the
+                            members per second if it arrives within last/k seconds.
+                            If only a share of its work is lost otherwise, the wait is
+                            that share of it, and 0 if a late member loses nothing.
 
 All times multiplied by c give c times the deadline. The opening is the time at which
 the members began their work. Pure arithmetic, without communication.
@@ -21,7 +23,9 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def close_time(arrivals: Sequence[float], quorum: int, spreads: float) -> float:
+def close_time(
+    arrivals: Sequence[float], quorum: int, spreads: float, lost: float = 1.0
+) -> float:
     """Return the seconds after the opening at which a group closes.
 
     The deadline moves with each arrival: call it again after each. It is never before
@@ -31,6 +35,7 @@ def close_time(arrivals: Sequence[float], quorum: int, spreads: float) -> float:
       arrivals: Seconds after the opening of the members so far, in any order.
       quorum: Least number of members.
       spreads: Number of median absolute deviations above the median.
+      lost: Share of the work of a late member that is lost.
 
     Returns:
       The deadline; infinity before the quorum.
@@ -41,7 +46,7 @@ def close_time(arrivals: Sequence[float], quorum: int, spreads: float) -> float:
     times = sorted(map(float, arrivals))
     median = _middle(times)
     deviation = _middle(sorted([abs(time - median) for time in times]))
-    return max(median + spreads * deviation, times[-1] + times[-1] / len(times))
+    return max(median + spreads * deviation, times[-1] * (1 + lost / len(times)))
 
 
 def _middle(times: Sequence[float]) -> float:
@@ -49,18 +54,21 @@ def _middle(times: Sequence[float]) -> float:
     return (times[(len(times) - 1) // 2] + times[len(times) // 2]) / 2
 
 
-def _deadline(sorted_arrivals: np.ndarray, spreads: float) -> np.ndarray:
+def _deadline(sorted_arrivals: np.ndarray, spreads: float, lost: float) -> np.ndarray:
     """Return the deadlines of groups with as many members as the last axis is long."""
     k = sorted_arrivals.shape[-1]
     median = sorted_arrivals[..., (k - 1) // 2 : k // 2 + 1].mean(-1)
     deviations = np.abs(sorted_arrivals - median[..., None])
     deviation = np.median(deviations, axis=-1)
     last = sorted_arrivals[..., -1]
-    return np.maximum(median + spreads * deviation, last + last / k)
+    return np.maximum(median + spreads * deviation, last * (1 + lost / k))
 
 
 def adaptive(
-    arrivals_GxM: np.ndarray, quorum: int | np.ndarray, spreads: float
+    arrivals_GxM: np.ndarray,
+    quorum: int | np.ndarray,
+    spreads: float,
+    lost: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the closing times and numbers of members of many groups.
 
@@ -71,6 +79,7 @@ def adaptive(
       arrivals_GxM: Seconds of all candidates of each group; infinity: never.
       quorum: Least number of members, of all groups or of each.
       spreads: Number of median absolute deviations above the median.
+      lost: Share of the work of a late member that is lost.
 
     Returns:
       Closing times, infinity without a quorum; and numbers of members, 0 without.
@@ -87,7 +96,7 @@ def adaptive(
         if k == most:
             deadline, late = prefix[:, -1], least[undecided] <= k
         else:
-            deadline = _deadline(prefix, spreads)
+            deadline = _deadline(prefix, spreads, lost)
             late = arrivals_GxM[undecided, k] > deadline
             late &= least[undecided] <= k
         closing[undecided[late]], members[undecided[late]] = deadline[late], k

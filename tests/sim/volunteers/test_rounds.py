@@ -15,7 +15,15 @@ from dml.wire.plans.grouping import grid_lines
 
 CHURN = Traits(400.0, 30.0, 2e6, 0.2, 0.6)
 STILL = Traits(bandwidth=2e6)
-RULES = Rules((3, 4), delay_distribution("lognormal:10,0.5"), 2, 1e7, pieces=4)
+RULES = Rules(
+    (3, 4),
+    delay_distribution("lognormal:10,0.5"),
+    2,
+    4e7,
+    lost=0.5,
+    matchmaking=0.7,
+    pieces=4,
+)
 
 
 def rounds(rules, traits, count, seed=3, size=None):
@@ -39,13 +47,14 @@ def average_by_hand(peers, rules, members):
 
 
 def round_by_hand(before, after, rules, t, outcome):
-    """Return members, begins, lost averages and bytes, group by group.
+    """Return members, begins, losses, bytes and lost members, group by group.
 
     The work has the finishes that were drawn.
     """
     here, finishes = before.present.copy(), after.finishes
     here[outcome.newcomers] = True
     inside, lost, sent = np.zeros(len(here), bool), 0, 0.0
+    vanished, given = [], []
     begins = before.begins.copy()
     groups = grid_lines(len(here), rules.sides, 0, t % len(rules.sides))
     capacity = rules.sides[t % len(rules.sides)]
@@ -64,41 +73,45 @@ def round_by_hand(before, after, rules, t, outcome):
         closing, members = math.inf, []
         for k in range(1, len(order) + 1):
             arrived = [waits[r] for r in order[:k]]
-            deadline = close_time(arrived, least, rules.spreads)
+            deadline = close_time(arrived, least, rules.spreads, rules.lost)
             full = k == capacity
             next_one = waits[order[k]] if k < len(order) else math.inf
             if k >= least and (full or next_one > deadline):
                 closing, members = (arrived[-1] if full else deadline), order[:k]
                 break
-        end = opening + closing
+        end = opening + closing + rules.matchmaking
         more, nbytes, averages = average_by_hand(before, rules, members)
         stayed = [r for r in members if before.leaves[r] >= end + more]
-        end, sent = end + more, sent + nbytes
-        if averages and len(stayed) < len(members):
-            lost += 1
-            more, nbytes, averages = average_by_hand(before, rules, stayed)
-            end, sent = end + more, sent + nbytes
+        vanished += [r for r in members if before.leaves[r] < end + more]
+        given += [r for r in members if end + more > before.leaves[r] >= end + more / 2]
+        lost += averages and len(stayed) < len(members)
+        sent += nbytes
         inside[stayed] = averages
-        begins[stayed] = end
+        begins[stayed] = end + more * (1 + (len(stayed) < len(members)))
         for r in set(order) - set(members):
-            begins[r] = max(begins[r], opening + closing)
-    return inside, begins, lost, sent
+            begins[r] = max(begins[r], opening + closing + rules.matchmaking)
+    return inside, begins, lost, sent, vanished, given
 
 
 @pytest.mark.parametrize("traits", (STILL, CHURN))
 def test_a_round_is_that_of_one_group_after_another(traits):
-    losses = 0
-    for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 12)):
-        inside, begins, lost, sent = round_by_hand(before, after, RULES, t, outcome)
+    losses, late = 0, 0
+    for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 40)):
+        inside, begins, lost, sent, vanished, given = round_by_hand(
+            before, after, RULES, t, outcome
+        )
         assert (outcome.inside == inside).all()
         assert outcome.lost == lost
+        assert sorted(outcome.vanished) == sorted(vanished)
+        assert sorted(outcome.vanished[outcome.given]) == sorted(given)
+        assert not after.present[vanished].any()
         stays = after.present & before.present
         assert after.begins[stays] == pytest.approx(begins[stays])
         gone = len(before.begins) - after.present.sum()
         gone -= (~before.present).sum() - len(outcome.newcomers)
         assert outcome.sent == pytest.approx(sent + gone * RULES.nbytes)
-        losses += lost
-    assert (losses > 0) == (traits is CHURN)
+        losses, late = losses + lost, late + len(given)
+    assert (losses > 0) == (late > 0) == (traits is CHURN)
 
 
 def test_equal_volunteers_average_all_together_and_are_charged_work_and_load():
@@ -144,7 +157,7 @@ def test_newcomers_wait_for_the_swarm_and_copy_members_of_the_last_average():
         gone = before.present & ~after.present
         owners = before.bandwidth[before.present & (before.bandwidth > 0)]
         if gone.any() and not len(outcome.newcomers):
-            wait = swarm.least_rounds(4, int(gone.sum())) * 1e7 / 4
+            wait = swarm.least_rounds(4, int(gone.sum())) * 4e7 / 4
             wait /= np.median(owners)
             joined = after.begins[gone] - before.leaves[gone]
             assert (joined >= wait * (1 - 1e-12)).all()  # and their absences

@@ -40,6 +40,8 @@ def test_a_deadline_is_a_median_plus_spreads_and_at_least_the_break_even_wait():
     assert close_time(ARRIVALS, 1, 20.0) == 2.5 + 20 * 0.5
     assert close_time(ARRIVALS, 1, 2.0) == 7 + 7 / 5
     assert close_time([4.0, 4.0], 1, 0.0) == 4 + 4 / 2
+    assert close_time([4.0, 4.0], 1, 0.0, lost=0.25) == 4.5
+    assert close_time([4.0, 3.0], 1, 0.0, lost=0.0) == 4
 
 
 def test_a_member_within_the_break_even_wait_raises_the_members_per_second():
@@ -49,15 +51,16 @@ def test_a_member_within_the_break_even_wait_raises_the_members_per_second():
     )
 
 
-def test_many_groups_close_as_one_group_does_arrival_after_arrival():
+@pytest.mark.parametrize("lost", (1.0, 0.3, 0.0))
+def test_many_groups_close_as_one_group_does_arrival_after_arrival(lost):
     rows = arrivals("pareto:1,1.2", 60, 9)
     rows[:20, 3] = np.inf  # never arrive
     rows[5, 2:] = np.inf  # no quorum
-    closing, members = deadlines.adaptive(rows, 4, 3.0)
+    closing, members = deadlines.adaptive(rows, 4, 3.0, lost)
     for row, time, count in zip(rows, closing, members, strict=True):
         inside = np.sort(row)
         for k in range(1, np.isfinite(inside).sum() + 1):
-            deadline = close_time(inside[:k], 4, 3.0) if k < 9 else inside[8]
+            deadline = close_time(inside[:k], 4, 3.0, lost) if k < 9 else inside[8]
             if k == 9 or inside[k] > deadline:
                 break
         expected = (deadline, k) if np.isfinite(deadline) else (math.inf, 0)

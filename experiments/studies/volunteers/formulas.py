@@ -1,0 +1,97 @@
+"""Tables of pure arithmetic: shares by bandwidth, broadcasts, the square-cube law."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from dml.runs.writers import Row
+from dml.wire.costs import square_cube
+from dml.wire.costs.square_cube import Peer, Stage
+from dml.wire.plans import load_balance, swarm
+
+MEMBERS = 16
+PEERS = (1, 2, 3, 4, 7, 8, 16, 33, 64, 100, 256)
+PIECES = (1, 8, 32)
+SWARMS = 3  # random swarms of a row
+WIDTHS = (256, 1024, 4096, 16384)
+LENGTH = 512
+FLOPS = 10e12  # per second, of a volunteer
+LATENCY = 0.05  # seconds
+MEGABITS = (10, 100, 1000)  # per second
+
+
+def groups(seed: int) -> Mapping[str, np.ndarray]:
+    """Return the bandwidths of groups, relative."""
+    uneven = np.exp(np.random.default_rng(seed).standard_normal(MEMBERS))
+    clients = np.where(np.arange(MEMBERS) % 4 == 0, 0, uneven)
+    slow = np.where(np.arange(MEMBERS) == 0, 0.1, 1.0)
+    return {
+        "equal": np.ones(MEMBERS),
+        "one of 16 is ten times slower": slow,
+        "lognormal, spread 1": uneven,
+        "the same, a quarter are clients": clients,
+    }
+
+
+def balance_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]:
+    """Yield the seconds of an average by equal, proportional and best shares.
+
+    Args:
+      megabytes: Size of the buffer.
+      bandwidth: Bytes per second of a relative bandwidth of 1.
+      seed: Random seed.
+    """
+    for name, relative in groups(seed).items():
+        speeds, owns = relative * bandwidth, relative > 0
+        kinds = {"equal": owns / owns.sum(), "proportional": speeds / speeds.sum()}
+        row: Row = {"group": name}
+        for kind, shares in kinds.items():
+            load = 1e6 * megabytes * (1 + (MEMBERS - 2) * shares[owns])
+            row[kind] = float((load / speeds[owns]).max())
+        shares, seconds = load_balance.level(speeds, MEMBERS)
+        row["level"] = 1e6 * megabytes * float(seconds)
+        row["owners"] = int((shares > 0).sum())
+        yield row
+
+
+def broadcast_rows(seed: int) -> Iterator[Row]:
+    """Yield the rounds of broadcasts in pieces, beside the lower bound."""
+    for pieces in PIECES:
+        for peers in PEERS:
+            power = peers & (peers - 1) == 0
+            swarms = [
+                len(swarm.rarest_first(pieces, peers, seed + s)) for s in range(SWARMS)
+            ]
+            yield {
+                "pieces": pieces,
+                "peers": peers,
+                "bound": swarm.least_rounds(pieces, peers),
+                "cube": len(swarm.cube(pieces, peers)) if power else None,
+                "rarest_first": float(np.mean(swarms)),
+                "tree": pieces * peers.bit_length(),  # ⌈lg(N + 1)⌉ rounds of the whole
+            }
+
+
+def square_cube_rows() -> Iterator[Row]:
+    """Yield the share of communication by width of a stage and by bandwidth."""
+    for width in WIDTHS:
+        stage = Stage(width, LENGTH, itemsize=2)
+        compute, _ = square_cube.seconds(stage, volunteer(MEGABITS[0]))
+        row: Row = {"width": width, "milliseconds": 1e3 * compute}
+        for megabits in MEGABITS:
+            peer = volunteer(megabits)
+            row[f"share_{megabits}"] = square_cube.communication(stage, peer)
+        yield row
+
+
+def half_widths() -> dict[int, int]:
+    """Return the least width that communicates at most half the time, by megabits."""
+    stage = Stage(1, LENGTH, itemsize=2)
+    return {
+        megabits: square_cube.least_width(stage, volunteer(megabits), 0.5)
+        for megabits in MEGABITS
+    }
+
+
+def volunteer(megabits: float) -> Peer:
+    return Peer(FLOPS, megabits * 1e6 / 8, LATENCY)
