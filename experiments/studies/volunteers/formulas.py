@@ -7,8 +7,7 @@ import numpy as np
 from dml import sim
 from dml.runs.writers import Row
 from dml.types import Comm
-from dml.wire.collectives import broadcast
-from dml.wire.collectives.swarm import swarm_broadcast
+from dml.wire.collectives import broadcast, swarm_broadcast
 from dml.wire.costs import square_cube
 from dml.wire.costs.square_cube import Peer, Stage
 from dml.wire.plans import load_balance, swarm

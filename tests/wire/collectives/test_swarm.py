@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.collectives.swarm import swarm_broadcast
+from dml.wire.collectives import swarm_broadcast
 from dml.wire.comm import Metered
 from dml.wire.plans import swarm
 
