@@ -138,7 +138,7 @@ def part_deadline(peer: Peer, x: Exchange) -> float:
     """
     quorum = max(2, math.ceil(peer.settings.quorum * len(x.group.members)))
     close = close_time(x.part_times, quorum, peer.settings.spreads)
-    return max(usual_end(peer), close + 2 * peer.trips.timeout())
+    return max(x.usual, close + 2 * peer.trips.timeout())
 
 
 def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
@@ -164,13 +164,6 @@ def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
 def ask_after(peer: Peer) -> float:
     """Return the seconds before the first question of an average."""
     return late(peer.averages, 0.0) if peer.averages else peer.trips.timeout()
-
-
-def usual_end(peer: Peer) -> float:
-    """Return the seconds after which an average is late."""
-    if peer.averages:
-        return late(peer.averages, peer.settings.spreads)
-    return peer.trips.silence()
 
 
 def send_result(peer: Peer, x: Exchange) -> None:
