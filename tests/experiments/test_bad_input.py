@@ -31,6 +31,14 @@ CASES = [
     ("averaging --absences=1", "numbers from 0 to 0.99 in --absences, got '1'"),
     ("averaging --length=100000000", "memory"),
     ("volunteers --deadlines=60,0", "numbers above 0 in --deadlines, got '60,0'"),
+    (
+        "volunteers --simulate=4 --rounds=2 --lifetime=0.001 --groups=1",
+        "expected volunteers that stay for a round, got none in 2 rounds",
+    ),
+    (
+        "volunteers --simulate=4 --rounds=9 --lr=1e30 --groups=1",
+        "the weights are not finite after round 1; pass a smaller --lr",
+    ),
     ("volunteers --work=fast", "expected a distribution of the forms"),
     ("two_towers --crossings=3678,six", "ascending layers in --crossings.*got 'six'"),
     ("two_towers --crossings=33", "got '33'"),

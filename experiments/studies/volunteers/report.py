@@ -48,6 +48,12 @@ def balance_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
     return formulas.balance_rows(megabytes, bandwidth, arguments.task.seed)
 
 
+def broadcast_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
+    megabytes = arguments.task.rules.nbytes / 1e6
+    bandwidth = arguments.task.traits.bandwidth
+    return formulas.broadcast_rows(megabytes, bandwidth, arguments.task.seed)
+
+
 def data_centre_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
     """Yield the training in the data centre, and where it first reaches the target."""
     evaluations = tables["volunteers"][-1]["evaluations"]
@@ -59,7 +65,7 @@ def data_centre_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
 TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
     "deadlines": regret_rows,
     "balance": balance_rows,
-    "broadcast": lambda arguments, tables: formulas.broadcast_rows(arguments.task.seed),
+    "broadcast": broadcast_rows,
     "square_cube": lambda arguments, tables: formulas.square_cube_rows(),
     "volunteers": lambda arguments, tables: volunteer_rows(arguments.task),
     "data_centre": data_centre_rows,
