@@ -35,6 +35,16 @@ CASES = [
     ("async_diloco --methods=adam", "expected --methods of synchronous"),
     ("vision --strategy=diloco --barrier_every=8", "ad_psgd or async_diloco with"),
     ("vision --strategy=ad_psgd --outer_lr=1", "diloco or async_diloco with"),
+    ("volunteers --deadlines=60,0", "numbers above 0 in --deadlines, got '60,0'"),
+    (
+        "volunteers --simulate=4 --rounds=2 --lifetime=0.001 --groups=1",
+        "expected volunteers that stay for a round, got none in 2 rounds",
+    ),
+    (
+        "volunteers --simulate=4 --rounds=9 --lr=1e30 --groups=1",
+        "the weights are not finite after round 1; pass a smaller --lr",
+    ),
+    ("volunteers --work=fast", "expected a distribution of the forms"),
     ("two_towers --crossings=3678,six", "ascending layers in --crossings.*got 'six'"),
     ("two_towers --crossings=33", "got '33'"),
     ("large_batch --large=4", "--large among the --factors above 1, got 4 and 1,2"),

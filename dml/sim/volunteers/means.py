@@ -16,12 +16,12 @@ def average(rows_PxN: np.ndarray, outcome: Outcome) -> None:
     group_means(rows_PxN, label, outcome.inside & ~broken[label])
     inside = np.flatnonzero(outcome.inside & broken[label])
     for group in np.unique(label[inside]):  # others have no member left
-        here = label[outcome.vanished] == group
+        left = label[outcome.vanished] == group
         part_means(
             rows_PxN,
             inside[label[inside] == group],
-            outcome.vanished[here],
-            outcome.given[here],
+            outcome.vanished[left],
+            outcome.contributed[left],
             outcome.shares,
         )
 
@@ -30,7 +30,7 @@ def part_means(
     rows_PxN: np.ndarray,
     stayed: np.ndarray,
     vanished: np.ndarray,
-    given: np.ndarray,
+    contributed: np.ndarray,
     shares: np.ndarray,
 ) -> None:
     """Average in place in a group that has lost members.
@@ -42,13 +42,13 @@ def part_means(
       rows_PxN: Vector of each peer.
       stayed: Members that have stayed, at least one.
       vanished: Members that have vanished.
-      given: Whether each of them had sent its values.
+      contributed: Whether each of them had sent its values.
       shares: Share of each peer in its group.
     """
     members = np.sort(np.concatenate([stayed, vanished]))
     parts = integer_parts(shares[members], rows_PxN.shape[1])
     averaged = np.repeat(np.isin(members, stayed), parts)
-    contributors = np.concatenate([stayed, vanished[given]])
+    contributors = np.concatenate([stayed, vanished[contributed]])
     mean = rows_PxN[contributors].mean(0)
     rows_PxN[stayed] = np.where(averaged, mean, rows_PxN[stayed])
 

@@ -25,6 +25,7 @@ from dml.wire.collectives.rates import machine_rates as machine_rates
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
 from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.collectives.star import star_allreduce
+from dml.wire.collectives.swarm import swarm_broadcast as swarm_broadcast
 from dml.wire.collectives.tree import tree_allreduce as tree_allreduce
 
 ALLREDUCE: dict[str, Callable[..., None]] = {

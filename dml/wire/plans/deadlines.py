@@ -141,6 +141,6 @@ def best_fixed(
     return float(times[best]), rates[best]
 
 
-def regret(found: float, best: float) -> float:
+def regret(reached: float, best: float) -> float:
     """Return the share of the best members per second that a policy loses."""
-    return 1 - found / best
+    return 1 - reached / best

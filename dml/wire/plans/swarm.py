@@ -104,8 +104,33 @@ def rarest_first(pieces: int, peers: int, seed: int) -> list[Uploads]:
     return rounds
 
 
+def corner(pieces: int, peers: int) -> list[Uploads]:
+    """Return the schedule for N = 2^k - 1 peers, in M + k rounds: one above the bound.
+
+    The source is the corner 0 of the cube, which uploads nothing to the others.
+
+    Args:
+      pieces: Number of pieces, M.
+      peers: Number of peers, one less than a power of 2.
+    """
+    rounds = []
+    for source, dest, piece in cube(pieces, peers + 1):
+        kept = dest != 1  # the source has all pieces
+        source, dest = np.maximum(source - 1, 0), dest - 1
+        rounds.append(Uploads(source[kept], dest[kept], piece[kept]))
+    return rounds
+
+
 def schedule(pieces: int, peers: int, seed: int = 0) -> list[Uploads]:
-    """Return the cube's schedule for powers of 2, and a random swarm for others."""
+    """Return the schedule of a cube if there is one, and else a random swarm.
+
+    Args:
+      pieces: Number of pieces.
+      peers: Number of peers.
+      seed: Random seed.
+    """
     if peers & (peers - 1) == 0:
         return cube(pieces, peers)
+    if peers & (peers + 1) == 0:
+        return corner(pieces, peers)
     return rarest_first(pieces, peers, seed)

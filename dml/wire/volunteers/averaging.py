@@ -28,7 +28,7 @@ from dml.wire.volunteers.peer import Group, Peer
 
 
 class Averaged(NamedTuple):
-    """What became of each part of a buffer.
+    """The parts of an averaged buffer.
 
     Attributes:
       edges: Element at which the part of each member starts, and the end.
@@ -54,11 +54,12 @@ def average(peer: Peer, group: Group, buffer: np.ndarray) -> Averaged:
     local. A member sends its part to owners that it has heard in this round, so a link
     in one direction leaves it out of that part.
 
-    Conserved, for each part: the sum over its contributors, of which one that vanishes
-    counts with its last values. A live member breaks this only if the owner vanishes
-    before the mean arrives, or if the owner returns before: call `settle`.
-    Lost messages are sent again: a PONG with the news that they were sent overtakes no
-    message.
+    Conserved, for each part: the sum over its contributors, if all of them receive the
+    mean. A contributor that vanishes counts with its last values. A live contributor
+    does not receive the mean if the owner vanishes or computes before, or if the link
+    from the owner fails; owners that call `settle` do not compute before.
+    Lost messages are sent again: messages never overtake each other, so a PONG that
+    says so before the values arrive proves that they are lost.
 
     For g members, n words, equal bandwidths: 2 rounds, 2(g-1) messages and
     2(g-1)/g·n words per member, 2(g-1)α + 2(g-1)/g·nβ + (g-1)/g·nγ.
@@ -138,11 +139,11 @@ def part_deadline(peer: Peer, x: Exchange) -> float:
     """
     quorum = max(2, math.ceil(peer.settings.quorum * len(x.group.members)))
     close = close_time(x.part_times, quorum, peer.settings.spreads)
-    return max(usual_end(peer), close + 2 * peer.trips.timeout())
+    return max(x.usual, close + 2 * peer.trips.timeout())
 
 
 def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
-    """Ask late members for what is missing; return the time of the next question."""
+    """Send a PING to late members; return the time of the next one."""
     next_time = math.inf
     for member in sorted(x.unfinished if settling else x.parts | x.means):
         if member not in x.watches:
@@ -164,13 +165,6 @@ def ask(peer: Peer, x: Exchange, settling: bool, now: float) -> float:
 def ask_after(peer: Peer) -> float:
     """Return the seconds before the first question of an average."""
     return late(peer.averages, 0.0) if peer.averages else peer.trips.timeout()
-
-
-def usual_end(peer: Peer) -> float:
-    """Return the seconds after which an average is late."""
-    if peer.averages:
-        return late(peer.averages, peer.settings.spreads)
-    return peer.trips.silence()
 
 
 def send_result(peer: Peer, x: Exchange) -> None:

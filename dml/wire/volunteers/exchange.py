@@ -7,7 +7,7 @@ import numpy as np
 
 from dml.wire.plans.load_balance import shares
 from dml.wire.volunteers import messages as m
-from dml.wire.volunteers.liveness import Watch
+from dml.wire.volunteers.liveness import Watch, late
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
 
@@ -29,6 +29,7 @@ class Exchange:
       unfinished: Members that have not sent FINISHED.
       counts: As in `Averaged`.
       opened: Time of the opening in s.
+      usual: Seconds after which an average is late.
       part_times: Seconds after the opening of contributions.
       watches: Tries at members.
       closed: Whether the result of this peer's part is sent.
@@ -44,6 +45,7 @@ class Exchange:
     unfinished: set[int]
     counts: list[int]
     opened: float
+    usual: float
     part_times: list[float] = field(default_factory=lambda: [0.0])
     watches: dict[int, Watch] = field(default_factory=dict)
     closed: bool = False
@@ -97,11 +99,19 @@ def opened(peer: Peer, group: Group, buffer: np.ndarray) -> Exchange:
         unfinished=set(others),
         counts=[int(len(own) > 0 and member == peer.id) for member in group.members],
         opened=peer.comm.Wtime(),
+        usual=usual_end(peer),
     )
     x.mask[:] = 0
     x.mask[place] = 1
     x.values[:] = own
     return x
+
+
+def usual_end(peer: Peer) -> float:
+    """Return the seconds after which an average is late."""
+    if peer.averages:
+        return late(peer.averages, peer.settings.spreads)
+    return peer.trips.silence()
 
 
 def contribute(peer: Peer, x: Exchange, owner: int) -> None:

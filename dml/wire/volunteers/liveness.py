@@ -1,4 +1,4 @@
-"""Whether a peer is alive: tries, with times from earlier round trips.
+"""Detection of silent peers: tries, with times from earlier round trips.
 
     try      try        try             A try is late after median + k·MAD of the
      ├─ 1 ───┼── 2 ─────┼─── 3 ─── …    round trips; the r-th try waits r times as long.

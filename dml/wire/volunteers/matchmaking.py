@@ -71,6 +71,8 @@ def search_round(peer: Peer, t: int, key: Key, work: float) -> Group | None:
     early = peer.enter(t)
     own = key(t, peer.id)
     search = Search(lambda other: key(t, other) == own)
+    if peer.arrivals:
+        search.usual = late(peer.arrivals, peer.settings.spreads)
     greet_other_key(peer, search)
     queued: Message | None
     for queued in early:
@@ -159,11 +161,10 @@ def closing(peer: Peer, search: Search, candidates: set[int], work: float) -> fl
     most = min(settings.width, 1 + len(possible))
     quorum = max(2, math.ceil(settings.quorum * most))
     close = close_time(times, quorum, settings.spreads)
-    usual = late(peer.arrivals, settings.spreads) if peer.arrivals else 0.0
     if close < math.inf:
-        return max(close, usual)
+        return max(close, search.usual)
     patience = (1 + settings.spreads) * max(work, *times)
-    return max(patience, usual, peer.trips.silence())
+    return max(patience, search.usual, peer.trips.silence())
 
 
 def follow(peer: Peer, search: Search, leader: int) -> None:

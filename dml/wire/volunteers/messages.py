@@ -10,9 +10,9 @@ RELEASE  the binding is void             number: of the binding; about: a better
 BEGIN    the group of a leader           body: entries of the members
 ACK      the BEGIN has arrived
 GONE     the sender is in a later round, and was in no group with the receiver
-PING     what is awaited is missing      about: PART, MEAN and DONE, combined by |
-PONG     the sender is alive             about: what it has sent of the above
-RESEND   what was sent is lost           about: as in a PING
+PING     awaited messages are missing    about: PART, MEAN and DONE, combined by |
+PONG     the sender is alive             about: those that it has sent
+RESEND   they are lost                   about: as in a PING
 VALUES   contribution to a part          body: values
 RESULT   mean of a part                  body: mask of contributors, values
 FINISHED the sender has all results
@@ -30,7 +30,7 @@ FORMAT = struct.Struct("<iiqqqqqdi")
 HELLO, REPLY, JOIN, WELCOME, RELEASE, BEGIN, ACK, GONE = range(8)
 PING, PONG, RESEND, VALUES, RESULT, FINISHED = range(8, 14)
 
-# What a PING asks for.
+# Messages that a PING asks for.
 PART, MEAN, DONE = 1, 2, 4
 
 ENTRY = np.dtype(

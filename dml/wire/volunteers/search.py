@@ -26,6 +26,7 @@ class Search:
       binding: Number of the binding to that leader.
       watch: Tries at the leader.
       group: The group, once it has begun.
+      usual: Seconds after the opening until which late peers are usual.
     """
 
     has_key: Callable[[int], bool]
@@ -39,6 +40,7 @@ class Search:
     binding: int = 0
     watch: Watch = field(default_factory=lambda: Watch(0.0))
     group: Group | None = None
+    usual: float = 0.0
 
 
 def release(peer: Peer, search: Search, other: int, number: int, leader: int) -> None:

@@ -14,7 +14,7 @@ UNHEARD = -1  # beat of a peer that is known by its id only
 
 
 class Entry(NamedTuple):
-    """What is known of a peer.
+    """An entry of a view: the declarations of a peer.
 
     Attributes:
       beat: Latest round in which the peer was heard, by any peer.

@@ -76,7 +76,7 @@ def events(case: Case) -> list[Event]:
 
 
 def run(case: Case) -> list[list[Found] | None]:
-    """Return what each peer has found; None of peers that have vanished."""
+    """Return the groups of each peer; None of peers that have vanished."""
 
     def program(comm: Comm) -> list[Found]:
         draws = random.Random(f"work {case.seed} {comm.rank}")
@@ -84,7 +84,7 @@ def run(case: Case) -> list[list[Found] | None]:
         known = [(comm.rank + step) % comm.size for step in (1, 2)]  # others
         peer = Peer(comm, 8 * case.values, known, settings=settings)
         values = np.full(case.values, float(comm.rank))
-        found = []
+        rows = []
         for _ in range(case.rounds):
             comm.platform.compute(WORK * draws.uniform(0.5, 1.5))
             entered = comm.Wtime()
@@ -92,19 +92,19 @@ def run(case: Case) -> list[list[Found] | None]:
             seconds = comm.Wtime() - entered
             counts = average(peer, group, values).counts if case.values else ()
             settle(peer)
-            found.append(Found(group, entered, seconds, counts))
+            rows.append(Found(group, entered, seconds, counts))
         peer.close()
-        return found
+        return rows
 
     network = sim.Uniform(LATENCY, 1e-9, 0)
     return sim.run(program, case.peers, network, events=events(case))
 
 
-def failures(case: Case, found: Sequence[list[Found] | None]) -> list[str]:
+def failures(case: Case, peers: Sequence[list[Found] | None]) -> list[str]:
     """Return one line for each failure of the invariants."""
     lines = []
     groups: dict[tuple[int, int], Group] = {}
-    for peer, own in enumerate(found):
+    for peer, own in enumerate(peers):
         for one in own or ():
             if (peer, one.group.round) in groups:
                 lines.append(f"seed {case.seed}: peer {peer} has two groups")
@@ -115,7 +115,7 @@ def failures(case: Case, found: Sequence[list[Found] | None]) -> list[str]:
         if peer not in group.members:
             lines.append(f"seed {case.seed}: peer {peer} is not in its {group}")
         for member in group.members:
-            if found[member] is not None and groups.get((member, t)) != group:
+            if peers[member] is not None and groups.get((member, t)) != group:
                 lines.append(
                     f"seed {case.seed}: {peer} has {group}, {member} has "
                     f"{groups.get((member, t))}"
@@ -141,9 +141,9 @@ def measure(seeds: Sequence[int], rounds: int = 4, values: int = 0) -> dict[str,
     seconds = []
     for seed in seeds:
         case = drawn(seed, rounds, values)
-        found = run(case)
-        lines += failures(case, found)
-        for one in (one for own in found for one in own or ()):
+        peers = run(case)
+        lines += failures(case, peers)
+        for one in (one for own in peers for one in own or ()):
             sizes[len(one.group.members)] += 1
             seconds.append(one.seconds)
     return {

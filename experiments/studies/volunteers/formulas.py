@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from dml import sim
 from dml.runs.writers import Row
+from dml.types import Comm
+from dml.wire.collectives import broadcast, swarm_broadcast
 from dml.wire.costs import square_cube
 from dml.wire.costs.square_cube import Peer, Stage
 from dml.wire.plans import load_balance, swarm
@@ -12,6 +15,7 @@ from dml.wire.plans import load_balance, swarm
 MEMBERS = 16
 PEERS = (1, 2, 3, 4, 7, 8, 16, 33, 64, 100, 256)
 PIECES = (1, 8, 32)
+LENGTH_RUN, MOST_RUN = 3200, 33  # elements and peers of broadcasts that run
 SWARMS = 3  # random swarms of a row
 WIDTHS = (256, 1024, 4096, 16384)
 LENGTH = 512
@@ -54,11 +58,23 @@ def balance_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]
         yield row
 
 
-def broadcast_rows(seed: int) -> Iterator[Row]:
-    """Yield the rounds of broadcasts in pieces, beside the lower bound."""
+def broadcast_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]:
+    """Yield the rounds of broadcasts in pieces, and the lower bound.
+
+    Few peers run both broadcasts on virtual ranks, with a buffer of LENGTH_RUN numbers
+    that takes as long as `megabytes`.
+
+    Args:
+      megabytes: Size of the buffer.
+      bandwidth: Bytes per second of every peer.
+      seed: Random seed.
+    """
+    beta = 1e6 * megabytes / (8 * LENGTH_RUN) / bandwidth
+    network = sim.Uniform(LATENCY, beta, 0)
     for pieces in PIECES:
         for peers in PEERS:
-            power = peers & (peers - 1) == 0
+            cubes = 0 in (peers & (peers - 1), peers & (peers + 1))
+            runs = peers <= MOST_RUN
             swarms = [
                 len(swarm.rarest_first(pieces, peers, seed + s)) for s in range(SWARMS)
             ]
@@ -66,10 +82,33 @@ def broadcast_rows(seed: int) -> Iterator[Row]:
                 "pieces": pieces,
                 "peers": peers,
                 "bound": swarm.least_rounds(pieces, peers),
-                "cube": len(swarm.cube(pieces, peers)) if power else None,
+                "cube": len(swarm.schedule(pieces, peers)) if cubes else None,
                 "rarest_first": float(np.mean(swarms)),
                 "tree": pieces * peers.bit_length(),  # ⌈lg(N + 1)⌉ rounds of the whole
+                "swarm_seconds": run(peers, pieces, network) if runs else None,
+                "tree_seconds": run(peers, 0, network) if runs else None,
             }
+
+
+def run(peers: int, pieces: int, network: sim.Uniform) -> float:
+    """Return the virtual seconds of a broadcast in pieces, or by a tree for 0 pieces.
+
+    Args:
+      peers: Number of ranks besides the root.
+      pieces: Number of pieces.
+      network: The network.
+    """
+
+    def program(comm: Comm) -> float:
+        buffer = np.full(LENGTH_RUN, float(comm.rank))
+        if pieces:
+            swarm_broadcast(comm, buffer, pieces=pieces)
+        else:
+            broadcast(comm, buffer)
+        assert not buffer.any()  # the values of rank 0
+        return comm.Wtime()
+
+    return max(sim.run(program, peers + 1, network))
 
 
 def square_cube_rows() -> Iterator[Row]:

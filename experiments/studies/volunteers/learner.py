@@ -96,6 +96,6 @@ def by_chunks(
       t: Number of the round.
     """
     for first in range(0, len(seats), CHUNK):
-        some = seats[first : first + CHUNK]
-        padded = np.resize(some, CHUNK)  # one shape, so one compilation
-        rows[some] = np.asarray(compiled(rows[padded], padded, t))[: len(some)]
+        block = seats[first : first + CHUNK]
+        padded = np.resize(block, CHUNK)  # one shape, so one compilation
+        rows[block] = np.asarray(compiled(rows[padded], padded, t))[: len(block)]

@@ -37,7 +37,7 @@ def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, f
     peer = Peer(comm.Dup(), values.nbytes, [(comm.rank + 1) % comm.size])
     buffer = np.empty_like(values)
     times: dict[str, list[float]] = {}
-    whole = error = 0.0
+    share = error = 0.0
     for number in range(WARM_UP + rounds):
         buffer[:] = values
         row, complete = volunteer_round(plain, peer, buffer)
@@ -50,7 +50,7 @@ def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, f
             ALLREDUCE[name](plain, buffer)
             row[name] = comm.Wtime() - begun
         if number >= WARM_UP:
-            whole += complete / rounds
+            share += complete / rounds
             for name, seconds in row.items():
                 times.setdefault(name, []).append(seconds)
     plain.Barrier()  # all messages are sent
@@ -58,13 +58,13 @@ def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, f
         pass
     peer.close()
     figures = {
-        f"{name}_{quantile}_ms": 1e3 * float(np.quantile(gathered, share))
+        f"{name}_{quantile}_ms": 1e3 * float(np.quantile(gathered, level))
         for name, seconds in times.items()
         for gathered in [gather(comm, seconds)]
-        for quantile, share in QUANTILES.items()
+        for quantile, level in QUANTILES.items()
     }
     return figures | {
-        "complete": float(gather(comm, [whole]).mean()),
+        "complete": float(gather(comm, [share]).mean()),
         "error": float(gather(comm, [error]).max()),
     }
 
@@ -85,10 +85,10 @@ def volunteer_round(
     return row, counts == (comm.size,) * comm.size
 
 
-def gather(comm: Comm, numbers: list[float]) -> np.ndarray:
-    """Return the numbers of all ranks, equally many of each."""
-    gathered = np.zeros(comm.size * len(numbers))
-    start = comm.rank * len(numbers)
-    gathered[start : start + len(numbers)] = numbers
+def gather(comm: Comm, own: list[float]) -> np.ndarray:
+    """Return the values of all ranks, equally many of each."""
+    gathered = np.zeros(comm.size * len(own))
+    start = comm.rank * len(own)
+    gathered[start : start + len(own)] = own
     all_gather(comm, gathered)
     return gathered

@@ -30,10 +30,10 @@ def rows(groups: int, spreads: float, seed: int) -> Iterator[Row]:
       spreads: Median absolute deviations of the deadline from arrivals.
       seed: Random seed.
     """
-    found = [row(text, groups, spreads, seed) for text in DELAYS]
-    worst = np.max([row["curve"] for row in found], 0)
+    made = [row(text, groups, spreads, seed) for text in DELAYS]
+    worst = np.max([row["curve"] for row in made], 0)
     one = int(np.argmin(worst))  # the constant with the least regret at worst
-    for row_ in found:
+    for row_ in made:
         yield row_ | {
             "one_constant": float(CONSTANTS[one]),
             "one_regret": row_["curve"][one],

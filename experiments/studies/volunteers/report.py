@@ -48,6 +48,12 @@ def balance_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
     return formulas.balance_rows(megabytes, bandwidth, arguments.task.seed)
 
 
+def broadcast_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
+    megabytes = arguments.task.rules.nbytes / 1e6
+    bandwidth = arguments.task.traits.bandwidth
+    return formulas.broadcast_rows(megabytes, bandwidth, arguments.task.seed)
+
+
 def data_centre_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
     """Yield the training in the data centre, and where it first reaches the target."""
     evaluations = tables["volunteers"][-1]["evaluations"]
@@ -59,7 +65,7 @@ def data_centre_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
 TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
     "deadlines": regret_rows,
     "balance": balance_rows,
-    "broadcast": lambda arguments, tables: formulas.broadcast_rows(arguments.task.seed),
+    "broadcast": broadcast_rows,
     "square_cube": lambda arguments, tables: formulas.square_cube_rows(),
     "volunteers": lambda arguments, tables: volunteer_rows(arguments.task),
     "data_centre": data_centre_rows,
@@ -156,7 +162,7 @@ def draw(path: Path, tables: Tables, target: float) -> None:
 
 def draw_formulas(path: Path, tables: Tables) -> None:
     """Draw the regret of constant deadlines, and the square-cube law."""
-    with figures.drawing(path, 1, 2, size=(10.5, 3.8)) as (_, (left, right)):
+    with figures.drawing(path, 1, 2, size=(10.5, 4.2)) as (_, (left, right)):
         for row in tables["deadlines"]:
             if row["delays"].startswith("constant"):
                 continue
@@ -165,7 +171,7 @@ def draw_formulas(path: Path, tables: Tables) -> None:
         left.axhline(worst, color="black", linestyle=":", label="arrivals, at worst")
         left.set(xscale="log", xlabel="constant deadline in s", ylim=(0, 1))
         left.set(ylabel="share of members per second lost")
-        left.legend(fontsize=6, loc="upper right")
+        left.legend(fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
         for megabits in formulas.MEGABITS:
             rows = tables["square_cube"]
             shares = [row[f"share_{megabits}"] for row in rows]

@@ -45,6 +45,8 @@ COLUMNS: dict[str, Columns] = {
         "cube": (5, optional("cube", "d")),
         "rarest first": (12, "{rarest_first:.1f}"),
         "tree": (5, "{tree}"),
+        "swarm s": (8, optional("swarm_seconds", ".1f")),
+        "tree s": (8, optional("tree_seconds", ".1f")),
     },
     "square_cube": {
         "width": (6, "{width:,}"),
@@ -77,7 +79,7 @@ TITLES = {
     "one constant with the least regret at worst",
     "balance": "seconds of an average by shares of the owners",
     "broadcast": "rounds in which all peers have all pieces, each with one upload a "
-    "round; the cube is for powers of 2",
+    "round; seconds on virtual ranks",
     "square_cube": "share of time in communication, by width of a pipeline stage and "
     "by bandwidth",
     "volunteers": "volunteers with churn: evaluations per peer, accuracy of the mean "

@@ -9,8 +9,10 @@ import numpy as np
 from dml.runs.writers import Row
 from dml.sim.delays import DelayDistribution, constant
 from dml.sim.volunteers import means
+from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.population import Traits, population
-from dml.sim.volunteers.rounds import Outcome, Rules, play
+from dml.sim.volunteers.rounds import Outcome, play
+from dml.types import BadInput
 from dml.wire.costs.allreduce import Job, Rates, choose, seconds
 from studies.volunteers.learner import Learner
 
@@ -50,23 +52,28 @@ def volunteer_rows(task: Task) -> Iterator[Row]:
     peers = population(task.peers, task.traits, np.random.default_rng((task.seed, 0)))
     rows_PxN = np.tile(task.learner.start, (task.peers, 1))
     evaluations, sent, averages, lost = 0, 0.0, 0, 0
+    row: Row = {}
     for t in range(task.rounds):
         generator = np.random.default_rng((task.seed, 1 + t))
         outcome = play(peers, task.rules, task.traits, t, generator)
         apply(task.learner, rows_PxN, outcome, t)
-        here = np.flatnonzero(peers.present)
-        if not len(here):
-            return
+        present = np.flatnonzero(peers.present)
+        if not len(present):
+            continue  # newcomers join in the next round
         mean, spread = means.consensus(rows_PxN, peers.present)
+        if not np.isfinite(mean).all():
+            raise FloatingPointError(
+                f"the weights are not finite after round {t + 1}; pass a smaller --lr"
+            )
         evaluations += outcome.evaluations
         sent += outcome.sent
         averages, lost = averages + outcome.averages, lost + outcome.lost
         row = {
             "round": t + 1,
-            "hours": float(np.median(peers.begins[here])) / HOUR,
+            "hours": float(np.median(peers.begins[present])) / HOUR,
             "evaluations": evaluations / task.peers,
             "accuracy": task.learner.accuracy(mean),
-            "each": task.learner.accuracy(rows_PxN[generator.choice(here, SAMPLE)]),
+            "each": task.learner.accuracy(rows_PxN[generator.choice(present, SAMPLE)]),
             "consensus": spread,
             "megabytes": sent / task.peers / 1e6,
             "lost": lost / max(1, averages),
@@ -76,6 +83,11 @@ def volunteer_rows(task: Task) -> Iterator[Row]:
         yield row
         if row["accuracy"] >= task.target:
             return
+    if not row:
+        raise BadInput(
+            f"expected volunteers that stay for a round, got none in {task.rounds} "
+            "rounds; pass a larger --lifetime or fewer --steps"
+        )
 
 
 def apply(learner: Learner, rows_PxN: np.ndarray, outcome: Outcome, t: int) -> None:

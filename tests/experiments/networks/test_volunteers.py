@@ -47,7 +47,9 @@ def test_a_run_has_all_tables_and_figures(made):
 def test_the_data_centre_has_as_many_evaluations_and_no_losses(made):
     _, _, tables = made
     last = tables["volunteers"][-1]["evaluations"]
-    assert last <= tables["data_centre"][-1]["evaluations"] < last + 2
+    evaluations = [row["evaluations"] for row in tables["data_centre"]]
+    assert evaluations == list(range(2, 2 * len(evaluations) + 2, 2))
+    assert last <= evaluations[-1] < last + 2
     for row in tables["policies"]:
         if row["policy"] == "data centre":
             assert row["lost"] == row["late"] == 0 and row["consensus"] < 1e-4
@@ -70,7 +72,9 @@ def test_shares_are_the_best_and_broadcasts_are_not_below_their_bound(made):
         assert row["level"] <= 1.0001 * min(row["proportional"], row["equal"])
     for row in made[2]["broadcast"]:
         assert row["bound"] <= row["rarest_first"]
-        assert row["cube"] in (None, row["bound"])
+        assert row["cube"] == row["bound"] + (row["peers"] == 3)
+        seconds = row["cube"] * (0.05 + 72e6 / 2.5e6 / row["pieces"])
+        assert row["swarm_seconds"] == pytest.approx(seconds, rel=1e-6)
 
 
 def test_deadlines_from_arrivals_lose_a_tenth_and_each_constant_half():

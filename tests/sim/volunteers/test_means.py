@@ -60,7 +60,7 @@ def test_a_round_averages_complete_and_broken_groups():
         label,
         inside=np.array([True, True, True, True, False, False]),
         vanished=np.array([4, 5]),
-        given=np.array([True, True]),
+        contributed=np.array([True, True]),
         shares=np.array([0.5, 0.5, 0.5, 0, 0.5, 0]),
         averages=2,
         lost=1,

@@ -7,8 +7,9 @@ from dml import sim
 from dml.sim.delays import delay_distribution
 from dml.sim.events import Death
 from dml.sim.volunteers import means
+from dml.sim.volunteers.groups import Rules, places
 from dml.sim.volunteers.population import Traits, population
-from dml.sim.volunteers.rounds import Rules, places, play
+from dml.sim.volunteers.rounds import play
 from dml.wire.volunteers import Peer, Settings, average, find_group, settle
 
 SIDES = (3, 4)

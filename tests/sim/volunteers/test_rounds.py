@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from dml.sim.delays import delay_distribution
+from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.means import group_means
 from dml.sim.volunteers.population import Peers, Traits, population
-from dml.sim.volunteers.rounds import Rules, play
+from dml.sim.volunteers.rounds import play
 from dml.wire.plans import load_balance, swarm
 from dml.wire.plans.deadlines import close_time
 from dml.wire.plans.grouping import grid_lines
@@ -103,7 +104,7 @@ def test_a_round_is_that_of_one_group_after_another(traits):
         assert (outcome.inside == inside).all()
         assert outcome.lost == lost
         assert sorted(outcome.vanished) == sorted(vanished)
-        assert sorted(outcome.vanished[outcome.given]) == sorted(given)
+        assert sorted(outcome.vanished[outcome.contributed]) == sorted(given)
         assert not after.present[vanished].any()
         stays = after.present & before.present
         assert after.begins[stays] == pytest.approx(begins[stays])

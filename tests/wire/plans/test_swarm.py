@@ -30,10 +30,19 @@ def test_the_cube_reaches_the_bound_and_repeats_no_piece(pieces, peers):
     assert len(rounds) == swarm.least_rounds(pieces, peers)
 
 
+@pytest.mark.parametrize("peers", (1, 3, 7, 31))
+@pytest.mark.parametrize("pieces", (1, 2, 5, 20))
+def test_one_peer_less_than_a_power_of_two_takes_one_round_more(pieces, peers):
+    rounds = swarm.corner(pieces, peers)
+    has, repeated = deliver(rounds, pieces, peers)
+    assert has.all() and not repeated
+    assert len(rounds) == swarm.least_rounds(pieces, peers) + 1
+
+
 @pytest.mark.parametrize("peers", (1, 3, 4, 7, 13))
 @pytest.mark.parametrize("pieces", (1, 4, 9))
 def test_a_random_swarm_delivers_all_pieces_not_before_the_bound(pieces, peers):
-    rounds = swarm.schedule(pieces, peers, seed=2)
+    rounds = swarm.rarest_first(pieces, peers, seed=2)
     has, repeated = deliver(rounds, pieces, peers)
     assert has.all() and not repeated
     least = swarm.least_rounds(pieces, peers)
@@ -64,6 +73,18 @@ def test_the_bound_is_least_by_exhaustive_search():
 
     for peers, pieces in ((1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (2, 3)):
         assert reachable(peers, pieces) == swarm.least_rounds(pieces, peers)
+
+
+@pytest.mark.parametrize("peers", range(1, 18))
+def test_a_schedule_is_that_of_a_cube_if_there_is_one(peers):
+    rounds = swarm.schedule(4, peers)
+    has, _ = deliver(rounds, 4, peers)
+    assert has.all()
+    least = swarm.least_rounds(4, peers)
+    if peers in (1, 2, 4, 8, 16):
+        assert len(rounds) == least
+    if peers in (3, 7, 15):
+        assert len(rounds) == least + 1
 
 
 def test_random_swarms_of_one_seed_are_equal():

@@ -132,6 +132,13 @@ def test_a_link_that_fails_in_one_direction_costs_two_parts():
     assert counts == [(3, 3, 0), (3, 3, 2), (0, 3, 2)]
 
 
+def test_a_member_that_never_heard_an_owner_keeps_its_values():
+    found = averaged(3, "lose:1>2@0")
+    assert [own[0][1].counts for own in found] == [(3, 2, 2), (3, 2, 0), (3, 0, 2)]
+    before, after = (sum(own[0][which] for own in found) for which in (2, 3))
+    np.testing.assert_allclose(after, before, atol=1e-12)
+
+
 def test_a_client_behind_a_nat_takes_part():
     found = averaged(4, "nat:3@0", bandwidths=[1.0, 1.0, 1.0, 0.0], rounds=2)
     mean = sum(own[0][2] for own in found) / 4
