@@ -92,7 +92,8 @@ class SlowLink(NamedTuple):
 class Loss(NamedTuple):
     """Messages from some ranks to others are lost with probability `share`.
 
-    Their senders do not notice. A share of 1 is a link in one direction only.
+    Their senders do not notice. A share of 1 is a link in one direction only. Messages
+    of a rank to itself are never lost.
     """
 
     ranks: frozenset[int]

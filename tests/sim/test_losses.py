@@ -9,7 +9,6 @@ from dml.types import BadInput
 
 ALPHA = 1e-3
 NETWORK = sim.Uniform(ALPHA, 0, 0)
-ALL = frozenset(range(3))
 
 
 def received(comm, source, until):
@@ -61,6 +60,15 @@ def test_a_lost_rendezvous_send_returns():
 
     sent, _ = sim.run(program, 2, NETWORK, events=events("lose:0>1@0"))
     assert sent == pytest.approx(ALPHA)
+
+
+def test_messages_of_a_rank_to_itself_are_never_lost():
+    def program(comm):
+        comm.Send(np.array([7.0]), comm.rank)
+        return received(comm, comm.rank, 1.0)
+
+    lost = Loss(frozenset([0, 1]), frozenset([0, 1]))
+    assert sim.run(program, 2, NETWORK, events=[lost]) == [[7], [7]]
 
 
 def test_a_one_way_link_loses_messages_in_one_direction():

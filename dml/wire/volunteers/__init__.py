@@ -2,7 +2,8 @@
 
 from dml.wire.volunteers.averaging import Averaged, average, settle
 from dml.wire.volunteers.matchmaking import find_group
-from dml.wire.volunteers.peer import Group, Peer, Settings
+from dml.wire.volunteers.peer import Group, Peer
+from dml.wire.volunteers.settings import Settings
 
 __all__ = [
     "Averaged",

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,33 +12,11 @@ from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
 from dml.wire.volunteers.mailbox import Mailbox
 from dml.wire.volunteers.messages import Head, Message
+from dml.wire.volunteers.settings import DEFAULTS, Settings, check
 from dml.wire.volunteers.views import Entry, View, merge, sample
 
 REMEMBERED = 2  # groups of the latest rounds, for peers that ask for them
 NO_ROUND = -1
-
-
-class Settings(NamedTuple):
-    """Settings that all peers of a run share.
-
-    Attributes:
-      width: Largest number of members of a group.
-      quorum: Share of the expected peers of a group before which it does not close.
-      spreads: Median absolute deviations above the median in all deadlines.
-      risk: Probability that a live peer is taken for silent in one wait.
-      entries: Largest number of entries in a message.
-      run: Number of the run; messages of other runs are dropped.
-    """
-
-    width: int = 32
-    quorum: float = 0.5
-    spreads: float = 4.0
-    risk: float = 1e-9
-    entries: int = 64
-    run: int = 0
-
-
-DEFAULTS = Settings()
 
 
 class Group(NamedTuple):
@@ -73,17 +52,13 @@ class Peer:
         self,
         comm: Comm,
         nbytes: int,
-        known: range | list[int],
+        known: Iterable[int],
         priority: int = 0,
         bandwidth: float = 1.0,
         *,
         settings: Settings = DEFAULTS,
     ):
-        if not (bandwidth >= 0 and 0 < settings.quorum <= 1 <= settings.width):
-            raise BadInput(
-                f"expected a bandwidth of 0 or more, a quorum above 0 and up to 1, a "
-                f"width of at least 1, got {bandwidth} and {settings}; correct them"
-            )
+        check(settings, bandwidth)
         self.comm, self.settings, self.id = comm, settings, comm.rank
         self.priority, self.bandwidth = priority, bandwidth
         entries = 1 + max(settings.entries, settings.width)

@@ -1,0 +1,72 @@
+"""Detection of silent peers: times from round trips, tries from losses."""
+
+import random
+
+import pytest
+
+from dml.wire.volunteers.liveness import RoundTrips, Watch, late
+
+
+def asked(trips, loss, peers, seed=0, rtt=1.0):
+    """Ask live peers until each has answered; return how many were silent."""
+    draws, now, silent = random.Random(seed), 0.0, 0
+    for _ in range(peers):
+        watch = Watch(now)
+        while True:
+            if trips.silent(watch):
+                silent += 1
+                break
+            number = trips.start(now)
+            trips.tried(watch, now)
+            if draws.random() >= loss:
+                trips.arrived(number, now + rtt)
+                trips.answered(watch, now + rtt)
+                now += rtt
+                break
+            now = watch.next
+    return silent
+
+
+@pytest.mark.parametrize("loss", (0.0, 0.1, 0.3))
+def test_live_peers_are_silent_with_the_probability_risk_at_most(loss):
+    trips = RoundTrips(4.0, 1e-3, 0.1)
+    assert asked(trips, loss, 5000) <= 5000 * 1e-3 * 3
+    assert trips.lost / trips.asked == pytest.approx(loss, abs=0.02)
+
+
+def test_losses_need_more_tries_and_their_seconds_are_those_of_the_tries():
+    tries = []
+    for loss in (0.0, 0.1, 0.3):
+        trips = RoundTrips(4.0, 1e-9, 0.1)
+        asked(trips, loss, 500)
+        watch, now, begun = Watch(0.0), 100.0, 100.0
+        while not trips.silent(watch):
+            trips.tried(watch, now)
+            now = watch.next
+        assert now - begun == pytest.approx(trips.silence())
+        tries.append(watch.tries)
+    assert tries[0] < tries[1] < tries[2]
+
+
+def test_before_the_first_round_trip_the_wait_doubles():
+    trips, watch, times = RoundTrips(4.0, 1e-9, 0.1), Watch(0.0), [0.0]
+    for _ in range(4):
+        trips.tried(watch, times[-1])
+        times.append(watch.next)
+    assert times == pytest.approx([0.0, 0.2, 0.6, 1.4, 3.0])
+
+
+def test_an_answer_that_was_late_is_not_lost():
+    trips, watch = RoundTrips(4.0, 1e-9, 0.1), Watch(0.0)
+    for now in (0.0, 1.0):
+        trips.start(now)
+        trips.tried(watch, now)
+    trips.answered(watch, 2.0)
+    trips.answered(watch, 2.1)
+    assert (trips.asked, trips.lost) == (2, 0)
+
+
+def test_late_is_twice_the_median_or_the_spread_above_it():
+    assert late([1.0, 1.0, 1.0], 4.0) == 2.0
+    assert late([1.0, 2.0, 3.0], 4.0) == 6.0
+    assert late([10.0, 20.0, 30.0], 4.0) == 60.0
