@@ -21,7 +21,10 @@ THREADS = (
 
 
 def results(
-    call: Callable[[Item], Result], items: Sequence[Item], processes: int
+    call: Callable[[Item], Result],
+    items: Sequence[Item],
+    processes: int,
+    prepare: Callable[[], object],
 ) -> Iterator[Result]:
     """Yield call(item) of each item, in order.
 
@@ -29,22 +32,25 @@ def results(
       call: Function that can be pickled.
       items: Arguments.
       processes: Number of processes; with 1 the calls are made in this process.
+      prepare: Called once in each process, before its first call; can be pickled.
     """
     if processes == 1:
+        prepare()
         yield from map(call, items)
         return
     os.environ.update(dict.fromkeys(THREADS, "1"))  # of the processes to be started
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), start)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), start, (prepare,))
     try:
         yield from pool.map(call, items)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def start() -> None:
+def start(prepare: Callable[[], object]) -> None:
     """Prepare a process: its parent receives Ctrl-C, and it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=end_with_parent, daemon=True).start()
+    prepare()
 
 
 def end_with_parent() -> None:

@@ -2,7 +2,9 @@
 
 `byzfl` is the configuration that ByzFL 0.0.11 writes to config.json: rules, attacks,
 workers, steps, rates and seeds, with digits and a small network for MNIST and its CNN.
-ByzFL applies clipping and NNM one after the other; here each is also alone.
+SignFlipping of ByzFL sends the opposite of the mean, which is ipm:1. ByzFL applies
+clipping at norm 2 and NNM one after the other; here clipping is ARC, and each is also
+alone.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             for rule in ("geometric_median", "trimmed_mean")
             for before in ("clipping", "nnm", "clipping+nnm")
         ),
-        "attacks": "sign_flip,optimal_ipm:0.8,optimal_alie:0.8",
+        "attacks": "ipm:1,optimal_ipm:0.8,optimal_alie:0.8",
         "attackers": "1,2,3,4",
         "skews": "similarity:1,similarity:0.66,similarity:0.33,similarity:0",
         "honest": 10,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from lab import flags
+from lab import compiling, flags
 from lab.progress import PROGRESS
 
 from dml.data.skew import skewed_shards
@@ -121,7 +121,12 @@ def rows(plan: Plan) -> Iterator[Row]:
     cells = plan.trainings
     trained = zip(
         cells,
-        parallel.results(partial(accuracy, plan.sizes), cells, plan.processes),
+        parallel.results(
+            partial(accuracy, plan.sizes),
+            cells,
+            plan.processes,
+            compiling.enable_cache,
+        ),
         strict=True,
     )
     known: dict[Cell, float] = {}

@@ -125,7 +125,7 @@ def test_flags_of_the_command_line_override_a_preset():
 
 def test_processes_yield_results_in_order():
     numbers = [9.0, 4.0, 1.0, 0.0]
-    assert list(parallel.results(math.sqrt, numbers, 2)) == [3.0, 2.0, 1.0, 0.0]
+    assert list(parallel.results(math.sqrt, numbers, 2, int)) == [3.0, 2.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(
