@@ -21,7 +21,7 @@ SMALL = {
     "decentralised.py": ["--steps=2", "--ranks=4", "--lrs=0.1", "--skews=similarity:1"],
     "diloco.py": ["--corpus=corpus.txt", "--vocabulary=300", "--length=8", "--batch=1"]
     + ["--ranks=2", "--steps=4", "--periods=2", "--period=2", "--reducers="]
-    + ["--fragments="],
+    + ["--fragments=", "--pretraining=0"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],

@@ -7,7 +7,14 @@ from dml.data.text.generated import generate
 from dml.types import BadInput
 from tests.experiments.run_folder import read_rows
 
-SMALL = ["--vocabulary=300", "--length=8", "--batch=1", "--ranks=2", "--steps=8"]
+SMALL = [
+    "--vocabulary=300",
+    "--length=8",
+    "--batch=1",
+    "--ranks=2",
+    "--steps=8",
+    "--pretraining=2",
+]
 ROWS = ["--periods=2,4", "--period=4", "--fragments=2", "--delays=0,1"]
 
 
