@@ -5,13 +5,14 @@ python experiments/diloco.py --periods=8,64 --period=64 --fragments=2,4 --steps=
 python experiments/diloco.py --reducers=int8,sign+feedback --seeds=3
 
 A small GPT learns Wikipedia's articles by AdamW: with gradients that are summed after
-each update, and by DiLoCo (Douillard 2023) with outer steps after H updates. Further
-rows have coded outer gradients, and Streaming DiLoCo with P fragments and a delay, all
-with the same tokens. `loss` is that of a token of held-out text in nats, as a mean over
-seeds, and `range` its largest difference between seeds. `MB` is sent by a rank in the
+each update, and by DiLoCo (Douillard 2023) with outer steps after H updates. As in the
+paper, all methods start from a model that was trained synchronously. Further rows have
+coded outer gradients, and Streaming DiLoCo with P fragments and a delay, all with the
+same tokens. `loss` is that of a token of held-out text in nats, as a mean over seeds,
+and `range` its largest difference between seeds. `MB` is sent by a rank in the
 training, `peak KB` at most in the interval of one update; `peak/mean` is relative to
-the mean over updates. `seconds` are those of all exchanges on a network of 1 Gb/s and
-1 ms.
+the mean over updates. `seconds` are those of all exchanges on a network of 1 Gb/s and 1
+ms.
 
 Cost: 8 trainings of 512 updates of 4 ranks, 134,912 parameters: 150 s on one core.
 """
@@ -32,8 +33,9 @@ FLAGS.integer("length", 32, "Number of tokens of an example.", 1)
 FLAGS.integer("ranks", 4, "Number of virtual ranks.", 2, 4096)
 FLAGS.integer("seeds", 1, "Number of trainings of each row.", 1, 12)
 FLAGS.integer("steps", 512, "Number of updates of a rank.", 1)
+FLAGS.integer("pretraining", 512, "Number of synchronous updates before.", 0)
 FLAGS.integer("batch", 8, "Number of examples of a rank in a minibatch.", 1)
-FLAGS.number("lr", 8e-3, "Peak learning rate of AdamW, with a cosine schedule.", 0)
+FLAGS.number("lr", 4e-3, "Peak learning rate of AdamW, with a cosine schedule.", 0)
 FLAGS.text("periods", "8,32,128", "Numbers of updates between outer steps, H.")
 FLAGS.integer("period", 32, "H of the rows with --reducers and --fragments.", 1)
 FLAGS.text("reducers", "int8,qsgd:7", "Comma-separated codes of outer gradients.")

@@ -10,8 +10,8 @@ judged by a rule that is defined next to the experiment and used by the experime
 itself: it holds, fails, or is not testable here. If a command fails, the claims of its
 paper are not tested and the exit code is 1.
 
-Cost: all papers take 7 minutes with --quick and 15 in full on 2 cores; tiny takes 1
-minute on one core.
+Cost: all papers take 11 minutes with --quick and 26 in full on 2 cores; tiny takes 2
+minutes on one core.
 """
 
 import sys

@@ -25,6 +25,7 @@ SMALL = {
     "async_diloco.py": ["--phases=1", "--period=2", "--examples=99", "--points=2"],
     "volunteers.py": ["--simulate=20", "--group=4", "--rounds=2", "--compared=4"]
     + ["--most=1", "--groups=10", "--steps=1", "--deadlines=60"],
+    + ["--fragments=", "--pretraining=0"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],

@@ -91,14 +91,16 @@ def conclude(summary: Mapping[str, Any]) -> str:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw the accuracy of each strategy by skew."""
+    """Draw the accuracy of each strategy by skew; dashes: of single replicas."""
     skews = list(dict.fromkeys(row["skew"] for row in rows))
     names = list(dict.fromkeys(row["name"] for row in rows))
+    least = min(row["each"] for row in rows)
     with figures.drawing(path, size=(7.2, 3.6)) as (_, (axes,)):
         for number, skew in enumerate(skews):
-            accuracies = [row["accuracy"] for row in rows if row["skew"] == skew]
+            drawn = [row for row in rows if row["skew"] == skew]
             places = np.arange(len(names)) + (number - (len(skews) - 1) / 2) * 0.25
-            axes.bar(places, accuracies, 0.22, label=skew)
+            axes.bar(places, [row["accuracy"] for row in drawn], 0.22, label=skew)
+            axes.plot(places, [row["each"] for row in drawn], "_", color="black")
         axes.set_xticks(np.arange(len(names)), names, rotation=30, ha="right")
-        axes.set(ylabel="accuracy of the mean", ylim=(0, 1))
+        axes.set(ylabel="accuracy of the mean", ylim=(np.floor(10 * least) / 10, 1))
         axes.legend(ncol=len(skews), loc="lower left", bbox_to_anchor=(0, 1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns, scaled_cell
-from studies.diloco.training import Method, Task, Trained, train
+from studies.diloco.training import Method, Task, Trained, pretrain, train
 
 Row = dict[str, Any]
 
@@ -30,8 +30,12 @@ def rows(
 ) -> Iterator[Row]:
     """Train with all seeds of every method; yield a row for each."""
     seeds = range(values.seed, values.seed + values.seeds)
+    starts = {seed: pretrain(task, seed, values) for seed in seeds}
     for method in methods:
-        yield row(method, [train(task, method, seed, values) for seed in seeds], values)
+        trained = [
+            train(task, method, start, seed, values) for seed, start in starts.items()
+        ]
+        yield row(method, trained, values)
 
 
 def row(method: Method, trained: Sequence[Trained], values: flags.FlagValues) -> Row:

@@ -1,6 +1,7 @@
 """Trainings of diloco.py: a small GPT on virtual ranks, and what its ranks send."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from dml.models.model_problem import model_problem
 from dml.models.networks.transformer import Shape, transformer
 from dml.strategies import strategy
 from dml.strategies.decentral.diloco import Outer
-from dml.types import Batch, CountedComm, Examples, Model, Step
+from dml.types import Batch, CountedComm, Examples, Model, Params, Problem
 from dml.update.dense import Optimizer, make
 from dml.update.schedules import schedule
 from dml.wire.collectives import ALLREDUCE
@@ -66,6 +67,13 @@ class Task(NamedTuple):
     update: Optimizer
 
 
+class Start(NamedTuple):
+    """Parameters and the state of the optimizer; None starts anew."""
+
+    params: Params
+    state: Any = None
+
+
 class Trained(NamedTuple):
     """The result of a training.
 
@@ -103,37 +111,74 @@ def make_task(values: flags.FlagValues) -> Task:
     training, held_out = causal_windows(known.ids, values.length)
     words = known.tokenizer.get_vocab_size()
     model = transformer(Shape(words, values.length, LAYERS, WIDTH, HEADS), True)
-    rate = schedule("cosine", values.lr, values.steps, values.steps // WARM_UP)
+    steps = values.pretraining + values.steps
+    rate = schedule("cosine", values.lr, steps, steps // WARM_UP)
     update = make("adamw", rate, clip=CLIP, decay=DECAY)
     return Task(model, training, Batch(*(x[:HELD_OUT] for x in held_out)), update)
 
 
-def train(task: Task, method: Method, seed: int, values: flags.FlagValues) -> Trained:
+def problem_of(task: Task, params: Params) -> Problem:
+    """Return the problem of all ranks, from a start value."""
+    training = task.training
+    read = partial(take, training)
+    return model_problem(task.model, params, examples=training.count, take=read)
+
+
+def pretrain(task: Task, seed: int, values: flags.FlagValues) -> Start:
+    """Return the start of all methods: the result of synchronous training on one rank.
+
+    Args:
+      task: The task.
+      seed: Seed of the start value and of minibatches.
+      values: The flags.
+    """
+    params, batch = task.model.init(jax.random.key(seed)), values.batch * values.ranks
+    if not values.pretraining:
+        return Start(params)
+    order = draws(task.training.count, batch, seed, batch * values.pretraining)
+    problem = problem_of(task, params)
+
+    def program(comm: CountedComm) -> Start:
+        steps = strategy("serial", problem)(
+            problem, order, task.update, comm=comm, timer=Timer(comm.Wtime)
+        )
+        (last,) = deque(steps, 1)
+        return Start(last.params(), last.state())
+
+    (start,) = sim.run(program, 1)
+    return jax.device_get(start)
+
+
+def train(
+    task: Task, method: Method, start: Start, seed: int, values: flags.FlagValues
+) -> Trained:
     """Train on virtual ranks.
 
     Args:
       task: The task.
       method: The method.
-      seed: Seed of the start value and of minibatches.
+      start: Parameters and state of the optimizer.
+      seed: Seed of minibatches.
       values: The flags.
     """
-    problem = model_problem(
-        task.model,
-        task.model.init(jax.random.key(seed)),
-        examples=task.training.count,
-        take=partial(take, task.training),
-    )
-    batch = values.batch * values.ranks
-    order = list(draws(problem.examples, batch, seed, batch * values.steps))
+    problem = problem_of(task, start.params)
+    batch, done = values.batch * values.ranks, values.pretraining
+    total, skipped = batch * (done + values.steps), batch * done
+    order = list(draws(problem.examples, batch, seed, total, skipped))
 
     def program(comm: CountedComm) -> tuple[float, ...]:
         comm = Metered(comm)
-        start: Callable[..., Iterator[Step]] = strategy(
-            "diloco" if method.period else "synchronous", problem
+        steps = strategy("diloco" if method.period else "synchronous", problem)(
+            problem,
+            order,
+            task.update,
+            comm=comm,
+            timer=Timer(comm.Wtime),
+            state=start.state,
+            **options(method, values),
         )
-        own = options(method, values)
-        timer, sent, peak = Timer(comm.Wtime), 0, 0
-        for step in start(problem, order, task.update, comm=comm, timer=timer, **own):
+        sent = peak = 0
+        for step in steps:
             peak, sent = max(peak, comm.bytes_sent - sent), comm.bytes_sent
             collect = step.params
         seconds, params = comm.Wtime(), collect()

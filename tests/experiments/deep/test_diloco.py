@@ -1,14 +1,31 @@
 """diloco.py: rows of every method, counted bytes and peaks, and bad input."""
 
+from types import SimpleNamespace
+
 import diloco
 import pytest
+from studies.diloco import training
+from studies.diloco.training import Method, make_task, pretrain, train
 
 from dml.data.text.generated import generate
 from dml.types import BadInput
 from tests.experiments.run_folder import read_rows
 
-SMALL = ["--vocabulary=300", "--length=8", "--batch=1", "--ranks=2", "--steps=8"]
+SMALL = [
+    "--vocabulary=300",
+    "--length=8",
+    "--batch=1",
+    "--ranks=2",
+    "--steps=8",
+    "--pretraining=2",
+]
 ROWS = ["--periods=2,4", "--period=4", "--fragments=2", "--delays=0,1"]
+
+
+@pytest.fixture(autouse=True)
+def one_small_layer(monkeypatch):
+    monkeypatch.setattr(training, "LAYERS", 1)
+    monkeypatch.setattr(training, "WIDTH", 8)
 
 
 @pytest.fixture
@@ -39,6 +56,20 @@ def test_a_row_for_each_method_has_its_bytes_peaks_and_a_loss(tmp_path, corpus):
         assert 0 < row["loss"] < 6 and row["tokens"] == 8 * 2 * 8
         assert summary[f"{row['name']}_loss"] == row["loss"]
     assert (tmp_path / "run" / "loss.svg").exists()
+
+
+def test_methods_continue_the_pretraining_with_its_moments_and_schedule(corpus):
+    sizes = {"vocabulary": 300, "length": 8, "batch": 1, "ranks": 2, "lr": 0.01}
+    long = SimpleNamespace(
+        corpus=corpus.partition("=")[2], pretraining=0, steps=6, **sizes
+    )
+    short = SimpleNamespace(**vars(long) | {"pretraining": 3, "steps": 3})
+    task = make_task(long)
+    losses = [
+        train(task, Method(), pretrain(task, 0, values), 0, values).loss
+        for values in (long, short)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize(
