@@ -21,11 +21,10 @@ SMALL = {
     "decentralised.py": ["--steps=2", "--ranks=4", "--lrs=0.1", "--skews=similarity:1"],
     "diloco.py": ["--corpus=corpus.txt", "--vocabulary=300", "--length=8", "--batch=1"]
     + ["--ranks=2", "--steps=4", "--periods=2", "--period=2", "--reducers="]
-    + ["--fragments="],
+    + ["--fragments=", "--pretraining=0"],
     "async_diloco.py": ["--phases=1", "--period=2", "--examples=99", "--points=2"],
     "volunteers.py": ["--simulate=20", "--group=4", "--rounds=2", "--compared=4"]
     + ["--most=1", "--groups=10", "--steps=1", "--deadlines=60"],
-    + ["--fragments=", "--pretraining=0"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
