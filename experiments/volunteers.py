@@ -2,6 +2,7 @@
 
 python experiments/volunteers.py                              10,000 virtual volunteers
 python experiments/volunteers.py --simulate=1000 --lifetime=0.5
+python experiments/volunteers.py --simulate=100 --matchmakings=10000
 mpirun -n 8 python experiments/volunteers.py                  groups on real ranks
 
 Virtual volunteers have uneven speeds, bandwidths and lifetimes. After --steps gradient
@@ -12,8 +13,8 @@ network has 2,410 parameters, and is charged as one of --megabytes. In the data 
 as many equal and permanent peers sum each gradient.
 
 Tables: regret of deadlines, shares by bandwidth, broadcasts in pieces, the square-cube
-law, both trainings, constant deadlines. Several real ranks measure matchmaking and
-averages of --buffer megabytes instead.
+law, matchmakings with lost messages, both trainings, constant deadlines. Several real
+ranks measure matchmaking and averages of --buffer megabytes instead.
 
 Cost: 29 s of processor time; 91 s and 1.5 GB for 100,000 volunteers.
 """
@@ -50,6 +51,7 @@ FLAGS.text("deadlines", "60,600,6000", "Constant deadlines in seconds to compare
 FLAGS.integer("compared", 512, "Volunteers with constant deadlines.", 2, 10**6)
 FLAGS.integer("most", 300, "Largest number of rounds with constant deadlines.", 1)
 FLAGS.integer("groups", 1000, "Groups of each distribution of arrivals.", 1, 10**6)
+FLAGS.integer("matchmakings", 200, "Matchmakings with lost messages.", 1, 10**7)
 FLAGS.number("buffer", 4.0, "Megabytes of an average on real ranks.", 1e-3, 1e4)
 FLAGS.integer("measured", 100, "Number of measured rounds on real ranks.", 1, 10**6)
 
@@ -85,7 +87,9 @@ def simulate(path: Path) -> dict[str, Any]:
     task = training()
     constants = flags.positive_numbers(FLAGS, "deadlines")
     compared = min(FLAGS.compared, task.peers)
-    arguments = report.Arguments(task, compared, constants, FLAGS.most, FLAGS.groups)
+    arguments = report.Arguments(
+        task, compared, constants, FLAGS.most, FLAGS.groups, FLAGS.matchmakings
+    )
     console = writers.tables(tables.COLUMNS, tables.TITLES)
     with writing.run_writer(
         path, FLAGS, None, console, sentence=report.sentence

@@ -24,7 +24,8 @@ SMALL = {
     + ["--fragments=", "--pretraining=0"],
     "async_diloco.py": ["--phases=1", "--period=2", "--examples=99", "--points=2"],
     "volunteers.py": ["--simulate=20", "--group=4", "--rounds=2", "--compared=4"]
-    + ["--most=1", "--groups=10", "--steps=1", "--deadlines=60"],
+    + ["--most=1", "--groups=10", "--steps=1", "--deadlines=60"]
+    + ["--matchmakings=4"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],

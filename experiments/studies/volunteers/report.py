@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dml.figures import style as figures
 from dml.runs.writers import Row
-from studies.volunteers import formulas, regrets
+from studies.volunteers import drops, formulas, regrets
 from studies.volunteers.training import (
     Task,
     centre_rows,
@@ -16,6 +16,7 @@ from studies.volunteers.training import (
     volunteer_rows,
 )
 
+ROUNDS = 4  # matchmakings of a case
 Tables = Mapping[str, Sequence[Row]]  # rows of earlier tables by name
 
 
@@ -28,6 +29,7 @@ class Arguments(NamedTuple):
       constants: Constant deadlines in seconds.
       most_rounds: Largest number of rounds with other deadlines.
       groups: Number of groups of the regrets.
+      matchmakings: Number of seeded matchmakings.
     """
 
     task: Task
@@ -35,6 +37,7 @@ class Arguments(NamedTuple):
     constants: Sequence[float]
     most_rounds: int
     groups: int
+    matchmakings: int
 
 
 def regret_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
@@ -54,6 +57,12 @@ def broadcast_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
     return formulas.broadcast_rows(megabytes, bandwidth, arguments.task.seed)
 
 
+def matchmaking_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
+    """Yield the figures of cases of ROUNDS matchmakings with an average after each."""
+    first, count = arguments.task.seed, -(-arguments.matchmakings // ROUNDS)
+    yield drops.measure(range(first, first + count), ROUNDS, values=8)
+
+
 def data_centre_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
     """Yield the training in the data centre, and where it first reaches the target."""
     evaluations = tables["volunteers"][-1]["evaluations"]
@@ -67,6 +76,7 @@ TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
     "balance": balance_rows,
     "broadcast": broadcast_rows,
     "square_cube": lambda arguments, tables: formulas.square_cube_rows(),
+    "matchmaking": matchmaking_rows,
     "volunteers": lambda arguments, tables: volunteer_rows(arguments.task),
     "data_centre": data_centre_rows,
     "policies": lambda arguments, tables: policy_rows(
@@ -88,6 +98,8 @@ def summarize(tables: Tables, task: Task) -> dict[str, Any]:
         "target": task.target,
         "regret": regrets.worst(tables["deadlines"], "regret"),
         "regret_of_one_constant": regrets.worst(tables["deadlines"], "one_regret"),
+        "matchmakings": tables["matchmaking"][0]["matchmakings"],
+        "matchmaking_failures": tables["matchmaking"][0]["failures"],
         "reached": last["accuracy"] >= task.target,
         "centre_reached": bool(reached),
     }
@@ -118,7 +130,9 @@ def sentence(summary: Row) -> str:
         f"{', '.join(ends)}; {summary['volunteers_lost']:.0%} of the volunteers' "
         f"averages lost a member. Deadlines from arrivals lose at most "
         f"{summary['regret']:.1%} of the members per second, one constant "
-        f"{summary['regret_of_one_constant']:.0%}."
+        f"{summary['regret_of_one_constant']:.0%}. "
+        f"{summary['matchmakings']:,} matchmakings with lost messages had "
+        f"{summary['matchmaking_failures']} failures."
     )
 
 

@@ -53,6 +53,14 @@ COLUMNS: dict[str, Columns] = {
         "compute ms": (10, "{milliseconds:.3g}"),
         **{f"{m} Mbit/s": (11, f"{{share_{m}:.1%}}") for m in MEGABITS},
     },
+    "matchmaking": {
+        "matchmakings": (12, "{matchmakings:,}"),
+        "peers and rounds": (16, "{peers_and_rounds:,}"),
+        "failures": (8, "{failures}"),
+        "p50 s": (7, "{p50_seconds:.3f}"),
+        "p99 s": (7, "{p99_seconds:.3f}"),
+        "groups of one": (13, "{alone:.0%}"),
+    },
     "volunteers": {"round": (5, "{round}"), **TRAINED, **PARTLY},
     "data_centre": {**TRAINED, "MB per peer": (11, "{megabytes:,.0f}")},
     "policies": {
@@ -82,6 +90,8 @@ TITLES = {
     "round; seconds on virtual ranks",
     "square_cube": "share of time in communication, by width of a pipeline stage and "
     "by bandwidth",
+    "matchmaking": "seeded matchmakings on virtual ranks, with lost messages and peers "
+    "that vanish; seconds until a peer has its group",
     "volunteers": "volunteers with churn: evaluations per peer, accuracy of the mean "
     "weights and mean of the replicas",
     "data_centre": "the same gradient evaluations with an all-reduce after each",

@@ -15,7 +15,7 @@ from tests.experiments.run_folder import check_folder, read_rows
 
 SMALL = (
     "--simulate=60 --group=4 --steps=2 --rounds=3 --compared=9 --most=2 --groups=40 "
-    "--deadlines=100 --lifetime=0.05"
+    "--deadlines=100 --lifetime=0.05 --matchmakings=4"
 )
 KINDS = ("svg", "png")
 
