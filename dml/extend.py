@@ -156,8 +156,13 @@ def names(table: Mapping[str, Any], group: str) -> list[str]:
 
 
 def is_known(name: str, table: Mapping[str, Any], group: str) -> bool:
-    """Return whether `find` looks for the name: in a table, a group or a file."""
-    return ":" in name or name in names(table, group)
+    """Return whether `find` looks for the name: in a table, a group or a file.
+
+    A text such as `krum:2` is none of these.
+    """
+    return (
+        short_name(name).isidentifier() if ":" in name else name in names(table, group)
+    )
 
 
 def short_name(name: str) -> str:

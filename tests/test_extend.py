@@ -77,6 +77,7 @@ def test_an_entry_point_of_an_installed_package_is_found(folder, monkeypatch):
     assert extend.find("root", {"root": 1}, "dml.testing") == 1
     assert extend.is_known("root", {}, "dml.testing")
     assert not extend.is_known("stem", {}, "dml.testing")
+    assert not extend.is_known("root:2", {}, "dml.testing")
 
 
 @pytest.mark.parametrize(
