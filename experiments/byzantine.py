@@ -16,7 +16,7 @@ workers. An own rule is a function: number of attackers -> robust.Rule.
 
 The worst case of a rule is its least accuracy over all attacks and skews.
 
-Cost: 232 trainings of 300 updates, about 100 s on two cores.
+Cost: 232 trainings of 300 updates, 95 s on two cores.
 """
 
 import time
