@@ -11,7 +11,7 @@ from dml.sim.delays import DelayDistribution, constant
 from dml.sim.volunteers import means
 from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.population import Traits, population
-from dml.sim.volunteers.rounds import Outcome, play
+from dml.sim.volunteers.rounds import Outcome, simulate_round
 from dml.types import BadInput
 from dml.wire.costs.allreduce import Job, Rates, choose, seconds
 from studies.volunteers.learner import Learner
@@ -55,7 +55,7 @@ def volunteer_rows(task: Task) -> Iterator[Row]:
     row: Row = {}
     for t in range(task.rounds):
         generator = np.random.default_rng((task.seed, 1 + t))
-        outcome = play(peers, task.rules, task.traits, t, generator)
+        outcome = simulate_round(peers, task.rules, task.traits, t, generator)
         apply(task.learner, rows_PxN, outcome, t)
         present = np.flatnonzero(peers.present)
         if not len(present):
