@@ -50,8 +50,8 @@ def average(peer: Peer, group: Group, buffer: np.ndarray) -> Averaged:
     bandwidths (`load_balance`). The owner of a part averages the contributions that
     arrive before median + spreads·MAD of the arrivals, and does not wait for members
     that are taken for silent. It sends the mean with the mask of contributors. A member
-    that is a contributor replaces its part by the mean; other members do not change
-    theirs. A part whose owner is silent stays local. A member contributes to owners
+    that is a contributor replaces the part by the mean; on other members the part does
+    not change. A part whose owner is silent stays local. A member contributes to owners
     from which a message has arrived in this round, so a member without an incoming link
     from an owner does not contribute to that owner's part.
 

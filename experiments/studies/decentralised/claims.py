@@ -43,17 +43,17 @@ def within(run: Run, strategy: str, skew: str, lost: float, key: str) -> Verdict
       lost: Accuracy that may be lost.
       key: "accuracy" for the mean replica, or "each" for single replicas.
     """
-    ours, exact = row(run, strategy, skew), row(run, "synchronous", skew)
-    holds = ours[key] >= exact[key] - lost - ROUNDING
-    return verdict(holds, percent(key, ours, exact), f"{skew}, {scale(run)}")
+    judged, exact = row(run, strategy, skew), row(run, "synchronous", skew)
+    holds = judged[key] >= exact[key] - lost - ROUNDING
+    return verdict(holds, percent(key, judged, exact), f"{skew}, {scale(run)}")
 
 
 def faster(run: Run, strategy: str, share: float) -> Verdict:
     """Judge the time of a strategy's exchanges relative to a ring all-reduce."""
-    ours, exact = (row(run, name, RANDOM) for name in (strategy, "synchronous"))
-    measured = f"{ours['seconds']:.2f} s, all-reduce {exact['seconds']:.2f} s"
+    judged, exact = (row(run, name, RANDOM) for name in (strategy, "synchronous"))
+    measured = f"{judged['seconds']:.2f} s, all-reduce {exact['seconds']:.2f} s"
     reason = "exchanges without computation, 1 Gb/s and 1 ms, ring all-reduce"
-    return verdict(ours["seconds"] <= share * exact["seconds"], measured, reason)
+    return verdict(judged["seconds"] <= share * exact["seconds"], measured, reason)
 
 
 @claim("D-PSGD converges like centralised SGD", "equal loss at equal epochs (figure)")

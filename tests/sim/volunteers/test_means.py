@@ -42,7 +42,7 @@ def test_parts_of_lost_members_stay_local_and_others_have_the_mean_of_the_sender
     first = rows.copy()
     stayed, vanished = np.array([3, 0]), np.array([2, 1])
     means.part_means(rows, stayed, vanished, np.array([False, True]), shares)
-    mean = first[[0, 1, 3]].mean(0)  # of those that have sent their values
+    mean = first[[0, 1, 3]].mean(0)  # over the members that sent their values
     for peer in stayed:
         assert rows[peer, :2] == pytest.approx(mean[:2])
         assert (rows[peer, 2:6] == first[peer, 2:6]).all()
@@ -51,7 +51,7 @@ def test_parts_of_lost_members_stay_local_and_others_have_the_mean_of_the_sender
 
 
 def test_a_round_averages_complete_and_broken_groups():
-    label = np.array([0, 0, 1, 1, 1, 2])  # the last group has nobody left
+    label = np.array([0, 0, 1, 1, 1, 2])  # no member of the last group stayed
     nobody = np.zeros(0, int)
     outcome = Outcome(
         nobody,

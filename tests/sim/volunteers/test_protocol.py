@@ -29,7 +29,7 @@ def protocol():
         return int(line_seats(12, SIDES, t % 2)[1][peer])
 
     def program(comm):
-        if comm.rank == 12:  # it dies: greetings of the last round may stay unread
+        if comm.rank == 12:  # a dead rank allows unread messages
             return comm.platform.compute(1e9)
         settings = Settings(width=max(SIDES), quorum=1)
         own = BANDWIDTHS[comm.rank]

@@ -28,7 +28,7 @@ RULES = Rules(
 
 
 def rounds(rules, traits, count, seed=3, size=None):
-    """Play rounds; yield the peers before, the peers after, and the outcome."""
+    """Simulate rounds; yield the peers before and after each, and its outcome."""
     generator = np.random.default_rng(seed)
     size = size or math.prod(rules.sides)
     peers = population(size, traits, generator)

@@ -7,8 +7,8 @@ import pytest
 from dml.wire.volunteers.liveness import RoundTrips, Watch, late_after
 
 
-def asked(trips, loss, peers, seed=0, rtt=1.0):
-    """Ask live peers until each has answered; return how many were silent."""
+def false_alarms(trips, loss, peers, seed=0, rtt=1.0):
+    """Simulate tries at live peers; return the number of peers taken for silent."""
     draws, now, silent = random.Random(seed), 0.0, 0
     for _ in range(peers):
         watch = Watch(now)
@@ -30,7 +30,7 @@ def asked(trips, loss, peers, seed=0, rtt=1.0):
 @pytest.mark.parametrize("loss", (0.0, 0.1, 0.3))
 def test_live_peers_are_silent_with_the_probability_risk_at_most(loss):
     trips = RoundTrips(4.0, 1e-3, 0.1)
-    assert asked(trips, loss, 5000) <= 5000 * 1e-3 * 3
+    assert false_alarms(trips, loss, 5000) <= 5000 * 1e-3 * 3
     assert trips.lost / trips.tries == pytest.approx(loss, abs=0.02)
 
 
@@ -38,7 +38,7 @@ def test_losses_need_more_tries_and_their_seconds_are_those_of_the_tries():
     tries = []
     for loss in (0.0, 0.1, 0.3):
         trips = RoundTrips(4.0, 1e-9, 0.1)
-        asked(trips, loss, 500)
+        false_alarms(trips, loss, 500)
         watch, now, begun = Watch(0.0), 100.0, 100.0
         while not trips.silent(watch):
             trips.tried(watch, now)
