@@ -156,9 +156,9 @@ def names(table: Mapping[str, Any], group: str) -> list[str]:
 
 
 def is_known(name: str, table: Mapping[str, Any], group: str) -> bool:
-    """Return whether `find` looks for the name: in a table, a group or a file.
+    """Return whether a text is a name in the table or the group, or FILE:NAME.
 
-    A text such as `krum:2` is none of these.
+    A name with arguments, such as `krum:2`, is neither.
     """
     return (
         short_name(name).isidentifier() if ":" in name else name in names(table, group)

@@ -5,13 +5,17 @@ python experiments/async_diloco.py --speeds=1,1,1,5 --methods=synchronous,dynami
 python experiments/async_diloco.py --seeds=3 --phases=100 --async_lr=0.1
 
 Workers train a network on a mixture of Gaussians, as in the example of Liu 2024, by
-tasks of --period updates. `synchronous` is DiLoCo. The others apply the change of a
-task when it arrives: `nesterov` with momentum at every arrival and the outer rate
---async_lr, `sgd` without momentum, `delayed_nesterov` with momentum once in as many
-arrivals as workers, `dynamic` also with shorter tasks of slower workers. `ad_psgd`
-averages pairs of replicas after every update, and has the rate --pair_lr. All have
-equally many updates. `s to loss` is the time until the loss is at most 1.1 times the
-final loss of the first method.
+tasks of --period updates. Methods:
+
+synchronous       DiLoCo; the other methods except ad_psgd apply each arriving change
+nesterov          momentum at every arrival, outer learning rate --async_lr
+sgd               no momentum
+delayed_nesterov  momentum once per K arrivals of K workers
+dynamic           delayed_nesterov, with shorter tasks for slower workers
+ad_psgd           averages of pairs of replicas, inner learning rate --pair_lr
+
+All methods have the same number of updates. `s to loss` is the time until the loss is
+at most 1.1 times the final loss of the first method.
 
 Cost: 6 trainings of 3,200 updates of 17,668 parameters, 40 s on one core.
 """

@@ -4,15 +4,17 @@ python experiments/diloco.py                                       four virtual 
 python experiments/diloco.py --periods=8,64 --period=64 --fragments=2,4 --steps=1024
 python experiments/diloco.py --reducers=int8,sign+feedback --seeds=3
 
-A small GPT learns Wikipedia's articles by AdamW: with gradients that are summed after
-each update, and by DiLoCo (Douillard 2023) with outer steps after H updates. As in the
-paper, all methods start from a model that was trained synchronously. Further rows have
-coded outer gradients, and Streaming DiLoCo with P fragments and a delay, all with the
-same tokens. `loss` is that of a token of held-out text in nats, as a mean over seeds,
-and `range` its largest difference between seeds. `MB` is sent by a rank in the
-training, `peak KB` at most in the interval of one update; `peak/mean` is relative to
-the mean over updates. `seconds` are those of all exchanges on a network of 1 Gb/s and 1
-ms.
+A small GPT is trained on articles of Wikipedia with AdamW: synchronously, with a sum of
+the gradients in each update, and by DiLoCo (Douillard 2023), with an outer step after H
+updates. As in the paper, all methods start from a synchronously trained model. Further
+rows have coded outer gradients, or P fragments and a delay (Streaming DiLoCo). All rows
+have the same tokens.
+
+`loss` is the cross-entropy per token of held-out text in nats, as a mean over seeds;
+`range` is the largest difference between seeds. `MB` is the amount that a rank sends,
+`peak KB` the largest amount in one update, and `peak/mean` the ratio of the peak to the
+mean over updates. `seconds` is the time of all exchanges on a network of 1 Gb/s and
+1 ms.
 
 Cost: 8 trainings of 512 updates of 4 ranks, 134,912 parameters: 150 s on one core.
 """
@@ -33,11 +35,13 @@ FLAGS.integer("length", 32, "Number of tokens of an example.", 1)
 FLAGS.integer("ranks", 4, "Number of virtual ranks.", 2, 4096)
 FLAGS.integer("seeds", 1, "Number of trainings of each row.", 1, 12)
 FLAGS.integer("steps", 512, "Number of updates of a rank.", 1)
-FLAGS.integer("pretraining", 512, "Number of synchronous updates before.", 0)
+FLAGS.integer("pretraining", 512, "Number of synchronous updates of the start.", 0)
 FLAGS.integer("batch", 8, "Number of examples of a rank in a minibatch.", 1)
 FLAGS.number("lr", 4e-3, "Peak learning rate of AdamW, with a cosine schedule.", 0)
 FLAGS.text("periods", "8,32,128", "Numbers of updates between outer steps, H.")
-FLAGS.integer("period", 32, "H of the rows with --reducers and --fragments.", 1)
+FLAGS.integer(
+    "period", 32, "Number of updates H of the rows of --reducers and --fragments.", 1
+)
 FLAGS.text("reducers", "int8,qsgd:7", "Comma-separated codes of outer gradients.")
 FLAGS.text("fragments", "4", "Numbers of fragments, P; empty: no such rows.")
 FLAGS.text("delays", "0,4", "Numbers of updates after which a fragment arrives.")

@@ -1,4 +1,4 @@
-"""Minibatches of an iterator by their number, in a window that moves forward."""
+"""Random access to the minibatches of an iterator, in a window that moves forward."""
 
 import sys
 from collections import deque
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Lookahead:
-    """The minibatches of an iterator that are not dropped yet.
+    """A window of the minibatches of an iterator.
 
     Args:
       batches: Indices of each minibatch.
@@ -20,23 +20,23 @@ class Lookahead:
     def __init__(self, batches: Iterable[np.ndarray]):
         self.source = iter(batches)
         self.stop = sys.maxsize
-        self.first = 0  # number of the first minibatch in `held`
-        self.held: deque[np.ndarray] = deque()
+        self.first = 0  # number of the first minibatch in `window`
+        self.window: deque[np.ndarray] = deque()
 
     def available(self, first: int, count: int) -> int:
-        """Return how many of `count` minibatches from `first` on are available."""
+        """Return the number of available minibatches of `count` from `first` on."""
         count = max(0, min(count, self.stop - first))
-        while self.first + len(self.held) < first + count:
+        while self.first + len(self.window) < first + count:
             batch = next(self.source, None)
             if batch is None:
                 break
-            self.held.append(batch)
-        return max(0, min(count, self.first + len(self.held) - first))
+            self.window.append(batch)
+        return max(0, min(count, self.first + len(self.window) - first))
 
     def take(self, first: int, count: int) -> list[np.ndarray]:
-        """Return `count` minibatches; those before number `first` are dropped."""
+        """Return `count` minibatches from `first` on, and drop earlier ones."""
         self.available(first, count)
         while self.first < first:
-            self.held.popleft()
+            self.window.popleft()
             self.first += 1
-        return [self.held[i] for i in range(count)]
+        return [self.window[i] for i in range(count)]

@@ -11,9 +11,9 @@ import numpy as np
 from dml.runs.writers import Row, Writer
 
 MAX_MARKED_POINTS = 20  # curves with more points are drawn without markers
-MAX_CURVES_IN_LEGEND = 9  # with more, the legend is outside of the panel
+MAX_CURVES_IN_LEGEND = 9  # of a legend inside of the panel
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
-COLOURS = (  # matplotlib's ten, then lighter ones, so that 20 curves differ
+COLOURS = (  # the ten of matplotlib, and ten lighter ones
     "1f77b4 ff7f0e 2ca02c d62728 9467bd 8c564b e377c2 7f7f7f bcbd22 17becf "
     "aec7e8 ffbb78 98df8a ff9896 c5b0d5 c49c94 f7b6d2 c7c7c7 dbdb8d 9edae5"
 )

@@ -90,10 +90,9 @@ class SlowLink(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Messages from some ranks to others are lost with probability `share`.
+    """Loss of messages from `ranks` to `others` with the probability `share`.
 
-    Their senders do not notice. A share of 1 is a link in one direction only. Messages
-    of a rank to itself are never lost.
+    Sends complete as without a loss. Messages of a rank to itself are never lost.
     """
 
     ranks: frozenset[int]
@@ -115,7 +114,7 @@ class Loss(NamedTuple):
 
 
 class Nat(NamedTuple):
-    """Messages to these ranks are lost, except answers.
+    """Loss of the messages to `ranks`, except answers.
 
     A message is an answer if its receiver has sent a message to its sender before.
     """

@@ -27,8 +27,8 @@ class RunningLinks:
         self.failures = [e for e in events if isinstance(e, Slow | SlowLink)]
         self.losses = [e for e in events if isinstance(e, Loss)]
         self.nats = [e for e in events if isinstance(e, Nat)]
-        self.draws: dict[int, random.Random] = {}  # of losses, by source
-        self.opened: set[tuple[int, int]] = set()  # by a rank behind a NAT, to a rank
+        self.draws: dict[int, random.Random] = {}  # generators of losses, by source
+        self.opened: set[tuple[int, int]] = set()  # (rank behind a NAT, its receiver)
         self.alpha, self.beta = (rates.tolist() for rates in network.links())
         self.free = [0.0] * len(self.beta)  # time in s from which each link is free
         self.routes: dict[tuple[int, int], Route] = {}
@@ -45,7 +45,7 @@ class RunningLinks:
     def loses(self, source: int, dest: int, time: float) -> bool:
         """Return whether a message that is sent at `time` is lost.
 
-        Called for all messages of a source in their order, if there are losses or NATs.
+        The caller passes all messages of a source, in the order of their sends.
         """
         for loss in self.losses if source != dest else ():
             if source in loss.ranks and dest in loss.others:

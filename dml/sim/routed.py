@@ -51,7 +51,7 @@ class RoutedComm(VirtualComm):
         return request
 
     def _loses(self, peer: "RoutedComm", message: "RoutedMessage") -> bool:
-        """Return whether a message is lost; it occupies the out port all the same."""
+        """Return whether a message is lost; it also occupies the out port."""
         process = self.process
         links = process.world.links
         if not (links.losses or links.nats):

@@ -1,4 +1,4 @@
-"""Scores of gradients by the loss that they remove, and the mean of the best ones."""
+"""Scores of gradients by their decrease of a loss, and the mean of the best ones."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ class Settings(NamedTuple):
 
 
 class BestTerms:
-    """Sums of the terms that lower the loss of a sample the most.
+    """Means of the terms with the largest decrease of the loss of a random sample.
 
     Args:
-      comm: Ranks, which all have all terms.
+      comm: Ranks; every rank has all terms.
       problem: Problem to train.
       parameters: Parameters in training.
       vectors: Vectors of the gradients.
@@ -47,7 +47,7 @@ class BestTerms:
     def mean(
         self, gradients: np.ndarray, slices: Slices, keep: int, step: int
     ) -> np.ndarray:
-        """Return the mean of the best gradients, as an attack reads it."""
+        """Return the mean of the best gradients, for attacks that evaluate the rule."""
         total = self.add_up(gradients, gradients, keep, step)
         return total / np.float32(len(gradients))
 
@@ -67,7 +67,7 @@ class BestTerms:
         return mean_of_best(rows, scores, keep)
 
     def scores(self, rows: np.ndarray, step: int) -> np.ndarray:
-        """Return the score of each row, times the number of rows, as a gradient."""
+        """Return the score of each row, after multiplication by the number of rows."""
         draws = np.random.default_rng([self.settings.seed, step])
         drawn = draws.choice(self.problem.examples, self.settings.sample, replace=False)
         # sorted: GloVe reads the range from the first to the last example
@@ -92,7 +92,7 @@ class BestTerms:
 
 
 def mean_of_best(rows: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:
-    """Return n times the mean of the best of n rows, added in their order.
+    """Return n times the mean of the rows with the best scores, of n rows.
 
     Args:
       rows: Rows.

@@ -101,12 +101,12 @@ def encode_terms(
     computed: Sequence[int],
     *minibatch: Any,
 ) -> float:
-    """Write the terms of this rank's workers; return the share that it computes.
+    """Write the terms of this rank's workers; return its share of the minibatch.
 
     Args:
       parameters: Parameters in training.
-      vectors: Vectors of their gradients.
-      sums: Sums of all terms.
+      vectors: Conversion of gradients to vectors.
+      sums: Code, and exchange of the terms.
       computed: Numbers of the parts that this rank computes.
       *minibatch: Terms, parts and number of examples; see `Fill`.
     """

@@ -1,4 +1,4 @@
-"""Rounds of local updates, each of which ends before ranks exchange values.
+"""Rounds of local updates between exchanges of values.
 
 rank 0  x─x─x─x┐          ┌x─x─x─x┐
 rank 1  x─x─x─x┼ exchange ┼x─x─x─x┼ exchange      x: an update by the rank's shard
@@ -24,7 +24,7 @@ class Round(NamedTuple):
 
     Attributes:
       number: Number of updates so far.
-      loss: Mean loss over the rank's examples, 0 without any.
+      loss: Mean loss over the rank's examples; 0 without examples.
       examples: Number of the rank's examples.
       total: Number of examples of all ranks.
     """
@@ -48,7 +48,7 @@ def local_shards(
     Args:
       problem: Problem to train.
       batches: Indices of each global minibatch, equal on all ranks.
-      parameters: Parameters of this rank, for the device of the shards.
+      parameters: Parameters of this rank, on whose device shards are placed.
       comm: Ranks.
       accumulate: Number of microbatches.
       prefetch: Number of minibatches prepared in the background.
@@ -73,7 +73,7 @@ def local_rounds(
       comm: Ranks.
       timer: Measures the phases.
       every: Number of updates in a round.
-      after: Number of first updates that are rounds of one update.
+      after: Number of rounds of one update before the rounds of `every` updates.
     """
     if every < 1 or after < 0:
         raise BadInput(
@@ -100,7 +100,7 @@ def local_rounds(
 def grouped(
     shards: Iterator[SplitMinibatch], every: int, after: int
 ) -> Iterator[Iterator[SplitMinibatch]]:
-    """Group minibatches by the round of their updates; the last may be short."""
+    """Group the minibatches of each round; the last round may be shorter."""
     for number, first in enumerate(shards):
         length = 1 if number < after else every
         yield chain([first], islice(shards, length - 1))

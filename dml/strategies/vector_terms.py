@@ -1,9 +1,9 @@
-"""Synchronous training on vectors of gradients, of logical workers: `coded` and `zeno`.
+"""Synchronous training on gradient vectors of logical workers: `coded` and `zeno`.
 
     minibatch ──► parts ──► terms of own workers ──► total ──► update
                   gradients of a rank      exchange and decision
 
-A term is a gradient and the loss after it.
+A term is a vector: a gradient, followed by its loss.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,17 +38,17 @@ def train_vectors(
     add_up: AddUp,
     memory: Any = None,
 ) -> Iterator[Step]:
-    """Train on all ranks in lockstep; yield a Step after every update.
+    """Train by sums of terms; yield a Step after every update.
 
     Args:
       parameters: Parameters in training.
-      vectors: Vectors of their gradients.
+      vectors: Conversion of gradients to vectors and back.
       minibatches: Number of examples, and this rank's parts, of each minibatch.
       comm: Ranks.
-      timer: Measures the phases; those of `add_up` are its own.
+      timer: Measures the phases; `add_up` measures its phases itself.
       workers: Number of this rank's workers.
       fill: Writes the terms of this rank's workers.
-      add_up: Returns the sum of all parts, with the loss after it.
+      add_up: Returns the sum of the gradients of all parts, followed by its loss.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     terms = np.zeros((workers, vectors.length + 1), np.float32)
@@ -76,7 +76,7 @@ def train_vectors(
 
 
 def check_workers(comm: CountedComm, workers: int) -> int:
-    """Return the number of workers: by default one per rank."""
+    """Return the number of workers; 0 becomes one per rank."""
     if workers and workers < comm.size:
         raise BadInput(
             f"expected at least one worker for each of {comm.size} ranks, got "

@@ -108,8 +108,8 @@ def write_terms(
 
     Args:
       parameters: Parameters in training.
-      vectors: Vectors of their gradients.
-      terms: Written: a gradient and its loss for each worker.
+      vectors: Conversion of gradients to vectors.
+      terms: Output: a gradient and its loss for each worker.
       parts: Examples of the workers.
       count: Number of examples of the minibatch.
     """
@@ -146,7 +146,7 @@ def add_up(
 
 
 def check_faulty(faulty: int, workers: int) -> None:
-    """Raise BadInput unless a worker is right."""
+    """Raise BadInput unless at least one worker is honest."""
     if not 0 <= faulty < workers:
         raise BadInput(
             f"expected 0 to {workers - 1} faulty terms of {workers} workers, got "

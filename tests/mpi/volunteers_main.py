@@ -1,4 +1,4 @@
-"""Volunteers on real ranks: rank 1 vanishes, rank 4 comes later and knows one other."""
+"""Volunteers on real ranks: rank 1 vanishes; rank 4 joins late and knows one peer."""
 
 import sys
 from pathlib import Path
@@ -13,14 +13,18 @@ MOST_ROUNDS = 300
 VANISHED, NEWCOMER = 1, 4
 
 
-def play(comm):
-    """Return rows until all but one are a group: round, members, counts, value."""
+def run_rounds(comm):
+    """Run rounds until all ranks but one form a group.
+
+    Returns:
+      (round, members, counts, last value) of each round.
+    """
     known = [3] if comm.rank == NEWCOMER else range(NEWCOMER)
     if comm.rank == NEWCOMER:
         comm.platform.compute(0.1)
     peer = Peer(comm, 8 * LENGTH, known)
     values = np.full(LENGTH, float(comm.rank))
-    found = []
+    rows = []
     for number in range(MOST_ROUNDS):
         others = {group.members for group in peer.groups.values()}
         if (0, 2, 3, 4) in others or (comm.rank == VANISHED and number == 3):
@@ -29,14 +33,14 @@ def play(comm):
         group = find_group(peer, peer.next_round())
         counts = average(peer, group, values).counts
         settle(peer)
-        found.append((group.round, group.members, counts, float(values[-1])))
+        rows.append((group.round, group.members, counts, float(values[-1])))
     comm.Barrier()
     while peer.mailbox.receive(comm.Wtime() + 0.2):
         pass  # messages to vanished peers
     peer.close()
-    return found
+    return rows
 
 
 if __name__ == "__main__":
     comm = world()
-    Path(f"{sys.argv[1]}{comm.rank}").write_text(repr(play(comm)))
+    Path(f"{sys.argv[1]}{comm.rank}").write_text(repr(run_rounds(comm)))

@@ -12,16 +12,16 @@ NETWORK = sim.Uniform(ALPHA, 0, 0)
 
 
 def received(comm, source, until):
-    """Return the values from a source until a time."""
-    found = []
+    """Return the values that arrive from a source before a time."""
+    values = []
     while True:
         value = np.zeros(1)
         request = comm.Irecv(value, source)
         if comm.platform.compute(max(0.0, until - comm.Wtime()), unless=request):
             request.Cancel()
-            return found
+            return values
         request.Wait()
-        found.append(int(value[0]))
+        values.append(int(value[0]))
 
 
 def run_counted(events_, count=200, nbytes=8):

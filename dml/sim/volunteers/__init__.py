@@ -1,1 +1,1 @@
-"""Volunteers with churn, evaluated for all peers of a round at once."""
+"""Simulation of volunteers with churn, vectorized over the peers of a round."""

@@ -1,25 +1,25 @@
-"""Means of the rows of a matrix inside groups, in place."""
+"""Means of groups of rows of a matrix, in place."""
 
 import numpy as np
 
 from dml.sim.volunteers.rounds import Outcome
 from dml.wire.plans.load_balance import integer_parts
 
-CHUNK = 4096  # rows that are copied at once
+CHUNK = 4096  # largest number of rows in a temporary copy, except for one group
 
 
 def average(rows_PxN: np.ndarray, outcome: Outcome) -> None:
-    """Average the vectors of all peers as a round does, in place."""
+    """Apply the averages of a round to the vectors of all peers, in place."""
     label = outcome.label
     broken = np.zeros(label.max() + 1, bool)
     broken[label[outcome.vanished]] = True
-    group_means(rows_PxN, label, outcome.inside & ~broken[label])
-    inside = np.flatnonzero(outcome.inside & broken[label])
-    for group in np.unique(label[inside]):  # others have no member left
+    group_means(rows_PxN, label, outcome.included & ~broken[label])
+    included = np.flatnonzero(outcome.included & broken[label])
+    for group in np.unique(label[included]):  # groups with a member that stayed
         left = label[outcome.vanished] == group
         part_means(
             rows_PxN,
-            inside[label[inside] == group],
+            included[label[included] == group],
             outcome.vanished[left],
             outcome.contributed[left],
             outcome.shares,
@@ -33,17 +33,17 @@ def part_means(
     contributed: np.ndarray,
     shares: np.ndarray,
 ) -> None:
-    """Average in place in a group that has lost members.
+    """Average the vectors of a group that has lost members, in place.
 
-    The parts of lost members stay local. Other parts have the mean of the members that
-    have sent their values.
+    The parts that lost members own stay local. Each other part is replaced by the mean
+    over the members that have sent their values.
 
     Args:
       rows_PxN: Vector of each peer.
-      stayed: Members that have stayed, at least one.
-      vanished: Members that have vanished.
-      contributed: Whether each of them had sent its values.
-      shares: Share of each peer in its group.
+      stayed: Peers that stayed until the end; at least one.
+      vanished: Peers that left before the end.
+      contributed: Whether each peer in `vanished` had sent its values.
+      shares: Share of the vector that each peer reduces in its group.
     """
     members = np.sort(np.concatenate([stayed, vanished]))
     parts = integer_parts(shares[members], rows_PxN.shape[1])
@@ -53,15 +53,15 @@ def part_means(
     rows_PxN[stayed] = np.where(averaged, mean, rows_PxN[stayed])
 
 
-def group_means(rows_PxN: np.ndarray, label: np.ndarray, inside: np.ndarray) -> None:
-    """Replace each row that is inside by the mean of the inside rows of its group.
+def group_means(rows_PxN: np.ndarray, label: np.ndarray, included: np.ndarray) -> None:
+    """Replace each included row by the mean of the included rows of its group.
 
     Args:
       rows_PxN: Vector of each peer, changed in place.
       label: Group of each peer.
-      inside: Whether each peer takes part; others keep their vectors.
+      included: Whether each peer takes part; the vectors of others do not change.
     """
-    order = np.flatnonzero(inside)
+    order = np.flatnonzero(included)
     order = order[np.argsort(label[order], kind="stable")]
     starts = np.flatnonzero(np.diff(label[order], prepend=-1))
     ends = np.append(starts[1:], len(order))
@@ -80,7 +80,7 @@ def group_means(rows_PxN: np.ndarray, label: np.ndarray, inside: np.ndarray) -> 
 
 
 def consensus(rows_PxN: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the mean of the present rows, and their mean squared distance to it."""
+    """Return the mean of the present rows, and the mean squared distance to it."""
     weights = (present / present.sum()).astype(rows_PxN.dtype)
     mean = weights @ rows_PxN
     squares = np.einsum("pn,pn->p", rows_PxN, rows_PxN)

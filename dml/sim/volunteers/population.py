@@ -1,4 +1,4 @@
-"""Seats of volunteers: speeds, bandwidths and lifetimes; departures and newcomers."""
+"""The population of volunteers: speeds, bandwidths, lifetimes and replacements."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,14 +7,14 @@ import numpy as np
 
 
 class Traits(NamedTuple):
-    """Distributions of volunteers. Times are exponential, and others lognormal.
+    """Distributions of volunteers: exponential for times, lognormal for others.
 
     Attributes:
-      lifetime: Median of the mean seconds of volunteers between join and departure;
-        infinity: no departures.
+      lifetime: Median over volunteers of their mean lifetimes, from join to departure,
+        in s; infinity: no departures.
       absence: Mean seconds until a newcomer takes a seat.
       bandwidth: Median bytes per second of upload.
-      clients: Share of volunteers that own no part of an average (behind a NAT).
+      clients: Share of volunteers behind a NAT, which own no part of an average.
       spread: Standard deviation of the logarithms of speeds, bandwidths and mean
         lifetimes.
     """
@@ -28,17 +28,17 @@ class Traits(NamedTuple):
 
 @dataclass
 class Peers:
-    """The volunteers of all seats; arrays with one entry for each seat.
+    """The volunteers of all seats, as arrays with one entry for each seat.
 
     Attributes:
-      speed: Gradient evaluations per second, relative.
-      bandwidth: Bytes per second; 0: a client.
-      leaves: Time of the departure.
-      begins: Time at which a volunteer begins to work, or looks for its next group.
-      finishes: Time at which its work ends.
-      idle: Whether it begins with new work.
-      present: Whether it has joined.
-      recent: Whether it was in an average of the last round.
+      speed: Relative number of gradient evaluations per second.
+      bandwidth: Bytes per second of upload; 0: a client.
+      leaves: Time of the departure of the volunteer.
+      begins: Time at which the volunteer begins its work, or enters the next round.
+      finishes: Time at which the work of the volunteer ends.
+      idle: Whether the volunteer begins with new work.
+      present: Whether the volunteer has joined.
+      recent: Whether the volunteer received an average in the last round.
     """
 
     speed: np.ndarray
@@ -52,7 +52,7 @@ class Peers:
 
 
 def population(size: int, traits: Traits, generator: np.random.Generator) -> Peers:
-    """Return volunteers in all seats, which begin at time 0."""
+    """Return a population in which the volunteers of all seats begin at time 0."""
     times, flags = np.zeros((5, size)), np.ones((3, size), bool)
     peers = Peers(*times, *flags)
     seat(peers, np.arange(size), np.zeros(size), traits, generator)
@@ -66,7 +66,7 @@ def seat(
     traits: Traits,
     generator: np.random.Generator,
 ) -> None:
-    """Draw new volunteers for some seats.
+    """Draw a new volunteer for each seat of an array, in place.
 
     Args:
       peers: All seats, changed in place.
@@ -93,7 +93,7 @@ def replace(
     traits: Traits,
     generator: np.random.Generator,
 ) -> None:
-    """Replace volunteers that have left by newcomers, which download the weights first.
+    """Replace departed volunteers by newcomers that first download the weights.
 
     Args:
       peers: All seats, changed in place.

@@ -1,19 +1,20 @@
 """Rounds of volunteers: work, groups with deadlines, averages, departures.
 
-    begins ──── work ────► finishes ┊ late: looks for the group of the next round
+    begins ──── work ────► finishes ┊ late: enters the next round
     begins ─ work ─► finishes       ┊ average ─► begins
     opening                      deadline
 
-In round t, the volunteers on a line of the grid along axis t mod d have one key, and
-form one group. The group opens when its first volunteer begins to work, and closes by
-the deadline of `wire.plans.deadlines`. Late volunteers keep their work for the next
+In round t, the volunteers on a line of the grid along axis t mod d have equal keys and
+form one group. The group opens when its first volunteer begins to work, and closes at
+the deadline of `wire.plans.deadlines`. Late volunteers use their work in the next
 round. Members average with shares by bandwidth (`wire.plans.load_balance`). If a member
-leaves before the end, the average takes twice as long, until the others have noticed.
-Its part stays local, and its values are in the other parts if it left in the second
-half. Newcomers download the weights in a swarm (`wire.plans.swarm`).
+leaves before the end, the average takes twice as long, since the others must detect
+the departure. The part that this member owns stays local; the other parts include its
+values if it left in the second half of the average. Newcomers download the weights
+from a swarm (`wire.plans.swarm`).
 
-The times of a round do not depend on weights: `Outcome` says which seats copy, train
-and average.
+The times of a round do not depend on the weights: `Outcome` lists the seats that copy,
+train and average.
 """
 
 from typing import NamedTuple
@@ -22,10 +23,10 @@ import numpy as np
 
 from dml.sim.volunteers.groups import (
     Average,
-    Meeting,
+    Groups,
     Rules,
-    meet,
-    places,
+    form_groups,
+    line_seats,
     run_averages,
 )
 from dml.sim.volunteers.population import Peers, Traits, replace
@@ -33,21 +34,21 @@ from dml.wire.plans import swarm
 
 
 class Outcome(NamedTuple):
-    """The effects of a round on the weights, in this order, and its counts.
+    """The effects of a round on the weights, in their order, and its statistics.
 
     Attributes:
       newcomers: Seats that copy the weights of donors.
       donors: Seats of the donors.
-      started: Seats that compute `steps` updates.
+      started: Seats that compute `Rules.steps` updates.
       label: Group of each seat.
-      inside: Whether each seat has the averages of its group.
-      vanished: Seats of members that left before the end.
-      contributed: Whether each of them had sent its values.
-      shares: Share of the average that each seat owns.
+      included: Whether each seat receives the average of its group.
+      vanished: Seats of members that left before the end of the average.
+      contributed: Whether each member in `vanished` had sent its values.
+      shares: Share of the vector that each seat reduces.
       averages: Number of averages of two or more volunteers.
       lost: Number of averages that lost a member.
-      late: Number of volunteers that missed their group.
-      evaluations: Number of gradient evaluations, lost ones included.
+      late: Number of volunteers that arrived after the deadline of their group.
+      evaluations: Number of gradient evaluations, including those of lost work.
       sent: Bytes that all volunteers send.
     """
 
@@ -55,7 +56,7 @@ class Outcome(NamedTuple):
     donors: np.ndarray
     started: np.ndarray
     label: np.ndarray
-    inside: np.ndarray
+    included: np.ndarray
     vanished: np.ndarray
     contributed: np.ndarray
     shares: np.ndarray
@@ -66,18 +67,18 @@ class Outcome(NamedTuple):
     sent: float
 
 
-def play(
+def simulate_round(
     peers: Peers,
     rules: Rules,
     traits: Traits,
     t: int,
     generator: np.random.Generator,
 ) -> Outcome:
-    """Play round t: change the peers in place, and return its effect on weights.
+    """Simulate round t: update the peers in place, and return the effects on weights.
 
     Args:
-      peers: All seats.
-      rules: Rules of the rounds.
+      peers: All seats, changed in place.
+      rules: Settings of the rounds.
       traits: Distributions of newcomers.
       t: Number of the round.
       generator: Random generator of the round.
@@ -85,15 +86,15 @@ def play(
     newcomers, donors = join(peers, generator)
     started = np.flatnonzero(peers.present & peers.idle)
     evaluations = work(peers, rules, started, generator)
-    seats_GxM, label = places(len(peers.begins), rules.sides, t % len(rules.sides))
-    met = meet(peers, rules, seats_GxM)
-    average = run_averages(peers, rules, met)
-    inside = move_on(peers, met, average)
+    seats_GxM, label = line_seats(len(peers.begins), rules.sides, t % len(rules.sides))
+    groups = form_groups(peers, rules, seats_GxM)
+    average = run_averages(peers, rules, groups)
+    included = move_on(peers, groups, average)
     gone = np.flatnonzero(peers.present & (peers.leaves < peers.finishes))
-    left_GxM = met.member_GxM & ~average.stayed_GxM
-    vanished = met.seats_GxM[left_GxM]
+    left_GxM = groups.member_GxM & ~average.stayed_GxM
+    vanished = groups.seats_GxM[left_GxM]
     shares = np.zeros(len(label))
-    shares[seats_GxM[met.member_GxM]] = average.shares_GxM[met.member_GxM]
+    shares[seats_GxM[groups.member_GxM]] = average.shares_GxM[groups.member_GxM]
     gone = np.union1d(gone, vanished)
     if len(gone):
         replace(peers, gone, download(peers, rules, len(gone)), traits, generator)
@@ -102,23 +103,23 @@ def play(
         donors,
         started,
         label,
-        inside,
+        included,
         vanished,
         average.contributed_GxM[left_GxM],
         shares,
         int(average.averaged.sum()),
         int(average.lost.sum()),
-        int(met.late_GxM.sum()),
+        int(groups.late_GxM.sum()),
         evaluations,
         average.sent + len(gone) * rules.nbytes,
     )
 
 
 def join(peers: Peers, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Add newcomers that have the weights before half of the others begin.
+    """Add newcomers that complete their download before half of the others begin.
 
     Returns:
-      Seats of the newcomers, and of the volunteers whose weights they have.
+      Seats of the newcomers, and of the volunteers whose weights they copy.
     """
     candidate = peers.present
     now = np.median(peers.begins[candidate]) if candidate.any() else peers.begins.min()
@@ -134,7 +135,7 @@ def join(peers: Peers, generator: np.random.Generator) -> tuple[np.ndarray, np.n
 def work(
     peers: Peers, rules: Rules, started: np.ndarray, generator: np.random.Generator
 ) -> int:
-    """Draw when the work of the started seats ends; return their evaluations."""
+    """Draw the end of the work of started seats; return the gradient evaluations."""
     each = rules.work.draws(generator, len(started)) / peers.speed[started]
     begins = peers.begins[started]
     peers.finishes[started] = begins + rules.steps * each
@@ -143,23 +144,23 @@ def work(
     return int(np.clip(np.floor(possible), 0, rules.steps).sum())
 
 
-def move_on(peers: Peers, met: Meeting, average: Average) -> np.ndarray:
-    """Set when volunteers continue; return whether each seat averages."""
-    seats = met.seats_GxM
+def move_on(peers: Peers, groups: Groups, average: Average) -> np.ndarray:
+    """Set the times of the next round; return whether each seat receives an average."""
+    seats = groups.seats_GxM
     ends = np.broadcast_to(average.end[:, None], seats.shape)
     peers.begins[seats[average.stayed_GxM]] = ends[average.stayed_GxM]
     peers.idle[seats[average.stayed_GxM]] = True
-    closed = np.broadcast_to(met.closing[:, None], seats.shape)[met.late_GxM]
-    late = seats[met.late_GxM]
+    closed = np.broadcast_to(groups.closing[:, None], seats.shape)[groups.late_GxM]
+    late = seats[groups.late_GxM]
     peers.begins[late] = np.maximum(peers.begins[late], closed)
-    inside = np.zeros(len(peers.begins), bool)
-    inside[seats[average.stayed_GxM & average.averaged[:, None]]] = True
-    peers.recent = inside.copy()
-    return inside
+    included = np.zeros(len(peers.begins), bool)
+    included[seats[average.stayed_GxM & average.averaged[:, None]]] = True
+    peers.recent = included.copy()
+    return included
 
 
 def download(peers: Peers, rules: Rules, newcomers: int) -> float:
-    """Return the seconds in which a swarm copies the weights to newcomers."""
+    """Return the seconds of a swarm broadcast of the weights to newcomers."""
     owners = peers.bandwidth[peers.present & (peers.bandwidth > 0)]
     if not len(owners):
         return 0.0

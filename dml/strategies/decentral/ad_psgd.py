@@ -4,9 +4,9 @@
     passive  ─ gradient ─ update ─ x ← x + d ─ gradient ─ update ─ x ← x + d ─ …
 
 d is half of the difference of two replicas. No rank waits for another between two
-barriers: an active rank computes while its neighbour has the request, and applies the
-gradients of this time to the average. `staleness` is their mean number. The sum of all
-replicas changes only by updates.
+barriers: an active rank continues to update between its request and the reply.
+`staleness` is the mean number of these updates. Averages do not change the sum of all
+replicas.
 
 Elements sent: n per average by each of the two ranks.
 """

@@ -1,18 +1,18 @@
-"""Asynchronous DiLoCo (Liu 2024): outer steps by the changes of single workers.
+"""Asynchronous DiLoCo (Liu 2024): an outer step for each change of a worker.
 
 rank 0   θ ─ H updates ─► θ ─ H updates ─► θ ─ H updates ─► …    a fast worker
 rank 1   θ ─ H       updates       ───────────────────────► …    a slow worker
                          each arrow ends in an outer step on rank 0
 
-A worker starts from the newest outer parameters, and its change is applied when it
-arrives: no worker waits for a slower one. Tasks are parts of the shards of all ranks,
-assigned in the order of progress, so that fast workers have more of them. Momentum
+A worker starts from the newest outer parameters, and rank 0 applies the change when it
+arrives, so that no worker waits for a slower one. Tasks are parts of the shards of all
+ranks, assigned in the order of progress; fast workers have more tasks. Momentum
 amplifies stale changes; by default it is added once per K arrivals of K workers
 (delayed Nesterov).
 
-With an aggregation count of K all workers wait for each other, and training has the
-bits of `diloco` with the reducer exact(star). Elements sent: n per task by its worker,
-and n by rank 0.
+With an aggregation count of K, all workers wait for each other, and the result is
+bit-identical to that of `diloco` with the reducer exact(star). Elements sent per task:
+n by its worker, and n by rank 0.
 """
 
 import sys
@@ -69,14 +69,14 @@ def async_diloco(
     Args:
       problem: Problem to train, equal on all ranks.
       batches: Indices of each global minibatch, equal on all ranks.
-      update: Inner optimizer, or rule of rows; its state stays on its rank.
+      update: Inner optimizer, or rule of rows; its state is local to each rank.
       comm: Ranks, K of them.
       timer: Measures the phases.
       outer_every: H.
       outer_lr: Outer learning rate η; 0.7 with delayed momentum, 0.07 without.
       outer_momentum: μ; 0: SGD.
-      momentum_every: N, number of outer steps between two steps with momentum; 0: those
-        in which K changes arrive; 1: Nesterov.
+      momentum_every: N, number of outer steps between two steps with momentum; 0: the
+        number of outer steps in which K changes arrive; 1: Nesterov.
       aggregation_count: Number of changes in an outer step, whose workers wait for each
         other.
       discount: Whether a change that misses s outer steps has the weight 1/√(1 + s).
@@ -106,8 +106,10 @@ def async_diloco(
     protocol = Protocol(lambda vector, like: outer_state(vector), no_op)
     mixing = start(comm, parameters, protocol, like, memory)
     params = mixing.vector.copy()
-    outer_own = OuterState(*map(np.array, mixing.state))  # saved arrays are read-only
-    server = connect(comm, params.copy(), outer_own, outer, observe)
+    writable_state = OuterState(
+        *map(np.array, mixing.state)
+    )  # saved arrays are read-only
+    server = connect(comm, params.copy(), writable_state, outer, observe)
     worker = Worker(
         problem, parameters, params, comm, timer, server, accumulate, prefetch
     )
@@ -125,7 +127,7 @@ def async_diloco(
             sums = sum_over_ranks(comm, sums)
         number += sums.updates // comm.size
         moments = parameters.averaged()[1]
-        mixing = Mixing(mixing.round + 1, params.copy(), moments, outer_own)
+        mixing = Mixing(mixing.round + 1, params.copy(), moments, writable_state)
         yield Step(
             number=number,
             loss=sums.loss,
@@ -147,7 +149,7 @@ class Worker:
     Attributes:
       problem: Problem to train.
       parameters: Parameters of this rank.
-      params: Outer parameters θ that the task started from, packed.
+      params: Outer parameters θ at the start of the task, packed.
       comm: Ranks.
       timer: Measures the phases.
       server: Receives changes, and assigns tasks.
@@ -180,7 +182,7 @@ class Worker:
         )
 
     def update(self, task: Task, window: Lookahead, sums: Sums) -> Sums:
-        """Update by the minibatches of a task; serve after each update."""
+        """Update by the minibatches of a task; poll the server after each update."""
         split = partial(
             microbatches, rank=task.shard, size=self.comm.size, parts=self.accumulate
         )
@@ -194,7 +196,7 @@ class Worker:
 
 
 def check(outer: Outer, workers: int, barrier_every: int) -> None:
-    """Raise BadInput for options that no run can have."""
+    """Raise BadInput if an option is out of range."""
     if not 1 <= outer.aggregation_count <= workers:
         raise BadInput(
             f"expected outer steps by the changes of 1 to {workers} workers, got "

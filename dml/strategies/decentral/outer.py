@@ -1,9 +1,9 @@
-"""The outer optimizer of DiLoCo and of asynchronous DiLoCo: Nesterov's momentum.
+"""The outer optimizer of DiLoCo and of asynchronous DiLoCo: Nesterov momentum.
 
     u ← μu + Δ         θ ← θ - η (Δ + μu)
 
-Δ is a change by local updates. Momentum amplifies stale changes. Delayed Nesterov (Liu
-2024, Algorithm 3) therefore adds it in every N-th step only:
+Δ is a change by local updates. Momentum amplifies stale changes, so delayed Nesterov
+(Liu 2024, Algorithm 3) adds it in every N-th step only:
 
     step t           1     2     3     4          5            N = 4
     θ ← θ - η times  Δ_1   Δ_2   Δ_3   Δ_4 + μu   Δ_5 …

@@ -1,12 +1,12 @@
-"""The server of asynchronous DiLoCo: outer steps by changes as they arrive.
+"""The server of asynchronous DiLoCo: outer steps by the arriving changes.
 
 worker 1   H updates ─ Δ_1 ─┐     ┌─ θ ─ H updates ─ …
 worker 2   H updates ──────Δ_2─┐  │ ┌─ θ ─ H updates ─ …
-rank 0                      step  step            it also is a worker, and serves
-                                                  between its own updates
+rank 0                      step  step            rank 0 is also a worker, and
+                                                  serves between its updates
 
-`trade` sends the change of a worker and receives θ and the next task. The two classes
-have the same methods: OuterServer is that of rank 0, OuterClient of other ranks.
+`trade` sends the change of a worker and receives θ and the next task. OuterServer, on
+rank 0, and OuterClient, on other ranks, have the same methods.
 
 Per trade: 2 messages of n values and 2 short ones: 4α + 2nβ.
 """
@@ -48,11 +48,11 @@ class Outer(NamedTuple):
     dynamic: bool = False
 
     def weight(self, changes: int, workers: int) -> float:
-        """Return the weight of each of the changes of a step, before the discount.
+        """Return the weight of each change of a step, before the discount.
 
-        The sum of m of K independent changes, times 1/√(mK), has the length of the mean
-        of all K. With delayed momentum, which adds the changes of N steps, the weight
-        is 1/(mN).
+        A step has m changes of K workers. The weight is 1/√(mK), as the sum of m
+        independent changes then has the norm of the mean of all K. With delayed
+        momentum, which adds the changes of N steps, the weight is 1/(mN).
         """
         if self.momentum_every == 1:
             return 1 / math.sqrt(changes * workers)
@@ -87,7 +87,7 @@ class OuterClient:
         """Start the tasks of a Step."""
 
     def poll(self) -> None:
-        """Serve the messages that have arrived: none on a worker."""
+        """Do nothing: no messages arrive between the trades of a worker."""
 
     def trade(self, change: np.ndarray, seconds: float, params: np.ndarray) -> Task:
         """Send the change of a task; return the next one.
@@ -116,7 +116,8 @@ class OuterServer:
 
     Attributes:
       exchanges: Number of changes since `begin`.
-      staleness: Sum over these of the outer steps between reading θ and arrival.
+      staleness: Sum over these changes of the number of outer steps from the read of θ
+        to the arrival.
     """
 
     def __init__(
@@ -149,8 +150,8 @@ class OuterServer:
     def trade(self, change: np.ndarray, seconds: float, params: np.ndarray) -> Task:
         """Add the change of a task of this rank; return the next one.
 
-        Serves while it waits for other changes of the step, or for the end of tasks of
-        other workers.
+        While the change waits for other changes of its step, or all tasks are assigned,
+        this rank serves other workers.
         """
         self.own_task = None
         self.add(SERVER, change, seconds)
@@ -168,7 +169,7 @@ class OuterServer:
         self.add(worker, change, float(self.seconds[0]))
 
     def add(self, worker: int, change: np.ndarray, seconds: float) -> None:
-        """Add a change; apply the step once it has all of its changes."""
+        """Add a change; apply the outer step if all of its changes have arrived."""
         self.collected[worker], self.speeds[worker] = change, seconds
         wanted = min(self.outer.aggregation_count, len(self.working))
         if len(self.collected) < wanted:
@@ -186,8 +187,8 @@ class OuterServer:
         weight = outer.weight(len(self.collected), self.comm.size)
         for worker, change in sorted(self.collected.items()):
             stale = int(self.state.steps[0]) - self.read[worker]
-            own = weight / math.sqrt(1 + stale) if outer.discount else weight
-            total += change * change.dtype.type(own)
+            discount = math.sqrt(1 + stale) if outer.discount else 1.0
+            total += change * change.dtype.type(weight / discount)
             self.exchanges, self.staleness = self.exchanges + 1, self.staleness + stale
         delayed_nesterov(
             self.params,
@@ -213,7 +214,7 @@ class OuterServer:
             self.working.remove(worker)
 
     def finish(self) -> None:
-        """Send the final θ to all workers, which have no task left."""
+        """Send the final θ to all workers, after the end of all tasks."""
         for worker in range(self.comm.size):
             self.send(worker, Task(0, 0, 0))
         for sends in self.sends.values():

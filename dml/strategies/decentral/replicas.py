@@ -42,7 +42,7 @@ class Protocol(NamedTuple):
 
 
 def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]:
-    """Return the strategy that mixes replicas by a protocol.
+    """Return a strategy that trains replicas and mixes them by a protocol.
 
         @strategy
         def gossip(size: int, *, topology: str = "ring") -> Protocol: ...
@@ -51,7 +51,7 @@ def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]
     `own` are options of `train_replicas`.
 
     Args:
-      protocol: (number of ranks, *, its options) -> Protocol.
+      protocol: Function (number of ranks, *, options) -> Protocol.
     """
     options = [
         option
@@ -173,11 +173,11 @@ class Mixing(NamedTuple):
 def start(
     comm: Comm, parameters: Tree | Table, protocol: Protocol, like: Layout, memory: Any
 ) -> Mixing:
-    """Return the state before the first round, or the state that was saved.
+    """Return the state before the first round, or a saved state.
 
     Args:
       comm: Ranks.
-      parameters: Parameters of this rank; saved ones are assigned.
+      parameters: Parameters of this rank; replaced by saved parameters.
       protocol: Mixing of the replicas.
       like: Layout of the packed parameters.
       memory: Leaves of each saved rank; None starts anew.
@@ -202,10 +202,10 @@ def mix(
 
     Args:
       comm: Ranks.
-      parameters: Parameters after the updates of the round; mixed ones are assigned.
+      parameters: Parameters after the updates of the round; replaced by the mixture.
       protocol: Mixing of the replicas.
       like: Layout of the packed parameters.
-      mixing: State after the round before.
+      mixing: State after the previous round.
     """
     after, moments = packed(parameters, like)
     t = int(mixing.round[0])

@@ -1,13 +1,13 @@
-"""Averages of pairs of ranks without rounds in common (AD-PSGD, Lian 2018).
+"""Asynchronous averages of pairs of ranks (AD-PSGD, Lian 2018).
 
 active   ──x_a──┐    computes        ┌─► x_a ← x_a - d
 passive         └─► d = (x_a - x_p)/2
-                    x_p ← x_p + d    both then differ from (x_a + x_p)/2 by own updates
+                    x_p ← x_p + d    both are (x_a + x_p)/2 plus later updates
 
-An active rank continues to compute between its request and the reply; it has one
-request at a time. A passive rank replies between its updates. Changes +d and -d
-conserve the sum of all values, except for rounding, and do not depend on values that
-ranks add meanwhile.
+An active rank has at most one pending request, and computes between the request and
+the reply. A passive rank replies between its updates. The changes +d and -d conserve
+the sum of the values of all ranks, except for rounding, and do not depend on updates
+between the request and the reply.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ from dml.types import ANY, Comm, Status
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.sides import Side
 
-NOTHING = np.empty(0, np.uint8)  # message of an active rank that sends no more requests
+NOTHING = np.empty(0, np.uint8)  # message after the last request of an active rank
 
 
 def pair_averages(
     comm: Comm, side: Side, values: np.ndarray, seed: int = 0
 ) -> "Active | Passive":
-    """Return the averages of this rank with its neighbours.
+    """Return the object that averages the values of this rank with its neighbours.
 
-    Both classes have the same methods. `exchange` is called between updates and does
-    not wait: an active rank adds an arrived reply, and sends a request if none is
-    pending; a passive rank serves the requests that have arrived. `settle` is
-    collective: after it no message is in transit. A barrier must follow.
+    `Active` and `Passive` have the same methods. `exchange` is called between updates
+    and does not wait: an active rank applies an arrived reply, and sends a request if
+    no request is pending; a passive rank replies to the requests that have arrived.
+    `settle` is collective: no message is in transit after it. A barrier must follow.
 
     Per request: 2 messages of n values, of which each rank sends one: 2(α + nβ).
 
     Args:
       comm: Ranks.
-      side: Side of this rank.
+      side: Side of this rank: active or passive, and its neighbours.
       values: Vector with the length and dtype of all values.
       seed: Random seed of the choice of neighbours.
     """
@@ -50,8 +50,8 @@ class Active:
 
     Attributes:
       averages: Number of averages since the last `reset`.
-      staleness: Sum over these averages of the calls of `exchange` between request and
-        reply, which is the number of updates computed before the average was known.
+      staleness: Sum over these averages of the number of calls of `exchange` from the
+        request to the reply, which is the number of updates in between.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Active:
         self.age = self.averages = self.staleness = 0
 
     def exchange(self, values: np.ndarray, t: int) -> None:
-        """Add the reply if it has arrived; then request an average of a neighbour.
+        """Apply an arrived reply; send the next request to a random neighbour.
 
         Args:
           values: Values of this rank, changed in place.
@@ -77,7 +77,7 @@ class Active:
         generator = np.random.default_rng((self.seed, self.comm.rank, t))
         passive = self.neighbours[int(generator.integers(len(self.neighbours)))]
         self.request[:], self.age = values, 0
-        # order matters: a reply finds its receive posted, so that it needs no wait
+        # order matters: the receive is posted first, so that the reply does not wait
         receive = self.comm.Irecv(self.reply, passive, Tag.PAIR)
         self.pending = [self.comm.Isend(self.request, passive, Tag.PAIR), receive]
 
@@ -88,7 +88,7 @@ class Active:
         self.pending = []
 
     def settle(self, values: np.ndarray) -> None:
-        """Wait for the pending reply; notify all neighbours that no request follows."""
+        """Wait for the pending reply; send NOTHING to all neighbours."""
         if self.pending:
             self.finish(values)
         for passive in self.neighbours:
@@ -112,17 +112,17 @@ class Passive:
         self.finished = 0  # number of neighbours that send no more requests
 
     def exchange(self, values: np.ndarray, t: int) -> None:
-        """Serve the requests that have arrived.
+        """Reply to the requests that have arrived.
 
         Args:
           values: Values of this rank, changed in place.
-          t: Number of the call, which is not read.
+          t: Number of the call; not used.
         """
         while self.neighbours and self.comm.Iprobe(ANY, Tag.PAIR, self.status):
             self.serve(values)
 
     def serve(self, values: np.ndarray) -> None:
-        """Receive the probed message, and reply if it is a request."""
+        """Receive the probed message; reply if it is a request."""
         active = self.status.Get_source()
         if not self.status.Get_count():
             self.comm.Recv(NOTHING, active, Tag.PAIR)
@@ -136,7 +136,7 @@ class Passive:
         self.replies[active] = self.comm.Isend(change, active, Tag.PAIR)
 
     def settle(self, values: np.ndarray) -> None:
-        """Serve until no active neighbour sends a request."""
+        """Reply to requests until all neighbours have sent NOTHING."""
         while self.finished < len(self.neighbours):
             self.comm.Probe(ANY, Tag.PAIR, self.status)
             self.serve(values)
@@ -145,5 +145,5 @@ class Passive:
         self.replies.clear()
 
     def reset(self) -> tuple[int, int]:
-        """Return no averages: those of active ranks include all."""
+        """Return (0, 0): active ranks count all averages."""
         return 0, 0

@@ -1,4 +1,4 @@
-"""Broadcast of pieces in which every rank uploads."""
+"""Broadcast of a buffer in pieces, in which every rank sends."""
 
 import numpy as np
 
@@ -18,15 +18,15 @@ def swarm_broadcast(
         round 1:  root ─ piece 1 ─► 3    2 ─ piece 0 ─► 4
         round 2:  root ─ piece 2 ─► 2    2 ─ piece 0 ─► 1    4 ─ piece 0 ─► 3    …
 
-    For p - 1 = 2^k ranks besides the root and M pieces: M + k rounds, (p-1)n elements
-    over all ranks: (M + lg(p-1))(α + n/M·β), the least of all schedules with one upload
-    a round. For p = 2^k it is one round above the least, M + lg p, and for other p the
-    rounds of a random swarm.
+    For M pieces and p - 1 = 2^k: M + k rounds and (p-1)n elements over all ranks,
+    (M + lg(p-1))(α + n/M·β), the minimum over schedules with one upload per rank and
+    round. For p = 2^k: M + lg p rounds, one above the minimum. For other p: the rounds
+    of a random swarm (`plans.swarm.rarest_first`).
 
     Args:
       comm: The ranks.
       buffer: Contiguous buffer, of equal length and dtype on all ranks.
-      root: Rank that has the values.
+      root: Rank whose values are copied.
       pieces: Number of pieces.
       seed: Seed of the random swarm, equal on all ranks.
     """
@@ -38,22 +38,22 @@ def swarm_broadcast(
     place = (comm.rank - root) % comm.size  # in the schedule; the root has place 0
     for uploads in swarm.schedule(pieces, comm.size - 1, seed):
         sent = np.flatnonzero(uploads.source == place)
-        got = np.flatnonzero(uploads.dest == place)
-        if len(sent) and len(got):
+        received = np.flatnonzero(uploads.dest == place)
+        if len(sent) and len(received):
             comm.Sendrecv(
                 parts[uploads.piece[sent[0]]],
                 rank_at(comm, uploads.dest[sent[0]], root),
                 Tag.BROADCAST,
-                parts[uploads.piece[got[0]]],
-                rank_at(comm, uploads.source[got[0]], root),
+                parts[uploads.piece[received[0]]],
+                rank_at(comm, uploads.source[received[0]], root),
                 Tag.BROADCAST,
             )
         elif len(sent):
             dest = rank_at(comm, uploads.dest[sent[0]], root)
             comm.Send(parts[uploads.piece[sent[0]]], dest, Tag.BROADCAST)
-        elif len(got):
-            source = rank_at(comm, uploads.source[got[0]], root)
-            comm.Recv(parts[uploads.piece[got[0]]], source, Tag.BROADCAST)
+        elif len(received):
+            source = rank_at(comm, uploads.source[received[0]], root)
+            comm.Recv(parts[uploads.piece[received[0]]], source, Tag.BROADCAST)
 
 
 def rank_at(comm: Comm, place: int, root: int) -> int:

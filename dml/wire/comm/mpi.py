@@ -34,7 +34,7 @@ from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
-SLEEP_SHARE = 0.1  # of the time waited so far, if that is longer
+SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
     np.add: MPI.SUM,
     np.multiply: MPI.PROD,
@@ -363,9 +363,9 @@ class FreedWorld(freed(World)):  # type: ignore[misc]
 
 
 def compute(seconds: float, unless: Any = None) -> bool:
-    """Sleep; return False if the request `unless` completed before the end.
+    """Sleep; return False if the request `unless` completes before the end.
 
-    Between two tests of the request it sleeps for a tenth of the time so far.
+    The interval between two tests of the request is a tenth of the elapsed time.
     """
     begun = time.perf_counter()
     while unless is not None and (waited := time.perf_counter() - begun) < seconds:

@@ -21,7 +21,7 @@ class Tag(IntEnum):
     CHANGED = 18  # rows that a server sends without a request
     GRADIENTS = 19  # the values of a large push
     AVERAGING = 20  # values of a round of gossip, push-sum or RelaySum
-    PAIR = 21  # requests and replies of averages of pairs
+    PAIR = 21  # requests and replies of pairwise averages
     OUTER = 22  # changes of workers, and the outer parameters; see async_diloco
-    VOLUNTEERS = 23  # messages between peers that come and go; see volunteers/
+    VOLUNTEERS = 23  # messages between volunteers; see wire/volunteers
     BLOCK = 1000  # plus the number of the block

@@ -1,25 +1,25 @@
-"""The square-cube law of pipelines: wide stages need little bandwidth.
+"""The square-cube law of pipelines: costs of computation and of transfer by width.
 
     compute   ∝ d² per token, d³ for d tokens     ████████████████
     transfer  ∝ d  per token, d² for d tokens     ████
 
-A stage of width d multiplies matrices of d x d numbers but sends only vectors of d
-numbers. Twice the width halves the share of communication, at equal bandwidth. Ryabinin
-2023, SWARM Parallelism, section 3.1. Pure arithmetic.
+A stage of width d multiplies vectors by d x d matrices, and sends vectors of d numbers.
+At equal bandwidth, twice the width halves the ratio of transfer to computation.
+Ryabinin 2023, SWARM Parallelism, section 3.1. Pure arithmetic.
 """
 
 from typing import NamedTuple
 
 
 class Stage(NamedTuple):
-    """A pipeline stage of transformer blocks, and one of its microbatches.
+    """A pipeline stage of transformer blocks, and its microbatch.
 
     Attributes:
       width: Units of the residual stream, d.
       length: Tokens of an example.
       batch: Examples of a microbatch.
       blocks: Number of blocks.
-      expansion: Width of the hidden layer of a block, over d.
+      expansion: Width of the hidden layer of a block, divided by d.
       itemsize: Bytes of an activation and of its gradient.
     """
 
@@ -34,8 +34,8 @@ class Stage(NamedTuple):
 def flops(stage: Stage) -> float:
     """Return the floating-point operations of a forward and backward pass.
 
-    For each token and block, 2·(4 + 2·expansion)·d² of matrices and 4·length·d of
-    attention forwards; twice as many backwards.
+    Forward pass for each token and block: 2·(4 + 2·expansion)·d² for matrices and
+    4·length·d for attention. Backward pass: twice as many.
     """
     matrices = 2 * (4 + 2 * stage.expansion) * stage.width**2
     attention = 4 * stage.length * stage.width
@@ -44,7 +44,7 @@ def flops(stage: Stage) -> float:
 
 
 def words(stage: Stage) -> int:
-    """Return the words of activations sent forwards and of gradients backwards."""
+    """Return the words of activations and of their gradients that a stage sends."""
     return 2 * stage.batch * stage.length * stage.width
 
 
@@ -69,13 +69,13 @@ def seconds(stage: Stage, peer: Peer) -> tuple[float, float]:
 
 
 def communication(stage: Stage, peer: Peer) -> float:
-    """Return the share of time in communication, if it does not overlap."""
+    """Return the share of time in communication, without overlap with computation."""
     compute, transfer = seconds(stage, peer)
     return transfer / (compute + transfer)
 
 
 def least_width(stage: Stage, peer: Peer, share: float) -> int:
-    """Return the least width with at most this share of communication.
+    """Return the smallest width with at most a share of communication.
 
     Args:
       stage: Stage; its width is ignored.

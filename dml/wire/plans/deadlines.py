@@ -4,17 +4,17 @@
     ──●──●●──●──●●───●─────────●─────────┊──────────────●──►  seconds since the opening
              │           median + spreads·MAD          late
 
-A group with a quorum closes at the larger of two times, neither of which has a constant
-in seconds:
+A group with a quorum closes at the larger of two times:
 
-    median + spreads·MAD    members that are not outliers are waited for
-    last + lost·last/k      k members in `last` seconds: one more member raises the
-                            members per second if it arrives within last/k seconds.
-                            If only a share of its work is lost otherwise, the wait is
-                            that share of it, and 0 if a late member loses nothing.
+    median + spreads·MAD    includes members that are not outliers
+    last + lost·last/k      break-even wait: if k members arrive in `last` seconds, one
+                            more member increases the members per second if it arrives
+                            within last/k seconds. The wait is multiplied by `lost`, the
+                            share of the work of a late member that is lost.
 
-All times multiplied by c give c times the deadline. The opening is the time at which
-the members began their work. Pure arithmetic, without communication.
+The deadline is proportional to the arrivals and has no constant in seconds. The opening
+is the time at which the members begin their work. Pure arithmetic, without
+communication.
 """
 
 import math
@@ -28,21 +28,21 @@ def close_time(
 ) -> float:
     """Return the seconds after the opening at which a group closes.
 
-    The deadline moves with each arrival: call it again after each. It is never before
-    the last arrival.
+    The deadline changes with each arrival, so it is computed again after each one. It
+    is never before the last arrival.
 
     Args:
-      arrivals: Seconds after the opening of the members so far, in any order.
+      arrivals: Seconds from the opening to the arrival of each member, in any order.
       quorum: Least number of members.
       spreads: Number of median absolute deviations above the median.
       lost: Share of the work of a late member that is lost.
 
     Returns:
-      The deadline; infinity before the quorum.
+      Deadline in seconds; infinity if there are fewer arrivals than the quorum.
     """
     if len(arrivals) < max(1, quorum):
         return math.inf
-    # as _deadline, without the microseconds of NumPy's calls
+    # equals _deadline, and avoids the microseconds of calls of NumPy
     times = sorted(map(float, arrivals))
     median = _middle(times)
     deviation = _middle(sorted([abs(time - median) for time in times]))
@@ -55,7 +55,7 @@ def _middle(times: Sequence[float]) -> float:
 
 
 def _deadline(sorted_arrivals: np.ndarray, spreads: float, lost: float) -> np.ndarray:
-    """Return the deadlines of groups with as many members as the last axis is long."""
+    """Return the deadlines of groups whose members are on the last axis."""
     k = sorted_arrivals.shape[-1]
     median = sorted_arrivals[..., (k - 1) // 2 : k // 2 + 1].mean(-1)
     deviations = np.abs(sorted_arrivals - median[..., None])
@@ -72,17 +72,19 @@ def adaptive(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the closing times and numbers of members of many groups.
 
-    A group closes at the deadline that no further arrival precedes, and at its last
-    arrival if it is full. Members arrive at or before the closing time.
+    A group closes at the first deadline before which no other candidate arrives, and at
+    its last arrival if all candidates arrive. Its members are the candidates that
+    arrive at or before the closing time.
 
     Args:
       arrivals_GxM: Seconds of all candidates of each group; infinity: never.
-      quorum: Least number of members, of all groups or of each.
+      quorum: Least number of members; a number, or an array with one for each group.
       spreads: Number of median absolute deviations above the median.
       lost: Share of the work of a late member that is lost.
 
     Returns:
-      Closing times, infinity without a quorum; and numbers of members, 0 without.
+      Closing time of each group, infinity without a quorum; and number of members of
+      each group, 0 without a quorum.
     """
     arrivals_GxM = np.sort(arrivals_GxM, axis=1)
     groups, most = arrivals_GxM.shape
@@ -111,7 +113,7 @@ def fixed(
 
     Args:
       arrivals_GxM: Seconds of all candidates of each group; infinity: never.
-      quorum: Least number of members; a group without closes with no member.
+      quorum: Least number of members; a group with fewer arrivals has no members.
       seconds: Deadline; a full group closes at its last arrival.
     """
     members = (arrivals_GxM <= seconds).sum(1)
@@ -120,14 +122,14 @@ def fixed(
 
 
 def rate(closing: np.ndarray, members: np.ndarray) -> float:
-    """Return the members per second of groups that follow each other."""
+    """Return the members per second of consecutive groups."""
     return float(members.sum() / closing.sum()) if members.any() else 0.0
 
 
 def best_fixed(
     arrivals_GxM: np.ndarray, quorum: int, candidates: int = 400
 ) -> tuple[float, float]:
-    """Return the best constant deadline of these groups, and its members per second.
+    """Return the constant deadline with the most members per second, and this rate.
 
     Args:
       arrivals_GxM: Seconds of all candidates of each group.

@@ -1,20 +1,20 @@
 """Shares of a buffer that the members of a group reduce, by bandwidth.
 
-In the average of g members, member i reduces the share w_i: it sends 1 - w_i of its own
-values to the others, and the mean of its share to g - 1 members. Of a buffer of V
-elements it sends, and receives,
+In the average of g members, member i reduces the share w_i of a buffer of V elements.
+It sends 1 - w_i of its values to the other members, and the mean of its share to g - 1
+members. The number of elements that it sends, and that it receives, is
 
     load_i = V(1 - w_i) + V(g - 1)w_i = V(1 + (g - 2)w_i)
 
-The shares minimise the largest load_i / b_i over the bandwidths b_i of owners. They are
-a level: the fastest k members send until the same time T, and others own nothing.
+The shares minimise the largest load_i / b_i, where b_i are the bandwidths. The fastest
+k members send until the same time T (the level); other members have the share 0.
 
     load/b  T ┄ █ ┄ █ ┄ █ ┄ ┄ ┄ ┄      T = V(g - 2 + k)/(b_1 + … + b_k)
                 █   █   █   █
-                █   █   █   █   █      the last two own nothing
+                █   █   █   █   █      the last two shares are 0
 
-A member with bandwidth 0 only sends its own values: a client behind a NAT. Ryabinin
-2021, hivemind's `load_balancing.py`. Pure arithmetic, without communication.
+A member with bandwidth 0, a client behind a NAT, sends its values and has the share 0.
+Ryabinin 2021, and `load_balancing.py` of hivemind. Pure arithmetic.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,17 @@ from dml.types import BadInput
 def level(
     bandwidths_xM: np.ndarray, sizes: np.ndarray | int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares of groups, and the least time of a buffer of one element.
+    """Return the best shares of groups, and the seconds for a buffer of one element.
 
     Args:
-      bandwidths_xM: Elements per second of each seat, one group in each row of the last
-        axis; 0 of clients and of seats without a member.
+      bandwidths_xM: Elements per second of each seat; each row along the last axis is a
+        group; 0 for clients and for seats without a member.
       sizes: Number of members of each group, clients included.
 
     Returns:
-      Shares, which sum to 1 in groups with an owner; and seconds, which are infinite
-      without an owner. Owners without a share send their own values, too.
+      Shares, whose sum is 1 in each group with a positive bandwidth; and seconds, which
+      are infinite in groups without one. The seconds include members with the share 0,
+      which send their values.
     """
     sizes = np.asarray(sizes)[..., None]
     order = np.argsort(-bandwidths_xM, axis=-1, kind="stable")
@@ -45,7 +46,7 @@ def level(
     count = np.arange(1, bandwidths_xM.shape[-1] + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         times_xM = (sizes - 2 + count) / sums_xM
-        # A member is one of the k fastest if its own values take less than T.
+        # a member is one of the k fastest if it sends its values in at most T
         inside_xM = (fast_xM > 0) & (times_xM * fast_xM >= 1)
         k = np.maximum(inside_xM.sum(-1, keepdims=True), 1)
         time = np.take_along_axis(times_xM, k - 1, -1)
@@ -66,7 +67,7 @@ def shares(bandwidths: Sequence[float], length: int) -> np.ndarray:
     """Return the number of elements that each member reduces; they sum to `length`.
 
     Args:
-      bandwidths: Elements (or bytes) per second of each member; 0: owns nothing.
+      bandwidths: Elements (or bytes) per second of each member; 0: share of 0.
       length: Number of elements of the buffer.
     """
     speeds = np.asarray(bandwidths, float)
@@ -81,9 +82,9 @@ def shares(bandwidths: Sequence[float], length: int) -> np.ndarray:
 def integer_parts(weights: np.ndarray, length: int) -> np.ndarray:
     """Return integers in proportion to weights, by the method of Hagenbach-Bischoff.
 
-    Each part is at least ⌊length·weight/Σ weights⌋. The others go to the largest
-    weight/(part + 1), equal ones to the first. A longer buffer takes no element from a
-    part, and a larger weight has no smaller part.
+    Each part is first ⌊length·weight/Σ weights⌋. Each remaining element is added to the
+    part with the largest weight/(part + 1); of equal ones, to the first. If the length
+    increases, no part decreases; a larger weight never has a smaller part.
 
     Args:
       weights: Weights of 0 or more, one above 0.

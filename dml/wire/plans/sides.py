@@ -1,4 +1,4 @@
-"""The two sides of a graph whose ranks average in pairs: active and passive ranks.
+"""The sides of a bipartite graph for averages of pairs: active and passive ranks.
 
     active    1   3   5        An active rank requests an average of one passive
              ╱ ╲ ╱ ╲ ╱ ╲       neighbour at a time. Passive ranks never wait for a

@@ -1,8 +1,9 @@
-"""A broadcast in pieces in which every peer uploads: schedules as data.
+"""Schedules of a broadcast in pieces in which every peer uploads.
 
-A source has M pieces, N peers have none, and each of the N + 1 uploads one piece per
-round. Every schedule takes at least M + ⌊lg N⌋ rounds (Mundinger, Weber, Weiss 2008):
-the source needs M rounds for all pieces, and the last one then needs ⌊lg N⌋ doublings.
+A source has M pieces, N peers have no pieces, and each of these N + 1 participants
+uploads at most one piece per round. Every schedule takes at least M + ⌊lg N⌋ rounds
+(Mundinger, Weber, Weiss 2008): the source uploads M pieces in M rounds, and the last
+piece then doubles in ⌊lg N⌋ rounds.
 
 For N = 2^k, peers are the corners of a cube. In round t the source uploads piece t to
 the corner 2^(t mod k), and all corners upload along the axis t mod k:
@@ -13,9 +14,11 @@ the corner 2^(t mod k), and all corners upload along the axis t mod k:
                               11 → 10
     piece 1                   10 → 11  10 → 00 …
 
-Piece j doubles along the axes j + 1, …, j + k. Of the pieces t - k, …, t - 1 that are
-uploaded in round t, a corner has one: that of its first set bit, from bit t mod k on.
-The corner 0 uploads nothing. A peer receives at most one piece in a round.
+The corners that have piece j double along the axes j + 1, …, j + k. Of the pieces
+t - k, …, t - 1, which are uploaded in round t, each corner has one, except corner 0:
+if i is the smallest i ≥ 0 for which bit (t + i) mod k of the corner is set, the corner
+has piece t - k + i. Corner 0 uploads no piece. A peer receives at most one piece in a
+round.
 
 Pure arithmetic, without communication.
 """
@@ -53,7 +56,7 @@ def cube(pieces: int, peers: int) -> list[Uploads]:
     rounds = []
     for t in range(pieces + k):
         axis = t % k if k else 0
-        # the bits of a corner from that of the axis on, around
+        # bits of each corner, rotated so that the bit of the axis is the lowest
         turned = ((corner >> axis) | (corner << (k - axis))) & (peers - 1)
         first = np.log2(np.maximum(1, turned & -turned)).astype(np.int64)
         piece = t - k + first
@@ -72,8 +75,8 @@ def rarest_first(pieces: int, peers: int, seed: int) -> list[Uploads]:
     """Return a random swarm: each uploader sends the rarest useful piece.
 
     In each round, uploaders choose in random order. An uploader sends to a random peer
-    that receives nothing in this round and lacks some of its pieces, the piece that the
-    fewest peers have (with those of this round).
+    that receives no piece in this round and lacks a piece of the uploader. Of the
+    lacking pieces it sends the one with the fewest copies, including this round.
 
     Args:
       pieces: Number of pieces.
@@ -105,9 +108,9 @@ def rarest_first(pieces: int, peers: int, seed: int) -> list[Uploads]:
 
 
 def corner(pieces: int, peers: int) -> list[Uploads]:
-    """Return the schedule for N = 2^k - 1 peers, in M + k rounds: one above the bound.
+    """Return the schedule for N = 2^k - 1 peers, in M + k rounds, 1 above the bound.
 
-    The source is the corner 0 of the cube, which uploads nothing to the others.
+    The source also takes the place of corner 0 of the cube, which uploads no piece.
 
     Args:
       pieces: Number of pieces, M.
@@ -115,14 +118,14 @@ def corner(pieces: int, peers: int) -> list[Uploads]:
     """
     rounds = []
     for source, dest, piece in cube(pieces, peers + 1):
-        kept = dest != 1  # the source has all pieces
+        others = dest != 1  # the source has all pieces
         source, dest = np.maximum(source - 1, 0), dest - 1
-        rounds.append(Uploads(source[kept], dest[kept], piece[kept]))
+        rounds.append(Uploads(source[others], dest[others], piece[others]))
     return rounds
 
 
 def schedule(pieces: int, peers: int, seed: int = 0) -> list[Uploads]:
-    """Return the schedule of a cube if there is one, and else a random swarm.
+    """Return the schedule of a cube if N or N + 1 is a power of 2, else a random swarm.
 
     Args:
       pieces: Number of pieces.

@@ -1,4 +1,4 @@
-"""Tasks of workers of unequal speed: parts of shards, in the order of progress.
+"""Assignment of tasks, which are parts of shards, to workers of unequal speed.
 
 shard 0  ├─task─┼─task─┼─task─┤        A free worker receives the next minibatches of
 shard 1  ├─task─┼─task─┤               the shard with the least progress, so that all
@@ -29,19 +29,19 @@ class Tasks:
     """Assignment of tasks until all shards have the same progress.
 
     Args:
-      shards: Number of shards, which is that of workers.
+      shards: Number of shards, equal to the number of workers.
       first: Number of the first minibatch.
-      available: (first, count) -> number of the minibatches from `first` on that exist,
-        at most `count`.
+      available: Function (first, count) -> number of available minibatches from `first`
+        on, at most `count`.
     """
 
     def __init__(self, shards: int, first: int, available: Callable[[int, int], int]):
         self.progress, self.available = [first] * shards, available
 
     def assign(self, worker: int, count: int) -> Task:
-        """Return the next task of a worker: of the shard with the least progress.
+        """Return the next task of a worker, from the shard with the least progress.
 
-        Among equal shards that with the worker's number is preferred.
+        Of several such shards, the shard with the number of the worker is preferred.
 
         Args:
           worker: Number of the worker.

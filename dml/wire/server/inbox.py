@@ -1,4 +1,4 @@
-"""The messages that a server receives, one after another."""
+"""The receive buffer of a server."""
 
 from typing import Any
 
@@ -9,32 +9,32 @@ from dml.wire.comm.tags import Tag
 
 
 class Inbox:
-    """The last message to a server, and the receive of the next one.
+    """The last message to a server, and the posted receive of the next message.
 
     comm: the ranks.
     nbytes: size of the largest message.
 
-    `buffer` has the message, and `status` its rank and its number of bytes.
+    `buffer` contains the message; `status` contains its source and number of bytes.
     """
 
     def __init__(self, comm: Comm, nbytes: int):
         self.comm = comm
         self.buffer = np.empty(nbytes, np.uint8)
         self.status = Status()
-        self.posted: Any = None  # while values may arrive, too
+        self.posted: Any = None  # request of the next message, or None
 
     def receive(self) -> None:
         """Wait for a message."""
         self.comm.Recv(self.buffer, ANY, Tag.SERVER, self.status)
 
     def post(self) -> Any:
-        """Return the posted receive of the next message; post it if necessary."""
+        """Return the request of the next message; post the receive if necessary."""
         if self.posted is None:
             self.posted = self.comm.Irecv(self.buffer, ANY, Tag.SERVER)
         return self.posted
 
     def withdraw(self) -> bool:
-        """Withdraw the posted receive; return whether its message came before."""
+        """Cancel the posted receive; return whether its message had already arrived."""
         if self.posted is None:
             return False
         self.posted.Cancel()
@@ -43,7 +43,7 @@ class Inbox:
         return self.status.count != WITHDRAWN
 
     def poll(self) -> bool:
-        """Return whether a message has arrived, and receive it."""
+        """Receive a message if one has arrived; return whether it has."""
         if self.posted is not None:
             if not self.posted.Test(self.status):
                 return False

@@ -95,7 +95,7 @@ class Server:
 
     @property
     def log(self) -> list[Applied]:
-        """Entries of all gradients that are applied or late."""
+        """Log entries of all applied and dropped gradients."""
         return self.updates.log
 
     def serve(self) -> None:

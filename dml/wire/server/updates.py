@@ -1,4 +1,4 @@
-"""The updates of a server's rows by the gradients that workers push.
+"""The updates of the rows of a server by the gradients that workers push.
 
 gradients ──► pending, until their update is complete ──► combine ──► update
 """
@@ -14,7 +14,7 @@ from dml.wire.server.replies import Replies
 
 
 class Applied(NamedTuple):
-    """The log entry of a gradient: applied, or late and dropped."""
+    """The log entry of a gradient that was applied, or dropped as late."""
 
     seconds: float  # time at which it was applied or dropped
     worker: int
@@ -26,7 +26,7 @@ class Applied(NamedTuple):
 
 
 class Updates:
-    """The gradients of a server: pending ones, and the log of all others.
+    """The pending gradients of a server, and the log of applied and dropped gradients.
 
     comm: the ranks.
     shard: the rows of the server and their update.

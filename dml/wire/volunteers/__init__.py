@@ -1,4 +1,4 @@
-"""Peers that find groups, average and leave at any time, without a master."""
+"""Matchmaking and averaging of peers that may vanish at any time, without a master."""
 
 from dml.wire.volunteers.averaging import Averaged, average, settle
 from dml.wire.volunteers.matchmaking import find_group

@@ -1,4 +1,4 @@
-"""The state of an average of a group, and the messages that change it."""
+"""The state of the average of a group, and the handlers of its messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,31 +7,33 @@ import numpy as np
 
 from dml.wire.plans.load_balance import shares
 from dml.wire.volunteers import messages as m
-from dml.wire.volunteers.liveness import Watch, late
+from dml.wire.volunteers.liveness import Watch, late_after
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
 
-LINE = 8  # bytes; values start at a multiple
+ALIGNMENT = 8  # bytes; values start at a multiple of it
 
 
 @dataclass
 class Exchange:
-    """The state of an average.
+    """The state of the average of a group, on one member.
 
     Attributes:
       group: The group.
-      buffer: The values, replaced part by part.
+      buffer: Values of this peer; each part is replaced by its mean.
       edges: As in `Averaged`.
-      result: RESULT of this peer's part: its mask and its sum, later its mean.
-      unsent: Owners that were not heard yet, and have no contribution.
+      result: RESULT message of this peer's part: mask, and sum of the contributions,
+        which becomes their mean.
+      unsent: Owners to which no contribution was sent, as no message has arrived from
+        them in this round.
       parts: Members whose contribution is awaited.
       means: Owners whose result is awaited.
       unfinished: Members that have not sent FINISHED.
       counts: As in `Averaged`.
       opened: Time of the opening in s.
-      usual: Seconds after which an average is late.
-      part_times: Seconds after the opening of contributions.
-      watches: Tries at members.
+      usual: Usual largest duration of an average in s.
+      part_times: Seconds from the opening to the arrival of each contribution.
+      watches: Unanswered PINGs of each member, and time of its next PING.
       closed: Whether the result of this peer's part is sent.
     """
 
@@ -67,15 +69,15 @@ class Exchange:
         return self.result[start:].view(self.buffer.dtype)
 
     def awaited(self) -> set[int]:
-        """Return the members from which something is awaited."""
+        """Return the members whose contribution or result is awaited."""
         return self.parts | self.means
 
 
 def mask_nbytes(group: Group) -> int:
-    return -(-len(group.members) // LINE) * LINE
+    return -(-len(group.members) // ALIGNMENT) * ALIGNMENT
 
 
-def opened(peer: Peer, group: Group, buffer: np.ndarray) -> Exchange:
+def open_exchange(peer: Peer, group: Group, buffer: np.ndarray) -> Exchange:
     """Return the state at the opening of an average."""
     sizes = [0] * len(group.members)
     if any(group.bandwidths):
@@ -86,134 +88,141 @@ def opened(peer: Peer, group: Group, buffer: np.ndarray) -> Exchange:
     owners = {
         member for member, size in zip(group.members, sizes, strict=True) if size
     } & others
-    own = buffer[edges[place] : edges[place + 1]]
+    part = buffer[edges[place] : edges[place + 1]]
     head = peer.head(m.RESULT, about=group.leader)
-    x = Exchange(
+    exchange = Exchange(
         group,
         buffer,
         edges,
-        m.pack(head, mask_nbytes(group) + own.nbytes),
+        m.pack(head, mask_nbytes(group) + part.nbytes),
         unsent=set(owners),
-        parts=set(others) if len(own) else set(),
+        parts=set(others) if len(part) else set(),
         means=owners,
         unfinished=set(others),
-        counts=[int(len(own) > 0 and member == peer.id) for member in group.members],
+        counts=[int(len(part) > 0 and member == peer.id) for member in group.members],
         opened=peer.comm.Wtime(),
         usual=usual_end(peer),
     )
-    x.mask[:] = 0
-    x.mask[place] = 1
-    x.values[:] = own
-    return x
+    exchange.mask[:] = 0
+    exchange.mask[place] = 1
+    exchange.values[:] = part
+    return exchange
 
 
 def usual_end(peer: Peer) -> float:
-    """Return the seconds after which an average is late."""
+    """Return the usual largest duration of an average in seconds."""
     if peer.averages:
-        return late(peer.averages, peer.settings.spreads)
+        return late_after(peer.averages, peer.settings.spreads)
     return peer.trips.silence()
 
 
-def contribute(peer: Peer, x: Exchange, owner: int) -> None:
-    """Send an owner its part, once the owner was heard."""
-    if owner in peer.heard:
-        x.unsent.discard(owner)
-        part = x.part(owner)
-        message = m.pack(peer.head(m.VALUES, about=x.group.leader), part.nbytes)
+def contribute(peer: Peer, exchange: Exchange, owner: int) -> None:
+    """Send an owner its part if a message of the owner has arrived in this round."""
+    if owner in peer.senders:
+        exchange.unsent.discard(owner)
+        part = exchange.part(owner)
+        message = m.pack(peer.head(m.VALUES, about=exchange.group.leader), part.nbytes)
         message[m.NBYTES :].view(part.dtype)[:] = part
         peer.mailbox.send(owner, message)
 
 
-def result_to(peer: Peer, x: Exchange, member: int) -> None:
+def send_result_to(peer: Peer, exchange: Exchange, member: int) -> None:
     """Send a member the result of this peer's part."""
-    included = x.mask[x.group.members.index(member)]
-    end = len(x.result) if included else m.NBYTES + mask_nbytes(x.group)
-    peer.mailbox.send(member, x.result[:end])
+    included = exchange.mask[exchange.group.members.index(member)]
+    end = len(exchange.result) if included else m.NBYTES + mask_nbytes(exchange.group)
+    peer.mailbox.send(member, exchange.result[:end])
 
 
-def drop(x: Exchange, member: int) -> None:
-    """Wait no more for a member that is silent or gone."""
-    for waiting in (x.parts, x.means, x.unfinished, x.unsent):
+def drop(exchange: Exchange, member: int) -> None:
+    """Remove a silent or departed member from all sets of awaited members."""
+    for waiting in (
+        exchange.parts,
+        exchange.means,
+        exchange.unfinished,
+        exchange.unsent,
+    ):
         waiting.discard(member)
 
 
-def handle(peer: Peer, x: Exchange, message: Message) -> None:
-    """Change the state by a message of this round."""
+def handle(peer: Peer, exchange: Exchange, message: Message) -> None:
+    """Update the state by a message of the current round."""
     head = message.head
-    if head.kind == m.PONG and head.sender in x.watches:
-        watch = x.watches[head.sender]
+    if head.kind == m.PONG and head.sender in exchange.watches:
+        watch = exchange.watches[head.sender]
         peer.trips.answered(watch, peer.comm.Wtime())
-    if head.sender not in x.group.members:
+    if head.sender not in exchange.group.members:
         if head.kind in (m.HELLO, m.JOIN):
-            peer.send_group(head.sender, x.group)
+            peer.send_group(head.sender, exchange.group)
         return
     if head.kind in HANDLERS:
-        HANDLERS[head.kind](peer, x, message)
-    if head.sender in x.unsent:
-        contribute(peer, x, head.sender)
+        HANDLERS[head.kind](peer, exchange, message)
+    if head.sender in exchange.unsent:
+        contribute(peer, exchange, head.sender)
 
 
-def on_member_search(peer: Peer, x: Exchange, message: Message) -> None:
-    peer.send_group(message.head.sender, x.group)
+def on_member_search(peer: Peer, exchange: Exchange, message: Message) -> None:
+    peer.send_group(message.head.sender, exchange.group)
 
 
-def on_begin(peer: Peer, x: Exchange, message: Message) -> None:
-    if message.head.about == x.group.leader:
-        peer.send(x.group.leader, m.ACK)
+def on_begin(peer: Peer, exchange: Exchange, message: Message) -> None:
+    if message.head.about == exchange.group.leader:
+        peer.send(exchange.group.leader, m.ACK)
 
 
-def on_values(peer: Peer, x: Exchange, message: Message) -> None:
+def on_values(peer: Peer, exchange: Exchange, message: Message) -> None:
     head = message.head
-    if head.about == x.group.leader and head.sender in x.parts:
-        x.parts.discard(head.sender)
-        values = message.body[: x.values.nbytes].view(x.buffer.dtype)
-        peer.comm.Reduce_local(values, x.values, np.add)
-        x.mask[x.group.members.index(head.sender)] = 1
-        x.part_times.append(peer.comm.Wtime() - x.opened)
+    if head.about == exchange.group.leader and head.sender in exchange.parts:
+        exchange.parts.discard(head.sender)
+        values = message.body[: exchange.values.nbytes].view(exchange.buffer.dtype)
+        peer.comm.Reduce_local(values, exchange.values, np.add)
+        exchange.mask[exchange.group.members.index(head.sender)] = 1
+        exchange.part_times.append(peer.comm.Wtime() - exchange.opened)
 
 
-def on_result(peer: Peer, x: Exchange, message: Message) -> None:
-    head, group = message.head, x.group
-    if head.about == group.leader and head.sender in x.means:
-        x.means.discard(head.sender)
+def on_result(peer: Peer, exchange: Exchange, message: Message) -> None:
+    head, group = message.head, exchange.group
+    if head.about == group.leader and head.sender in exchange.means:
+        exchange.means.discard(head.sender)
         mask = message.body[: len(group.members)]
         if mask[group.members.index(peer.id)]:
-            part, start = x.part(head.sender), mask_nbytes(group)
+            part, start = exchange.part(head.sender), mask_nbytes(group)
             part[:] = message.body[start : start + part.nbytes].view(part.dtype)
-            x.counts[group.members.index(head.sender)] = int(mask.sum())
+            exchange.counts[group.members.index(head.sender)] = int(mask.sum())
 
 
-def on_ping(peer: Peer, x: Exchange, message: Message) -> None:
+def on_ping(peer: Peer, exchange: Exchange, message: Message) -> None:
     head = message.head
-    sent = m.PART * (head.sender not in x.unsent) | m.MEAN * x.closed
-    sent |= m.DONE * (x.closed and not x.means)
+    sent = m.PART * (head.sender not in exchange.unsent) | m.MEAN * exchange.closed
+    sent |= m.DONE * (exchange.closed and not exchange.means)
     peer.send(head.sender, m.PONG, head.number, head.about & sent)
 
 
-def on_pong(peer: Peer, x: Exchange, message: Message) -> None:
+def on_pong(peer: Peer, exchange: Exchange, message: Message) -> None:
     head = message.head
-    missing = m.PART * (head.sender in x.parts) | m.MEAN * (head.sender in x.means)
-    missing |= m.DONE * (head.sender in x.unfinished)
+    missing = m.PART * (head.sender in exchange.parts) | m.MEAN * (
+        head.sender in exchange.means
+    )
+    missing |= m.DONE * (head.sender in exchange.unfinished)
     if head.about & missing:
         peer.send(head.sender, m.RESEND, about=head.about & missing)
 
 
-def on_resend(peer: Peer, x: Exchange, message: Message) -> None:
+def on_resend(peer: Peer, exchange: Exchange, message: Message) -> None:
     sender, lost = message.head.sender, message.head.about
-    if lost & m.PART and sender in x.means:
-        contribute(peer, x, sender)
-    if lost & m.MEAN and x.closed:
-        result_to(peer, x, sender)
-    if lost & m.DONE and x.closed and not x.means:
-        peer.send(sender, m.FINISHED, about=x.group.leader)
+    if lost & m.PART and sender in exchange.means:
+        contribute(peer, exchange, sender)
+    if lost & m.MEAN and exchange.closed:
+        send_result_to(peer, exchange, sender)
+    if lost & m.DONE and exchange.closed and not exchange.means:
+        peer.send(sender, m.FINISHED, about=exchange.group.leader)
 
 
-def on_finished(peer: Peer, x: Exchange, message: Message) -> None:
-    x.unfinished.discard(message.head.sender)
+def on_finished(peer: Peer, exchange: Exchange, message: Message) -> None:
+    exchange.unfinished.discard(message.head.sender)
 
 
-def on_gone(peer: Peer, x: Exchange, message: Message) -> None:
-    drop(x, message.head.sender)
+def on_gone(peer: Peer, exchange: Exchange, message: Message) -> None:
+    drop(exchange, message.head.sender)
 
 
 HANDLERS: dict[int, Callable[[Peer, Exchange, Message], None]] = {

@@ -1,4 +1,4 @@
-"""Sends and one posted receive from ANY source, on real and on virtual ranks."""
+"""Nonblocking sends, and one posted receive from any source."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from dml.wire.volunteers.messages import NBYTES, Message, unpack
 
 
 class Mailbox:
-    """Messages of one peer. It waits without using the processor.
+    """The sends and receives of a peer; waiting uses no processor time.
 
-    A large message is sent only if its receiver receives it. Messages to peers that
-    have vanished stay in `sending`, with their buffers.
+    The send of a large message completes only if its receiver receives it. Sends to
+    vanished peers stay in `sending`, with their buffers, until `close`.
 
     Args:
       comm: The ranks.
@@ -28,11 +28,11 @@ class Mailbox:
         self.unread = True  # the buffer belongs to the request
 
     def send(self, dest: int, message: np.ndarray) -> None:
-        """Start to send a message, whose buffer must not change."""
+        """Start to send a message; its buffer must not change before completion."""
         self.sending.append((self.comm.Isend(message, dest, Tag.VOLUNTEERS), message))
 
     def receive(self, until: float) -> Message | None:
-        """Return the next message; None if there is none until a time in seconds."""
+        """Return the next message; None if none arrives before the time `until`."""
         if not self.unread:
             self.request = self.comm.Irecv(self.buffer, ANY, Tag.VOLUNTEERS)
             self.unread = True
@@ -47,12 +47,12 @@ class Mailbox:
         self.unread = False
         return unpack(self.buffer)
 
-    def forget_sent(self) -> None:
-        """Drop the buffers of messages that are sent."""
+    def release_sent(self) -> None:
+        """Release the buffers of completed sends."""
         self.sending = [sent for sent in self.sending if not sent[0].Test()]
 
     def close(self) -> None:
-        """Withdraw the receive, and leave unfinished sends to the communicator."""
+        """Cancel the receive; incomplete sends stay with the communicator."""
         if self.unread:
             self.request.Cancel()
             self.request.Wait()

@@ -1,12 +1,12 @@
-"""Matchmaking without a master: the peers with one key in a round form groups.
+"""Matchmaking without a master: peers with equal keys in a round form groups.
 
-3 HELLO►all                 Every peer greets those that it expects. The best of
-1 HELLO►all                 those heard (by priority, then id) leads, others follow.
-3 JOIN─►1 ─WELCOME►3        A leader that hears a better one releases its followers
-0 HELLO►all                 and follows it. A group closes when it is full, when all
-1 RELEASE►3, JOIN─►0        expected peers are in it, or at the deadline of the
-3 JOIN─►0                   arrivals. A silent leader is replaced by the next best.
-0 BEGIN {0, 1, 3}►all
+3 HELLO►all              Every peer sends HELLO to the peers that it expects. Of the
+1 HELLO►all              peers that have arrived, the first by (priority, id) leads, and
+3 JOIN─►1 ─WELCOME►3     the others join it. If an earlier peer in this order arrives,
+0 HELLO►all              the leader releases its followers and joins that peer. A group
+1 RELEASE►3, JOIN─►0     closes when it is full, when all expected peers are in it, or
+3 JOIN─►0                at the deadline of the arrivals. The next peer in the order
+0 BEGIN {0, 1, 3}►all    replaces a silent leader.
 """
 
 import math
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from dml.wire.plans.deadlines import close_time
 from dml.wire.volunteers import messages as m
-from dml.wire.volunteers.liveness import Watch, late
+from dml.wire.volunteers.liveness import Watch, late_after
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
 from dml.wire.volunteers.search import Search, handle, release
@@ -32,29 +32,29 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
     """Return the group of this peer in a round; every live peer is in one.
 
     Peers with equal keys form groups of at most `settings.width` members. A peer is
-    bound to the leader it has joined last, until the leader releases it or is silent.
-    The leader lists the peers that are bound to it. So the members of a group agree on
-    it, unless a live leader was taken for silent, which has the probability
-    `settings.risk`. The group may contain peers that have vanished since they joined,
-    and it consists of this peer only if no other was heard.
+    bound to the leader that it has joined, until the leader releases it or is silent.
+    The members of a group are the leader and the peers that are bound to it, so all
+    members return equal groups, unless a live leader is taken for silent; this has the
+    probability `settings.risk`. The group may contain peers that have vanished after
+    their JOIN. It has one member if no message of another candidate arrives.
 
-    A leader closes its group when it is full, when all expected peers are in it, or,
-    once a quorum was heard, at median + spreads·MAD of the arrivals, but not before the
-    usual last arrival of earlier rounds. Before a quorum it waits for 1 + spreads times
-    the longer of its own work since its last round and the arrivals so far, or until a
-    peer would be taken for silent, if that is later.
+    A leader closes its group when it is full, when all expected peers are in it, or, if
+    a quorum has arrived, at median + spreads·MAD of the arrivals, but not before the
+    usual last arrival of earlier rounds. Without a quorum, a leader waits for the
+    largest of three times: 1 + spreads times the larger of its work since its last
+    round and the arrivals so far; the usual last arrival; and the time after which a
+    peer is taken for silent. A peer without other candidates that knows of a later
+    round enters the later round instead.
 
     With c candidates of a key: c - 1 HELLOs and REPLYs per peer, a JOIN and a WELCOME,
-    and c - 1 BEGINs of the leader. 3 messages one after another from the last arrival
-    to the group, of 8 to 8 + 4c words: 3α.
-
-    A peer that would be alone, and knows of a later round, enters that one instead.
+    and c - 1 BEGINs of the leader. From the last arrival to the group: 3 messages of 8
+    to 8 + 4c words, one after another, 3α.
 
     Args:
       peer: The peer.
       t: Number of the round, after all earlier ones: `peer.next_round()`.
-      key: key(t, id) is the key of a peer, such as its line of a grid; equal functions
-        on all peers.
+      key: Function (t, id) -> key of a peer, such as its line of a grid; equal on all
+        peers.
     """
     work = peer.comm.Wtime() - peer.left
     group = None
@@ -67,18 +67,18 @@ def find_group(peer: Peer, t: int, key: Key = one_key) -> Group:
 
 
 def search_round(peer: Peer, t: int, key: Key, work: float) -> Group | None:
-    """Return the group of a round; None if this peer is alone and others are later."""
+    """Return the group of a round; None if this peer must enter a later round."""
     early = peer.enter(t)
-    own = key(t, peer.id)
-    search = Search(lambda other: key(t, other) == own)
+    own_key = key(t, peer.id)
+    search = Search(lambda other: key(t, other) == own_key)
     if peer.arrivals:
-        search.usual = late(peer.arrivals, peer.settings.spreads)
-    greet_other_key(peer, search)
+        search.usual = late_after(peer.arrivals, peer.settings.spreads)
+    send_hello_to_other_key(peer, search)
     queued: Message | None
     for queued in early:
         handle(peer, search, queued)
     while (queued := peer.receive(peer.opened)) is not None:
-        handle(peer, search, queued)  # those heard are answered, and not greeted
+        handle(peer, search, queued)  # a HELLO is answered
     until = step(peer, search, work)
     while search.group is None and until is not None:
         received = peer.receive(until)
@@ -89,13 +89,13 @@ def search_round(peer: Peer, t: int, key: Key, work: float) -> Group | None:
     if search.arrivals:
         peer.arrivals.append(max(search.arrivals.values()))
     for other in expected(peer.view, peer.absent) - search.arrivals.keys():
-        if search.has_key(other) and other not in search.apart:
-            peer.miss(other)
+        if search.has_key(other) and other not in search.excluded:
+            peer.mark_absent(other)
     return search.group
 
 
-def greet_other_key(peer: Peer, search: Search) -> None:
-    """Greet one peer with another key, so that views spread between keys."""
+def send_hello_to_other_key(peer: Peer, search: Search) -> None:
+    """Send HELLO to a peer with another key, so that views spread between keys."""
     others = [other for other in sorted(peer.view) if not search.has_key(other)]
     if others:
         dest = others[(peer.round * 7919 + peer.id) % len(others)]
@@ -103,31 +103,31 @@ def greet_other_key(peer: Peer, search: Search) -> None:
 
 
 def step(peer: Peer, search: Search, work: float) -> float | None:
-    """Greet, follow or begin as far as the state allows.
+    """Send the HELLO, JOIN or BEGIN messages that the state requires.
 
     Returns:
-      The time at which to look again; None if this peer leaves the round.
+      Time of the next call; None if this peer enters a later round instead.
     """
     candidates = set(filter(search.has_key, expected(peer.view, peer.absent)))
-    search.apart |= {p for p, entry in peer.view.items() if entry.beat > peer.round}
-    for other in sorted(candidates - search.greeted):
-        search.greeted.add(other)
+    search.excluded |= {p for p, entry in peer.view.items() if entry.beat > peer.round}
+    for other in sorted(candidates - search.hello_sent):
+        search.hello_sent.add(other)
         peer.send_view(other, m.HELLO)
-    best = best_of(peer, search)
-    if search.leader is None and best not in (None, peer.id):
-        follow(peer, search, best)
+    first = first_leader(peer, search)
+    if search.leader is None and first not in (None, peer.id):
+        follow(peer, search, first)
     now = peer.comm.Wtime()
     if search.leader is not None:
         return check_leader(peer, search, now)
-    alone = not search.arrivals.keys() - search.apart
+    alone = not search.arrivals.keys() - search.excluded
     if alone and peer.newest() > peer.round:
         return None
-    missing = candidates - search.apart - search.followers.keys()
+    missing = candidates - search.excluded - search.followers.keys()
     size = 1 + len(search.followers)
-    # those heard join this peer or are in another group, unless they have vanished
+    # an arrived peer joins this peer or another group, unless it has vanished
     joining = [search.arrivals[other] for other in missing & search.arrivals.keys()]
     close = peer.opened + max(
-        closing(peer, search, candidates, work),
+        closing_time(peer, search, candidates, work),
         max(joining, default=-math.inf) + peer.trips.silence(),
     )
     complete = peer.view and not missing
@@ -136,35 +136,40 @@ def step(peer: Peer, search: Search, work: float) -> float | None:
     return close
 
 
-def rank(peer: Peer, other: int) -> tuple[int, int]:
-    """Return the order of a peer among those that may lead: ties are broken by id."""
+def leader_order(peer: Peer, other: int) -> tuple[int, int]:
+    """Return the sort key of a peer among possible leaders: priority, then id."""
     if other == peer.id:
         return peer.priority, peer.id
     return peer.view[other].priority, other
 
 
-def best_of(peer: Peer, search: Search) -> int | None:
-    """Return the best peer that may lead; None for a client without a leader."""
-    heard = search.arrivals.keys() - search.apart - search.moved
-    able = [other for other in heard if peer.view[other].bandwidth]
+def first_leader(peer: Peer, search: Search) -> int | None:
+    """Return the first possible leader; None if there is none."""
+    arrived = search.arrivals.keys() - search.excluded - search.nonleaders
+    leaders = [other for other in arrived if peer.view[other].bandwidth]
     if peer.bandwidth:
-        able.append(peer.id)
-    return min(able, key=lambda other: rank(peer, other), default=None)
+        leaders.append(peer.id)
+    return min(leaders, key=lambda other: leader_order(peer, other), default=None)
 
 
-def closing(peer: Peer, search: Search, candidates: set[int], work: float) -> float:
+def closing_time(
+    peer: Peer, search: Search, candidates: set[int], work: float
+) -> float:
     """Return the seconds after the opening at which a group closes."""
     settings = peer.settings
-    times = [0.0, *(search.arrivals[p] for p in search.arrivals.keys() - search.apart)]
-    # no group is larger than the width, so no more are waited for
-    possible = (candidates | search.arrivals.keys()) - search.apart
-    most = min(settings.width, 1 + len(possible))
-    quorum = max(2, math.ceil(settings.quorum * most))
+    times = [
+        0.0,
+        *(search.arrivals[p] for p in search.arrivals.keys() - search.excluded),
+    ]
+    # the quorum is relative to the largest possible group
+    possible = (candidates | search.arrivals.keys()) - search.excluded
+    largest = min(settings.width, 1 + len(possible))
+    quorum = max(2, math.ceil(settings.quorum * largest))
     close = close_time(times, quorum, settings.spreads)
     if close < math.inf:
         return max(close, search.usual)
-    patience = (1 + settings.spreads) * max(work, *times)
-    return max(patience, search.usual, peer.trips.silence())
+    longest = (1 + settings.spreads) * max(work, *times)
+    return max(longest, search.usual, peer.trips.silence())
 
 
 def follow(peer: Peer, search: Search, leader: int) -> None:
@@ -187,27 +192,27 @@ def join(peer: Peer, search: Search) -> None:
 
 
 def check_leader(peer: Peer, search: Search, now: float) -> float:
-    """Repeat the JOIN, or leave a silent leader; return when to look again."""
+    """Repeat a late JOIN, or leave a silent leader; return the next call's time."""
     assert search.leader is not None
     if now >= search.watch.next:
         if peer.trips.silent(search.watch):
-            search.apart.add(search.leader)
-            peer.miss(search.leader)
+            search.excluded.add(search.leader)
+            peer.mark_absent(search.leader)
             search.leader = None
-            search.greeted.clear()  # this peer may lead again
+            search.hello_sent.clear()  # this peer may lead again
             return now
         join(peer, search)
     return search.watch.next
 
 
 def begin(peer: Peer, search: Search, candidates: set[int]) -> None:
-    """Close the group, and send its members to all candidates."""
+    """Close the group, and send BEGIN with its members to all candidates."""
     members = sorted([peer.id, *search.followers])
-    entries = [
+    bandwidths = [
         peer.bandwidth if member == peer.id else peer.view[member].bandwidth
         for member in members
     ]
-    group = Group(peer.round, peer.id, tuple(members), tuple(entries))
+    group = Group(peer.round, peer.id, tuple(members), tuple(bandwidths))
     now = peer.comm.Wtime()
     for member in search.followers:
         peer.begun[member] = Watch(now)

@@ -1,18 +1,18 @@
-"""The messages between volunteers: a head of 64 bytes, then entries or values.
+"""The messages between volunteers: a head of 64 bytes, and entries or values.
 
 | head: kind, sender, run, round, number, about, priority, bandwidth, length | body |
 
 HELLO    a peer has entered a round      body: entries of its view
-REPLY    the answer to a HELLO           body: entries
-JOIN     the sender follows this peer    number: of the try; about: of the binding
+REPLY    answer to a HELLO               body: entries of its view
+JOIN     the sender joins the receiver   number: of the try; about: of the binding
 WELCOME  the JOIN has arrived            number: of the try
 RELEASE  the binding is void             number: of the binding; about: a better leader
 BEGIN    the group of a leader           body: entries of the members
 ACK      the BEGIN has arrived
-GONE     the sender is in a later round, and was in no group with the receiver
-PING     awaited messages are missing    about: PART, MEAN and DONE, combined by |
-PONG     the sender is alive             about: those that it has sent
-RESEND   they are lost                   about: as in a PING
+GONE     the sender is in a later round than the message that it answers
+PING     request of a PONG               about: missing PART | MEAN | DONE
+PONG     answer to a PING                about: items of the PING that were sent before
+RESEND   request to send messages again  about: lost PART | MEAN | DONE
 VALUES   contribution to a part          body: values
 RESULT   mean of a part                  body: mask of contributors, values
 FINISHED the sender has all results
@@ -26,11 +26,11 @@ import numpy as np
 NBYTES = 64  # bytes of the head
 FORMAT = struct.Struct("<iiqqqqqdi")
 
-# Kinds. Plain numbers, as enums take microseconds.
+# Kinds: integers, as an access to an enum takes microseconds.
 HELLO, REPLY, JOIN, WELCOME, RELEASE, BEGIN, ACK, GONE = range(8)
 PING, PONG, RESEND, VALUES, RESULT, FINISHED = range(8, 14)
 
-# Messages that a PING asks for.
+# Messages that a PING requests: VALUES, RESULT, FINISHED.
 PART, MEAN, DONE = 1, 2, 4
 
 ENTRY = np.dtype(
@@ -43,7 +43,7 @@ class Head(NamedTuple):
 
     kind: int
     sender: int
-    run: int  # number of the run, so that other programs' messages are dropped
+    run: int  # number of the run, messages of other runs are dropped
     round: int
     number: int
     about: int
@@ -56,7 +56,7 @@ class Message(NamedTuple):
     """A received message; `body` is valid until the next receive."""
 
     head: Head
-    body: np.ndarray  # bytes, longer than the body if the buffer is
+    body: np.ndarray  # bytes; may be longer than `head.length`
 
     def entries(self) -> np.ndarray:
         """Return the entries of the body."""

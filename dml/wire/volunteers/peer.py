@@ -1,4 +1,4 @@
-"""The state of a peer between and in rounds, and messages that belong to no phase."""
+"""The state of a peer over all rounds, and its answers to messages of other rounds."""
 
 import math
 from collections import deque
@@ -13,20 +13,20 @@ from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
 from dml.wire.volunteers.mailbox import Mailbox
 from dml.wire.volunteers.messages import Head, Message
 from dml.wire.volunteers.settings import DEFAULTS, Settings, check
-from dml.wire.volunteers.views import Entry, View, merge, sample
+from dml.wire.volunteers.views import Entry, View, latest, merge
 
-REMEMBERED = 2  # groups of the latest rounds, for peers that ask for them
+STORED_GROUPS = 2  # latest rounds whose groups are stored, to repeat their BEGIN
 NO_ROUND = -1
 
 
 class Group(NamedTuple):
-    """A group of a round.
+    """The group of a peer in a round.
 
     Attributes:
       round: The round.
       leader: The member that closed the group.
       members: Ids of all members, in ascending order.
-      bandwidths: Bytes per second that each member has declared; 0 of clients.
+      bandwidths: Bytes per second that each member declares; 0 of clients.
     """
 
     round: int
@@ -36,16 +36,16 @@ class Group(NamedTuple):
 
 
 class Peer:
-    """A peer: one rank of a communicator, whose id is the rank.
+    """A volunteer on one rank of a communicator; its id is the rank.
 
     Args:
-      comm: The ranks, of which any may be a peer, be absent or vanish.
-      nbytes: Bytes of the buffer to average, equal on all peers.
-      known: Ids of peers that are known at the start; one is enough.
-      priority: Peers with a lower number lead first; equal ones are ordered by id.
-      bandwidth: Bytes per second, for the share of the buffer that this peer reduces; 0
-        of a client, which is not reached by all peers.
-      settings: Settings that all peers share.
+      comm: The ranks; each may be a peer, be absent, or vanish.
+      nbytes: Size of the buffer to average in bytes, equal on all peers.
+      known: Ids of peers that are known at the start; one id is enough.
+      priority: Priority as a leader; lower numbers lead first, then lower ids.
+      bandwidth: Bytes per second, by which the buffer is divided; 0: a client, to which
+        some peers cannot send first.
+      settings: Settings, equal on all peers.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Peer:
         self.mailbox = Mailbox(comm, nbytes + entries * m.ENTRY.itemsize)
         self.view: View = {peer: Entry() for peer in known if peer != comm.rank}
         self.packed: tuple = (NO_ROUND - 1, 0, None)  # round, size, entries of the view
-        self.absent: dict[int, int] = {}  # beats of peers that did not come
+        self.absent: dict[int, int] = {}  # beats of peers that sent no message
         self.round = NO_ROUND
-        self.opened = self.left = comm.Wtime()  # the latest round, in s
-        self.arrivals: deque[float] = deque(maxlen=WINDOW)  # the last one of each round
+        self.opened = self.left = comm.Wtime()  # of the latest round, in s
+        self.arrivals: deque[float] = deque(maxlen=WINDOW)  # largest of each round in s
         self.groups: dict[int, Group] = {}  # of the latest rounds
         self.begun: dict[int, Watch] = {}  # members that have not acknowledged BEGIN
-        self.heard: set[int] = set()  # peers heard in the latest round
+        self.senders: set[int] = set()  # of messages of the latest round
         self.averages: deque[float] = deque(maxlen=WINDOW)  # s of the latest averages
         self.exchange: Any = None  # of the latest average
         self.early: dict[tuple[int, int, int], Message] = {}  # of later rounds
@@ -79,7 +79,7 @@ class Peer:
         self.trips = RoundTrips(settings.spreads, settings.risk, first)
 
     def own_message_seconds(self) -> float:
-        """Send a message to this peer; return its seconds."""
+        """Return the seconds of a message from this peer to itself."""
         begun = self.comm.Wtime()
         self.send(self.id, m.PING)
         while True:
@@ -94,7 +94,7 @@ class Peer:
         return max(self.round + 1, self.newest())
 
     def newest(self) -> int:
-        """Return the latest round in which any peer was heard."""
+        """Return the latest round of a message of any peer."""
         return max((entry.beat for entry in self.view.values()), default=NO_ROUND)
 
     def elapsed(self) -> float:
@@ -102,61 +102,60 @@ class Peer:
         return self.comm.Wtime() - self.opened
 
     def enter(self, t: int) -> list[Message]:
-        """Enter a round; return the messages of this round that arrived before."""
+        """Enter a round; return its messages that arrived in earlier rounds."""
         if t <= self.round:
             raise BadInput(
                 f"rank {self.id}: expected a round after {self.round}, got {t}; pass "
                 "next_round()"
             )
-        self.mailbox.forget_sent()
+        self.mailbox.release_sent()
         self.opened, self.round = self.comm.Wtime(), t
         self.begun.clear()
-        self.heard.clear()
+        self.senders.clear()
         self.exchange = None
-        for old in [old for old in self.groups if old <= t - REMEMBERED]:
+        for old in [old for old in self.groups if old <= t - STORED_GROUPS]:
             del self.groups[old]
         self.early = {key: self.early[key] for key in self.early if key[0] >= t}
-        return self.kept()
+        return self.take_early()
 
-    def keep(self, message: Message) -> None:
-        """Keep a message of a later phase."""
+    def store_early(self, message: Message) -> None:
+        """Store a message of a later round, or of the average of this round."""
         head, body = message.head, message.body[: message.head.length].copy()
         self.early[head.round, head.sender, head.kind] = Message(head, body)
 
-    def kept(self) -> list[Message]:
-        """Return and forget the kept messages of this round."""
+    def take_early(self) -> list[Message]:
+        """Remove the stored messages of this round, and return them."""
         keys = [key for key in self.early if key[0] == self.round]
         return [self.early.pop(key) for key in keys]
 
-    def miss(self, other: int) -> None:
-        """Expect a peer no more, until it is heard in a later round."""
+    def mark_absent(self, other: int) -> None:
+        """Remove a peer from the expected ones until a message of a later round."""
         self.absent[other] = self.view[other].beat
 
     def head(self, kind: int, number: int = 0, about: int = 0) -> Head:
         """Return a head of the current round."""
-        own = self.priority, self.bandwidth, 0
-        run = self.settings.run
-        return Head(kind, self.id, run, self.round, number, about, *own)
+        ids = self.id, self.settings.run, self.round
+        return Head(kind, *ids, number, about, self.priority, self.bandwidth, 0)
 
     def send(self, dest: int, kind: int, number: int = 0, about: int = 0) -> None:
         """Send a message without a body."""
         self.mailbox.send(dest, m.pack(self.head(kind, number, about)))
 
     def send_view(self, dest: int, kind: int) -> None:
-        """Send entries of the view, with this peer's own."""
+        """Send entries of the view, and the entry of this peer."""
         head = self.head(kind, self.round)
         self.mailbox.send(dest, m.with_body(head, self.entries()))
 
     def entries(self) -> np.ndarray:
-        """Return entries of the view, those of this round before it has grown."""
+        """Return entries of the view; renewed in each round and when the view grows."""
         if self.packed[:2] != (self.round, len(self.view)):
             own = self.id, self.round, self.priority, self.bandwidth
-            entries = [own, *sample(self.view, self.settings.entries - 1)]
+            entries = [own, *latest(self.view, self.settings.entries - 1)]
             self.packed = self.round, len(self.view), np.array(entries, m.ENTRY)
         return self.packed[2]
 
     def send_group(self, dest: int, group: Group) -> None:
-        """Send the members of a group."""
+        """Send a BEGIN with the members of a group."""
         entries = [
             (member, group.round, 0, bandwidth)
             for member, bandwidth in zip(group.members, group.bandwidths, strict=True)
@@ -165,9 +164,9 @@ class Peer:
         self.mailbox.send(dest, m.with_body(head, np.array(entries, m.ENTRY)))
 
     def receive(self, until: float) -> Message | None:
-        """Return the next message of this round; None if there is none until a time.
+        """Return the next message of this round; None if none arrives before `until`.
 
-        Messages of other rounds are answered or kept here.
+        Messages of other rounds are answered or stored.
         """
         while True:
             due = min((watch.next for watch in self.begun.values()), default=math.inf)
@@ -180,12 +179,12 @@ class Peer:
                 return message
 
     def accepted(self, message: Message) -> bool:
-        """Return whether the message belongs to a phase of the current round."""
+        """Record a message; return whether it belongs to the current round."""
         head = message.head
         known = 0 <= head.sender < self.comm.size and head.sender != self.id
         if head.run != self.settings.run or not known:
             return False
-        self.hear(head)
+        self.record_beat(head)
         if head.kind in (m.HELLO, m.REPLY, m.GONE):
             merge(self.view, message.entries(), self.comm.size)
             self.view.pop(self.id, None)
@@ -193,20 +192,20 @@ class Peer:
             return head.round == self.round
         if head.round > self.round:
             if head.kind in (m.HELLO, m.BEGIN):
-                self.keep(message)
+                self.store_early(message)
             return False
         if head.round < self.round:
             self.answer_old(head)
             return False
-        self.heard.add(head.sender)
+        self.senders.add(head.sender)
         if head.kind in (m.WELCOME, m.PONG):
             self.trips.arrived(head.number, self.comm.Wtime())
         if head.kind in (m.ACK, m.VALUES, m.RESULT):
             self.begun.pop(head.sender, None)
         return True
 
-    def hear(self, head: Head) -> None:
-        """Record that a peer was in a round."""
+    def record_beat(self, head: Head) -> None:
+        """Record the round of the sender of a message in the view."""
         known = self.view.get(head.sender, Entry())
         # GONE is sent by a peer in the round `number`, about an earlier one
         beat = max(known.beat, head.number if head.kind == m.GONE else head.round)
@@ -227,12 +226,12 @@ class Peer:
                 self.send_gone(head)
 
     def send_gone(self, head: Head) -> None:
-        """Answer that this peer has left the round of a message."""
+        """Send GONE: this peer has left the round of a message."""
         gone = self.head(m.GONE, self.round)._replace(round=head.round)
         self.mailbox.send(head.sender, m.with_body(gone, self.entries()))
 
     def repeat_begin(self) -> None:
-        """Send BEGIN again to members that have not acknowledged it in time."""
+        """Repeat BEGIN to members whose ACK is late."""
         now, group = self.comm.Wtime(), self.groups.get(self.round)
         for member, watch in list(self.begun.items()):
             if group is None or self.trips.silent(watch):
@@ -242,9 +241,9 @@ class Peer:
                 self.trips.tried(watch, now)
 
     def leave(self) -> None:
-        """End the round: the time of this peer's own work begins."""
+        """Record the end of the round, at which the work of this peer begins."""
         self.left = self.comm.Wtime()
 
     def close(self) -> None:
-        """Leave for good, without a message."""
+        """Leave permanently, without a message to other peers."""
         self.mailbox.close()

@@ -1,4 +1,4 @@
-"""The state of a peer that looks for a group, and the messages that change it."""
+"""The state of the matchmaking of a round, and the handlers of its messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ from dml.wire.volunteers.views import Entry
 
 @dataclass
 class Search:
-    """The state of a peer that looks for a group.
+    """The state of the matchmaking of a round, on one peer.
 
     Attributes:
-      has_key: Whether a peer has the key of this peer in this round.
-      arrivals: Seconds after the opening at which each peer was heard first.
-      greeted: Peers to which a HELLO was sent.
-      apart: Peers that cannot be in this peer's group: in other groups, gone, silent.
-      moved: Peers that follow a leader, so that they cannot lead now.
+      has_key: Function of an id; whether that peer has the key of this peer.
+      arrivals: Seconds from the opening to the first message of each peer.
+      hello_sent: Peers to which a HELLO, or a REPLY to their HELLO, was sent.
+      excluded: Peers that are in other groups, in later rounds, or silent.
+      nonleaders: Peers that have released this peer, and sent no HELLO since.
       followers: Number of the binding of each follower.
       released: Number of the latest void binding of each peer.
-      leader: Peer that this one follows; None if it leads.
-      binding: Number of the binding to that leader.
-      watch: Tries at the leader.
-      group: The group, once it has begun.
-      usual: Seconds after the opening until which late peers are usual.
+      leader: Leader that this peer has joined; None if it has joined no leader.
+      binding: Number of the binding to the leader.
+      watch: Unanswered JOINs of the leader.
+      group: The group; None before BEGIN.
+      usual: Usual largest arrival of earlier rounds in s.
     """
 
     has_key: Callable[[int], bool]
     arrivals: dict[int, float] = field(default_factory=dict)
-    greeted: set[int] = field(default_factory=set)
-    apart: set[int] = field(default_factory=set)
-    moved: set[int] = field(default_factory=set)
+    hello_sent: set[int] = field(default_factory=set)
+    excluded: set[int] = field(default_factory=set)
+    nonleaders: set[int] = field(default_factory=set)
     followers: dict[int, int] = field(default_factory=dict)
     released: dict[int, int] = field(default_factory=dict)
     leader: int | None = None
@@ -44,13 +44,13 @@ class Search:
 
 
 def release(peer: Peer, search: Search, other: int, number: int, leader: int) -> None:
-    """Make a binding void, also for its JOINs that arrive later."""
+    """Make a binding void; its JOINs that arrive later are void, too."""
     search.released[other] = max(number, search.released.get(other, -1))
     peer.send(other, m.RELEASE, number, leader)
 
 
 def handle(peer: Peer, search: Search, message: Message) -> None:
-    """Change the state by a message of this round."""
+    """Update the state by a message of the current round."""
     head = message.head
     if not search.has_key(head.sender):
         if head.kind == m.HELLO:
@@ -62,16 +62,16 @@ def handle(peer: Peer, search: Search, message: Message) -> None:
             peer.send(head.sender, m.PING, number)  # measures a round trip
         search.arrivals.setdefault(head.sender, peer.elapsed())
     if head.kind in (m.VALUES, m.RESULT, m.FINISHED):
-        peer.keep(message)  # BEGIN is late or lost
+        peer.store_early(message)  # BEGIN is late or lost
     if head.kind == m.PING and head.about:
-        peer.send_view(head.sender, m.HELLO)  # its answer is BEGIN
+        peer.send_view(head.sender, m.HELLO)  # the answer is BEGIN
     if head.kind in HANDLERS:
         HANDLERS[head.kind](peer, search, message)
 
 
 def on_hello(peer: Peer, search: Search, message: Message) -> None:
-    search.moved.discard(message.head.sender)
-    search.greeted.add(message.head.sender)
+    search.nonleaders.discard(message.head.sender)
+    search.hello_sent.add(message.head.sender)
     peer.send_view(message.head.sender, m.REPLY)
 
 
@@ -84,7 +84,7 @@ def on_join(peer: Peer, search: Search, message: Message) -> None:
         release(peer, search, head.sender, head.about, head.sender)
     else:
         search.followers[head.sender] = head.about
-        search.apart.discard(head.sender)
+        search.excluded.discard(head.sender)
         peer.send(head.sender, m.WELCOME, head.number)
 
 
@@ -97,15 +97,15 @@ def on_release(peer: Peer, search: Search, message: Message) -> None:
     head = message.head
     if head.sender == search.leader and head.number == search.binding:
         search.leader = None
-        search.moved.add(head.sender)
+        search.nonleaders.add(head.sender)
         if head.about != peer.id and head.about not in search.arrivals:
-            greet_leader(peer, search, head)
+            send_hello_to_leader(peer, search, head)
 
 
-def greet_leader(peer: Peer, search: Search, head: m.Head) -> None:
-    """Greet a leader that was not heard yet."""
-    if 0 <= head.about < peer.comm.size and head.about not in search.apart:
-        search.greeted.add(head.about)
+def send_hello_to_leader(peer: Peer, search: Search, head: m.Head) -> None:
+    """Send HELLO to the leader of a RELEASE."""
+    if 0 <= head.about < peer.comm.size and head.about not in search.excluded:
+        search.hello_sent.add(head.about)
         peer.view.setdefault(head.about, Entry(peer.round))
         peer.send_view(head.about, m.HELLO)
 
@@ -114,7 +114,7 @@ def on_begin(peer: Peer, search: Search, message: Message) -> None:
     entries = message.entries()
     members, leader = entries["id"].tolist(), message.head.about
     if peer.id not in members:
-        search.apart.update(members)
+        search.excluded.update(members)
         if search.leader in members:
             search.leader = None
     elif search.leader in (None, leader):
@@ -126,7 +126,7 @@ def on_begin(peer: Peer, search: Search, message: Message) -> None:
 
 
 def on_gone(peer: Peer, search: Search, message: Message) -> None:
-    search.apart.add(message.head.sender)
+    search.excluded.add(message.head.sender)
     if search.leader == message.head.sender:
         search.leader = None
 

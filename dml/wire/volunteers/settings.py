@@ -1,4 +1,4 @@
-"""Settings that all volunteers of a run share."""
+"""Settings of the matchmaking and averaging of volunteers."""
 
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ class Settings(NamedTuple):
 
     Attributes:
       width: Largest number of members of a group.
-      quorum: Share of the expected peers of a group before which it does not close.
-      spreads: Median absolute deviations above the median in all deadlines.
-      risk: Probability that a live peer is taken for silent in one wait.
-      entries: Largest number of entries in a message.
+      quorum: Share of the expected peers that must arrive before a deadline is set.
+      spreads: Number of median absolute deviations above the median in all deadlines.
+      risk: Probability that a live peer is taken for silent in a sequence of tries.
+      entries: Largest number of entries of a view in a message.
       run: Number of the run; messages of other runs are dropped.
     """
 

@@ -1,8 +1,8 @@
-"""The peers that a peer knows: entries with the round in which each was last heard.
+"""The view of a peer: known peers, and the latest round in which each was active.
 
 a knows b          HELLO of a: a, b           Entries travel with every HELLO and
-c knows b    ──►   REPLY of b: a, b, c  ──►   REPLY, so a newcomer needs to know one
-                   a and c know each other    other peer only.
+c knows b    ──►   REPLY of b: a, b, c  ──►   REPLY, so that a newcomer needs the id
+                   a and c know each other    of one other peer only.
 """
 
 from collections.abc import Iterable
@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-UNHEARD = -1  # beat of a peer that is known by its id only
+UNKNOWN = -1  # beat of a peer from which no message has arrived
 
 
 class Entry(NamedTuple):
-    """An entry of a view: the declarations of a peer.
+    """An entry of a view.
 
     Attributes:
-      beat: Latest round in which the peer was heard, by any peer.
-      priority: Peers with a lower number lead first; declared by the peer.
-      bandwidth: Bytes per second, declared by the peer; 0 of a client, which neither
+      beat: Latest round of a message of the peer to any peer.
+      priority: Priority that the peer declares; a lower number leads first.
+      bandwidth: Bytes per second that the peer declares; 0 of a client, which neither
         leads a group nor reduces a part.
     """
 
-    beat: int = UNHEARD
+    beat: int = UNKNOWN
     priority: int = 0
     bandwidth: float = 1.0
 
@@ -32,7 +32,7 @@ View = dict[int, Entry]
 
 
 def merge(view: View, entries: np.ndarray, size: int) -> None:
-    """Add entries to a view; the later beat replaces the earlier one.
+    """Add entries to a view; for each peer, the latest beat is stored.
 
     Args:
       view: The view, changed in place.
@@ -44,10 +44,10 @@ def merge(view: View, entries: np.ndarray, size: int) -> None:
             view[peer] = Entry(beat, priority, bandwidth)
 
 
-def sample(view: View, most: int) -> Iterable[tuple]:
-    """Return at most `most` entries as tuples, those with the latest beats."""
-    latest = sorted(view.items(), key=lambda item: (-item[1].beat, item[0]))
-    return ((peer, *entry) for peer, entry in latest[:most])
+def latest(view: View, count: int) -> Iterable[tuple]:
+    """Return the `count` entries with the latest beats as tuples."""
+    ordered = sorted(view.items(), key=lambda item: (-item[1].beat, item[0]))
+    return ((peer, *entry) for peer, entry in ordered[:count])
 
 
 def expected(view: View, absent: dict[int, int]) -> set[int]:
@@ -55,8 +55,8 @@ def expected(view: View, absent: dict[int, int]) -> set[int]:
 
     Args:
       view: The view.
-      absent: Beats of peers in whose last round they were expected and not heard. They
-        are expected again when any peer has heard them since.
+      absent: Beat of each peer that was expected in a round and sent no message. The
+        peer is expected again after its beat in the view has increased.
     """
     return {
         peer

@@ -32,7 +32,7 @@ def results(
       call: Function that can be pickled.
       items: Arguments.
       processes: Number of processes; with 1 the calls are made in this process.
-      prepare: Called once in each process, before its first call; can be pickled.
+      prepare: Called once in each process, before the first `call`; can be pickled.
     """
     if processes == 1:
         prepare()

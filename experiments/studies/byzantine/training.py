@@ -92,7 +92,7 @@ def problem(data: str, seed: int) -> Problem:
 
 @cache  # the optimizer is a static argument of the compiled update
 def sgd(lr: float) -> Optimizer:
-    """Return SGD, without momentum: that is the workers'."""
+    """Return SGD without momentum; the workers apply the momentum."""
     return make("sgd", lr)
 
 

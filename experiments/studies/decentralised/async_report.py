@@ -12,7 +12,7 @@ from dml.runs.writers import Columns, scaled_cell
 from studies.decentralised.async_training import Point, Task, make_task, train
 
 Row = dict[str, Any]
-TOLERANCE = 1.1  # of the loss that counts as reaching the synchronous one
+TOLERANCE = 1.1  # largest ratio to the final synchronous loss that counts as reached
 
 COLUMNS: Columns = {
     "method": (17, "{method}"),
@@ -27,7 +27,7 @@ COLUMNS: Columns = {
 def rows(
     methods: Sequence[str], speeds: Sequence[float], values: flags.FlagValues
 ) -> Iterator[Row]:
-    """Train by every method with all seeds; yield a row for each.
+    """Train by every method with all seeds; yield a row for each method.
 
     `reached` is the time at which the loss is at most TOLERANCE times the final loss of
     the first method, mean over seeds; None if a seed does not reach it.

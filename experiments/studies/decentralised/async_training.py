@@ -27,18 +27,18 @@ HELD_OUT = 4000  # examples of the evaluation
 
 
 class Method(NamedTuple):
-    """A strategy and its own options, with the outer rate of `rate`."""
+    """A strategy, its options, and the flag of its outer learning rate."""
 
     strategy: str
     own: Mapping[str, Any] = {}
     rate: str = "outer_lr"  # flag of the outer learning rate
 
 
-AT_ONCE = {"momentum_every": 1}  # momentum at every arrival
+EVERY_ARRIVAL = {"momentum_every": 1}  # momentum at every arrival
 METHODS: Mapping[str, Method] = {
     "synchronous": Method("diloco"),
-    "nesterov": Method("async_diloco", AT_ONCE, "async_lr"),
-    "sgd": Method("async_diloco", AT_ONCE | {"outer_momentum": 0.0}),
+    "nesterov": Method("async_diloco", EVERY_ARRIVAL, "async_lr"),
+    "sgd": Method("async_diloco", EVERY_ARRIVAL | {"outer_momentum": 0.0}),
     "delayed_nesterov": Method("async_diloco"),
     "dynamic": Method("async_diloco", {"dynamic": True}),
     "ad_psgd": Method("ad_psgd"),
@@ -55,7 +55,7 @@ class Task(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A moment of a training.
+    """An evaluation in a training.
 
     Attributes:
       seconds: Virtual seconds.
@@ -71,11 +71,11 @@ class Point(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The record of a training, in virtual seconds.
+    """The record of a training; all times in virtual seconds.
 
     Attributes:
-      ends: Times of the ends of all updates.
-      vectors: For each rank, times and packed parameters; rank 0 has the outer ones.
+      ends: End of each update of any rank.
+      vectors: For each rank, times and packed parameters; outer parameters on rank 0.
     """
 
     ends: list[float]
@@ -100,7 +100,7 @@ def make_task(values: flags.FlagValues, seed: int) -> Task:
 
 
 def lengths(speeds: Sequence[float], updates: int) -> list[int]:
-    """Return numbers of updates of all ranks, in proportion to their speeds."""
+    """Return the number of updates of each rank, in proportion to its speed."""
     rates = 1 / np.array(speeds)
     return [max(1, round(share)) for share in updates * rates / rates.sum()]
 
@@ -110,7 +110,7 @@ def train(
 ) -> list[Point]:
     """Train by a method on virtual ranks; return the curve of the outer parameters.
 
-    All methods have equally many updates: a rank of a synchronous method has
+    All methods have the same number of updates. In a synchronous method, each rank has
     `--phases` tasks of `--period` updates.
 
     Args:
@@ -174,7 +174,7 @@ def recorded_draws(
 
 
 def curve(task: Task, trace: Trace, method: Method, points: int) -> list[Point]:
-    """Return points of the training: of rank 0, or of the mean of all ranks.
+    """Return evaluations of the parameters of rank 0, or of the mean of all ranks.
 
     Args:
       task: Network and examples.

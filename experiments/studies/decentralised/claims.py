@@ -2,8 +2,8 @@
 
 Lian et al., D-PSGD, NIPS 2017; Assran et al., SGP, ICML 2019; Vogels et al., RelaySGD,
 NeurIPS 2021. Its table 2 is for CIFAR-10 on 16 workers without momentum, with the best
-learning rate of each method; its accuracies are those of single replicas (`each`), as
-the workers of epfml/relaysgd evaluate their own parameters.
+learning rate of each method. Its accuracies are of single replicas (`each`): each
+worker of epfml/relaysgd evaluates its own parameters.
 """
 
 from lab.claims import Claim, Verdict, claim, rows, verdict
@@ -12,7 +12,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 
 RANDOM, SKEWED = "similarity:1", "dirichlet:0.01"
-ROUND_TO = 1e-9  # of differences of accuracies
+ROUNDING = 1e-9  # tolerance of differences of accuracies
 POINT = 0.01
 OF_ALL_REDUCE = 0.012  # accuracy that SGP lost in the paper
 OF_RELAY = 0.024  # accuracy that RelaySGD lost on binary trees in the paper
@@ -34,26 +34,26 @@ def scale(run: Run) -> str:
 
 
 def within(run: Run, strategy: str, skew: str, lost: float, key: str) -> Verdict:
-    """Judge whether a strategy has the accuracy of synchronous, except for a loss.
+    """Judge whether a strategy is at most `lost` less accurate than synchronous.
 
     Args:
       run: Run of decentralised.py.
       strategy: Name of the strategy.
       skew: Skew of the shards.
       lost: Accuracy that may be lost.
-      key: accuracy, of the mean replica, or each, of single replicas.
+      key: "accuracy" for the mean replica, or "each" for single replicas.
     """
-    ours, exact = row(run, strategy, skew), row(run, "synchronous", skew)
-    holds = ours[key] >= exact[key] - lost - ROUND_TO
-    return verdict(holds, percent(key, ours, exact), f"{skew}, {scale(run)}")
+    judged, exact = row(run, strategy, skew), row(run, "synchronous", skew)
+    holds = judged[key] >= exact[key] - lost - ROUNDING
+    return verdict(holds, percent(key, judged, exact), f"{skew}, {scale(run)}")
 
 
 def faster(run: Run, strategy: str, share: float) -> Verdict:
     """Judge the time of a strategy's exchanges relative to a ring all-reduce."""
-    ours, exact = (row(run, name, RANDOM) for name in (strategy, "synchronous"))
-    measured = f"{ours['seconds']:.2f} s, all-reduce {exact['seconds']:.2f} s"
+    judged, exact = (row(run, name, RANDOM) for name in (strategy, "synchronous"))
+    measured = f"{judged['seconds']:.2f} s, all-reduce {exact['seconds']:.2f} s"
     reason = "exchanges without computation, 1 Gb/s and 1 ms, ring all-reduce"
-    return verdict(ours["seconds"] <= share * exact["seconds"], measured, reason)
+    return verdict(judged["seconds"] <= share * exact["seconds"], measured, reason)
 
 
 @claim("D-PSGD converges like centralised SGD", "equal loss at equal epochs (figure)")
@@ -65,7 +65,7 @@ def gossip_converges(run: Run) -> Verdict:
 @claim("D-PSGD is faster on a slow network", "up to 10 times")
 def gossip_is_faster(run: Run) -> Verdict:
     """The exchanges of gossip take less virtual time than a ring all-reduce."""
-    return faster(run, "gossip", 1 - ROUND_TO)
+    return faster(run, "gossip", 1 - ROUNDING)
 
 
 @claim("SGP is within 1.2 points of AllReduce SGD", "within 1.2 %, ImageNet, 32 nodes")
@@ -105,7 +105,7 @@ def relay_order(run: Run) -> Verdict:
     "alpha = 1 to 0.01: D-PSGD 87.4 to 53.9 %, RelaySGD 87.3 to 86.5 %",
 )
 def relay_skew(run: Run) -> Verdict:
-    """By skewed shards (dirichlet:0.01) replicas of gossip lose more than relay's."""
+    """On dirichlet:0.01, replicas lose more accuracy by gossip than by relay."""
     lost, texts = [], []
     for name in ("relay", "gossip"):
         random, skewed = (row(run, name, skew)["each"] for skew in (RANDOM, SKEWED))

@@ -91,7 +91,7 @@ def conclude(summary: Mapping[str, Any]) -> str:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw the accuracy of each strategy by skew; dashes: of single replicas."""
+    """Draw the accuracy of each strategy by skew; dashes are single replicas."""
     skews = list(dict.fromkeys(row["skew"] for row in rows))
     names = list(dict.fromkeys(row["name"] for row in rows))
     least = min(row["each"] for row in rows)

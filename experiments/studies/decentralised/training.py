@@ -31,11 +31,11 @@ NETWORK = sim.Uniform(alpha=1e-3, beta=8e-9)  # 1 ms, 1 Gb/s
 
 
 class Strategy(NamedTuple):
-    """A strategy and its flags.
+    """The flags of a strategy.
 
     Attributes:
-      options: flags -> options of the strategy, except its topology.
-      topologies: Name of the flag of its topologies; empty: it has none to choose.
+      options: Function of the flags that returns the options, except the topology.
+      topologies: Name of the flag of the topologies; empty: no topology is an option.
     """
 
     options: Callable[[flags.FlagValues], dict[str, Any]] = lambda values: {}
@@ -62,7 +62,7 @@ STRATEGIES: Mapping[str, Strategy] = {
 
 
 def topologies(name: str, values: flags.FlagValues) -> list[str]:
-    """Return the topologies of a strategy; an empty text has none to choose."""
+    """Return the topologies of a strategy; an empty text if it has no such option."""
     flag = STRATEGIES[name].topologies
     return values[flag].value.split(",") if flag else [""]
 
@@ -149,7 +149,7 @@ def problem_of(task: Task, seed: int) -> Problem:
     )
 
 
-@cache  # an optimizer that ranks and trainings share is compiled once
+@cache  # ranks and trainings share one compiled optimizer
 def sgd(rate: float) -> Optimizer:
     return make("sgd", rate)
 

@@ -228,7 +228,7 @@ def asynchronous(values: flags.FlagValues) -> None:
         "barrier_every",
         32,
         "Number of updates of a rank between two barriers of ad_psgd and async_diloco, "
-        "at which they report and save; 0: only at the end.",
+        "with rows, evaluations and checkpoints; 0: only at the end.",
         0,
         MAX_COUNT,
     )
@@ -242,17 +242,17 @@ def asynchronous(values: flags.FlagValues) -> None:
     values.integer(
         "momentum_every",
         0,
-        "Number of outer steps of async_diloco between two that add the momentum; 0: "
-        "those in which as many changes as workers arrive.",
+        "Number of outer steps of async_diloco between two steps with momentum; 0: "
+        "the number in which K changes of K workers arrive.",
         0,
         MAX_COUNT,
     )
     values.switch(
         "discount",
         False,
-        "Weights of stale changes of async_diloco, 1/sqrt(1 + steps).",
+        "Weight 1/sqrt(1 + s) of changes that miss s outer steps of async_diloco.",
     )
-    values.switch("dynamic", False, "Shorter tasks of slower workers of async_diloco.")
+    values.switch("dynamic", False, "Shorter tasks for slower workers of async_diloco.")
 
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:

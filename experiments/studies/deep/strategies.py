@@ -15,7 +15,7 @@ from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup
 
-OTHERS = ("easgd", "diloco", "async_diloco")  # which do not run on a graph
+OTHERS = ("easgd", "diloco", "async_diloco")  # without topology
 MIXING = [name for name in DECENTRALISED if name not in OTHERS]
 OUTER = ["outer_every", "outer_lr", "outer_momentum"]
 STREAMING = ["fragments", "delay", "keep"]  # flags of diloco

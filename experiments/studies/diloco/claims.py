@@ -11,7 +11,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 
 EQUAL = 0.01  # relative difference of losses and of bytes that count as equal
-GROWTH = 0.029  # of the perplexity from H = 50 to 1000, reported
+GROWTH = 0.029  # published increase of the perplexity from H = 50 to 1000
 
 
 def synchronous(run: Run) -> Row:
@@ -41,7 +41,7 @@ def scale(run: Run) -> str:
 
 
 def as_good(run: Run, others: list[Row]) -> Verdict:
-    """Judge whether losses are at most 1 % above that of DiLoCo of equal period."""
+    """Judge whether losses are at most 1 % above that of DiLoCo with equal period."""
     (base,) = matching(plain(run), period=nonempty(others, "rows")[0]["period"])
     holds = all(row["loss"] <= base["loss"] * (1 + EQUAL) for row in others)
     return verdict(holds, losses(*others, base), scale(run))
@@ -50,10 +50,10 @@ def as_good(run: Run, others: list[Row]) -> Verdict:
 @claim("DiLoCo performs as well as synchronous training", "C4, 8 workers, H = 500")
 def diloco_is_as_good(run: Run) -> Verdict:
     """With the shortest period the loss is at most 1 % above that of synchronous."""
-    ours, exact = plain(run)[0], synchronous(run)
-    holds = ours["loss"] <= exact["loss"] * (1 + EQUAL)
-    outer = run.flags["steps"] // ours["period"]
-    return verdict(holds, losses(ours, exact), f"{outer} outer steps, {scale(run)}")
+    shortest, exact = plain(run)[0], synchronous(run)
+    holds = shortest["loss"] <= exact["loss"] * (1 + EQUAL)
+    outer = run.flags["steps"] // shortest["period"]
+    return verdict(holds, losses(shortest, exact), f"{outer} outer steps, {scale(run)}")
 
 
 @claim("DiLoCo communicates H times less", "500 times at H = 500")
@@ -82,7 +82,7 @@ def diloco_by_period(run: Run) -> Verdict:
 
 @claim("P fragments lower the peak of the traffic P times", "by construction")
 def streaming_peak(run: Run) -> Verdict:
-    """The most bytes in an update's interval are 1/P of DiLoCo's, up to 1 %."""
+    """The peak bytes per update are 1/P of those of DiLoCo, up to 1 %."""
     holds, texts = [], []
     for row in streaming(run):
         (base,) = matching(plain(run), period=row["period"])

@@ -28,7 +28,7 @@ COLUMNS: Columns = {
 def rows(
     task: Task, methods: Sequence[Method], values: flags.FlagValues
 ) -> Iterator[Row]:
-    """Train with all seeds of every method; yield a row for each."""
+    """Train by every method with all seeds; yield a row for each method."""
     seeds = range(values.seed, values.seed + values.seeds)
     starts = {seed: pretrain(task, seed, values) for seed in seeds}
     for method in methods:
@@ -63,7 +63,7 @@ def summarize(rows: Sequence[Row]) -> Row:
 
 
 def conclude(summary: Mapping[str, Any]) -> str:
-    """Return the conclusion: the method of least loss, and that of fewest bytes."""
+    """Return the conclusion: the methods with the least loss and the fewest bytes."""
     losses, sent = (
         {name.removesuffix(key): v for name, v in summary.items() if name.endswith(key)}
         for key in ("_loss", "_bytes_sent")

@@ -1,4 +1,4 @@
-"""Trainings of diloco.py: a small GPT on virtual ranks, and what its ranks send."""
+"""Trainings of diloco.py: a small GPT on virtual ranks, and the sent bytes."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -33,13 +33,13 @@ WARM_UP, DECAY, CLIP = 16, 0.1, 1.0  # 1/16 of the updates; AdamW's decay; norm
 
 
 class Method(NamedTuple):
-    """A way to train, and when its ranks exchange values.
+    """A training method and the period of its exchanges.
 
     Attributes:
       period: H, number of updates between outer steps; 0: synchronous training.
       reducer: Name of the reducer.
-      fragments: P.
-      delay: τ.
+      fragments: Number of fragments P.
+      delay: Delay τ of a fragment in updates.
     """
 
     period: int = 0
@@ -59,7 +59,7 @@ class Method(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A network, its text, and the optimizer that all trainings share."""
+    """A network, its examples, and the optimizer of all trainings."""
 
     model: Model
     training: Examples
@@ -68,7 +68,7 @@ class Task(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Parameters and the state of the optimizer; None starts anew."""
+    """Start parameters, and the state of the optimizer; None: a new state."""
 
     params: Params
     state: Any = None
@@ -80,7 +80,7 @@ class Trained(NamedTuple):
     Attributes:
       loss: Cross-entropy of a token of held-out text, in nats.
       nbytes: Bytes sent by a rank, mean over ranks.
-      peak: Most bytes that a rank sends in the interval of one update.
+      peak: Largest number of bytes that a rank sends in one update.
       seconds: Virtual seconds of all exchanges on NETWORK.
     """
 
@@ -107,9 +107,9 @@ def methods(values: flags.FlagValues) -> list[Method]:
 
 def make_task(values: flags.FlagValues) -> Task:
     """Return the task of the flags."""
-    known = tokens(values.corpus, "bpe", values.vocabulary)
-    training, held_out = causal_windows(known.ids, values.length)
-    words = known.tokenizer.get_vocab_size()
+    text = tokens(values.corpus, "bpe", values.vocabulary)
+    training, held_out = causal_windows(text.ids, values.length)
+    words = text.tokenizer.get_vocab_size()
     model = transformer(Shape(words, values.length, LAYERS, WIDTH, HEADS), True)
     steps = values.pretraining + values.steps
     rate = schedule("cosine", values.lr, steps, steps // WARM_UP)
@@ -125,7 +125,7 @@ def problem_of(task: Task, params: Params) -> Problem:
 
 
 def pretrain(task: Task, seed: int, values: flags.FlagValues) -> Start:
-    """Return the start of all methods: the result of synchronous training on one rank.
+    """Return the start values of all methods, by synchronous training on one rank.
 
     Args:
       task: The task.

@@ -16,13 +16,13 @@ LATENCY = 1e-3  # s
 WORK = 0.05  # s; mean time of a peer between two rounds
 
 
-class Found(NamedTuple):
-    """A group that a peer has found.
+class Result(NamedTuple):
+    """The result of a matchmaking of a peer.
 
     Attributes:
       group: The group.
       entered: Time at which the peer entered the round, in s.
-      seconds: Time until it had its group.
+      seconds: Duration of the matchmaking.
       contributions: Number of contributions to each part; empty without an average.
     """
 
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A seeded run.
+    """The settings of a seeded run.
 
     Attributes:
       peers: Number of peers.
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     seed: int
 
 
-def drawn(seed: int, rounds: int = 4, values: int = 0) -> Case:
+def random_case(seed: int, rounds: int = 4, values: int = 0) -> Case:
     """Return a case with 3 to 9 peers, losses up to 15 % and 1 to 3 vanishing peers."""
     draws = random.Random(seed)
     peers = draws.randint(3, 9)
@@ -75,13 +75,13 @@ def events(case: Case) -> list[Event]:
     return [*ends, Loss(everyone, everyone, case.loss, seed=case.seed)]
 
 
-def run(case: Case) -> list[list[Found] | None]:
-    """Return the groups of each peer; None of peers that have vanished."""
+def run(case: Case) -> list[list[Result] | None]:
+    """Return the results of each peer; None for peers that have vanished."""
 
-    def program(comm: Comm) -> list[Found]:
+    def program(comm: Comm) -> list[Result]:
         draws = random.Random(f"work {case.seed} {comm.rank}")
         settings = Settings(width=case.width)
-        known = [(comm.rank + step) % comm.size for step in (1, 2)]  # others
+        known = [(comm.rank + step) % comm.size for step in (1, 2)]  # two other peers
         peer = Peer(comm, 8 * case.values, known, settings=settings)
         values = np.full(case.values, float(comm.rank))
         rows = []
@@ -92,7 +92,7 @@ def run(case: Case) -> list[list[Found] | None]:
             seconds = comm.Wtime() - entered
             counts = average(peer, group, values).counts if case.values else ()
             settle(peer)
-            rows.append(Found(group, entered, seconds, counts))
+            rows.append(Result(group, entered, seconds, counts))
         peer.close()
         return rows
 
@@ -100,17 +100,17 @@ def run(case: Case) -> list[list[Found] | None]:
     return sim.run(program, case.peers, network, events=events(case))
 
 
-def failures(case: Case, peers: Sequence[list[Found] | None]) -> list[str]:
-    """Return one line for each failure of the invariants."""
+def failures(case: Case, peers: Sequence[list[Result] | None]) -> list[str]:
+    """Return a line for each violation of the invariants."""
     lines = []
     groups: dict[tuple[int, int], Group] = {}
-    for peer, own in enumerate(peers):
-        for one in own or ():
-            if (peer, one.group.round) in groups:
+    for peer, results in enumerate(peers):
+        for result in results or ():
+            if (peer, result.group.round) in groups:
                 lines.append(f"seed {case.seed}: peer {peer} has two groups")
-            if len(one.group.members) > case.width:
-                lines.append(f"seed {case.seed}: {one.group} is too large")
-            groups[peer, one.group.round] = one.group
+            if len(result.group.members) > case.width:
+                lines.append(f"seed {case.seed}: {result.group} is too large")
+            groups[peer, result.group.round] = result.group
     for (peer, t), group in groups.items():
         if peer not in group.members:
             lines.append(f"seed {case.seed}: peer {peer} is not in its {group}")
@@ -124,12 +124,12 @@ def failures(case: Case, peers: Sequence[list[Found] | None]) -> list[str]:
 
 
 def measure(seeds: Sequence[int], rounds: int = 4, values: int = 0) -> dict[str, Any]:
-    """Return the figures of a number of seeded cases.
+    """Return the statistics of the matchmakings of seeded cases.
 
-    `failures` counts peers without a group, with two, or in a group on which a live
-    member does not agree; a peer that waits forever ends the run with `Deadlock`.
-    `alone` is the share of groups with one member, and `slowest_work` the longest time
-    between two rounds of a peer.
+    `failures` counts peers that are not in their group, that have two groups in a
+    round, or whose group differs from the group of a live member. A peer that waits
+    forever ends the run with `Deadlock`. `alone` is the share of groups with one
+    member; `slowest_work` is the longest time between two rounds of a peer.
 
     Args:
       seeds: Random seeds, one for each case.
@@ -140,12 +140,12 @@ def measure(seeds: Sequence[int], rounds: int = 4, values: int = 0) -> dict[str,
     lines: list[str] = []
     seconds = []
     for seed in seeds:
-        case = drawn(seed, rounds, values)
+        case = random_case(seed, rounds, values)
         peers = run(case)
         lines += failures(case, peers)
-        for one in (one for own in peers for one in own or ()):
-            sizes[len(one.group.members)] += 1
-            seconds.append(one.seconds)
+        for result in (result for results in peers for result in results or ()):
+            sizes[len(result.group.members)] += 1
+            seconds.append(result.seconds)
     return {
         "matchmakings": rounds * len(seeds),
         "peers_and_rounds": sum(sizes.values()),

@@ -1,4 +1,4 @@
-"""Tables of pure arithmetic: shares by bandwidth, broadcasts, the square-cube law."""
+"""Tables of shares by bandwidth, broadcasts and the square-cube law."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,8 +15,8 @@ from dml.wire.plans import load_balance, swarm
 MEMBERS = 16
 PEERS = (1, 2, 3, 4, 7, 8, 16, 33, 64, 100, 256)
 PIECES = (1, 8, 32)
-LENGTH_RUN, MOST_RUN = 3200, 33  # elements and peers of broadcasts that run
-SWARMS = 3  # random swarms of a row
+LENGTH_RUN, MOST_RUN = 3200, 33  # elements and largest number of peers of virtual runs
+SWARMS = 3  # number of random swarms in the mean of a row
 WIDTHS = (256, 1024, 4096, 16384)
 LENGTH = 512
 FLOPS = 10e12  # per second, of a volunteer
@@ -25,7 +25,7 @@ MEGABITS = (10, 100, 1000)  # per second
 
 
 def groups(seed: int) -> Mapping[str, np.ndarray]:
-    """Return the bandwidths of groups, relative."""
+    """Return the relative bandwidths of the members of each group."""
     uneven = np.exp(np.random.default_rng(seed).standard_normal(MEMBERS))
     clients = np.where(np.arange(MEMBERS) % 4 == 0, 0, uneven)
     slow = np.where(np.arange(MEMBERS) == 0, 0.1, 1.0)
@@ -38,11 +38,11 @@ def groups(seed: int) -> Mapping[str, np.ndarray]:
 
 
 def balance_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]:
-    """Yield the seconds of an average by equal, proportional and best shares.
+    """Yield the seconds of an average with equal, proportional and optimal shares.
 
     Args:
       megabytes: Size of the buffer.
-      bandwidth: Bytes per second of a relative bandwidth of 1.
+      bandwidth: Bytes per second for a relative bandwidth of 1.
       seed: Random seed.
     """
     for name, relative in groups(seed).items():
@@ -61,8 +61,8 @@ def balance_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]
 def broadcast_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Row]:
     """Yield the rounds of broadcasts in pieces, and the lower bound.
 
-    Few peers run both broadcasts on virtual ranks, with a buffer of LENGTH_RUN numbers
-    that takes as long as `megabytes`.
+    For up to MOST_RUN peers, both broadcasts run on virtual ranks, with a buffer of
+    LENGTH_RUN numbers whose transfers take the time of `megabytes`.
 
     Args:
       megabytes: Size of the buffer.
@@ -84,14 +84,15 @@ def broadcast_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Ro
                 "bound": swarm.least_rounds(pieces, peers),
                 "cube": len(swarm.schedule(pieces, peers)) if cubes else None,
                 "rarest_first": float(np.mean(swarms)),
-                "tree": pieces * peers.bit_length(),  # ⌈lg(N + 1)⌉ rounds of the whole
+                "tree": pieces
+                * peers.bit_length(),  # ⌈lg(N + 1)⌉ transfers of all pieces
                 "swarm_seconds": run(peers, pieces, network) if runs else None,
                 "tree_seconds": run(peers, 0, network) if runs else None,
             }
 
 
 def run(peers: int, pieces: int, network: sim.Uniform) -> float:
-    """Return the virtual seconds of a broadcast in pieces, or by a tree for 0 pieces.
+    """Return the virtual seconds of a swarm broadcast; 0 pieces: of a tree.
 
     Args:
       peers: Number of ranks besides the root.
@@ -124,7 +125,7 @@ def square_cube_rows() -> Iterator[Row]:
 
 
 def half_widths() -> dict[int, int]:
-    """Return the least width that communicates at most half the time, by megabits."""
+    """Return the smallest width with at most half of the time in communication."""
     stage = Stage(1, LENGTH, itemsize=2)
     return {
         megabits: square_cube.least_width(stage, volunteer(megabits), 0.5)

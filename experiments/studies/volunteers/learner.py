@@ -1,4 +1,4 @@
-"""A small network that many peers train at once: vectors of parameters by seat."""
+"""A small network that many peers train: one vector of parameters for each seat."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from dml.models.networks.mlp import mlp
 from dml.types import Batch
 
 WIDTHS = (32,)
-CHUNK = 250  # peers of a call; more do not fit in the caches
+CHUNK = 250  # peers in a compiled call; a larger chunk exceeds the caches
 
 
 class Learner(NamedTuple):
@@ -21,10 +21,11 @@ class Learner(NamedTuple):
 
     Attributes:
       start: Start value.
-      local: (rows, seats, round) -> local updates of these seats, in place.
-      update: (vector, number, peers, factor of the rate) -> vector after an update by
-        the mean gradient of all peers.
-      accuracy: rows -> mean accuracy on held-out images.
+      local: Function (rows, seats, round) that applies local updates to the rows of
+        these seats, in place.
+      update: Function (vector, number, peers, factor of the rate) -> vector after an
+        update by the mean gradient of all peers.
+      accuracy: Function of rows -> mean accuracy on held-out images.
     """
 
     start: np.ndarray
@@ -34,7 +35,7 @@ class Learner(NamedTuple):
 
 
 def learner(seed: int, steps: int, batch: int, lr: float) -> Learner:
-    """Return the functions of digits and a network of 2,410 parameters.
+    """Return the functions of a network of 2,410 parameters for handwritten digits.
 
     Args:
       seed: Random seed of the start value and of all minibatches.
@@ -56,21 +57,21 @@ def learner(seed: int, steps: int, batch: int, lr: float) -> Learner:
         indices = jax.random.randint(draw, (batch,), 0, count)
         return vector - lr * jax.grad(loss)(vector, indices), None
 
-    def one(vector: jax.Array, seat: jax.Array, t: jax.Array) -> jax.Array:
-        own = jax.random.fold_in(jax.random.fold_in(key, t), seat)
-        return jax.lax.scan(descend, vector, jax.random.split(own, steps))[0]
+    def local(vector: jax.Array, seat: jax.Array, t: jax.Array) -> jax.Array:
+        seat_key = jax.random.fold_in(jax.random.fold_in(key, t), seat)
+        return jax.lax.scan(descend, vector, jax.random.split(seat_key, steps))[0]
 
     def weighted(vector: jax.Array, weights: jax.Array) -> jax.Array:
         return weights @ jax.vmap(lambda i: loss(vector, i))(jnp.arange(count)[:, None])
 
-    chunk = jax.jit(jax.vmap(one, (0, 0, None)))
+    chunk = jax.jit(jax.vmap(local, (0, 0, None)))
     gradient = jax.jit(jax.grad(weighted))
-    right = jax.jit(
+    accuracy = jax.jit(
         jax.vmap(lambda vector: model.metrics(unravel(vector), held_out)["accuracy"])
     )
 
     def update(vector: Any, number: int, peers: int, factor: float) -> Any:
-        # the mean of minibatches weights each example by the number of its draws
+        # the weight of an example in the mean is the number of its draws
         generator = np.random.default_rng((seed, number))
         counts = generator.multinomial(peers * batch, np.full(count, 1 / count))
         weights = (counts / counts.sum()).astype(np.float32)
@@ -80,22 +81,22 @@ def learner(seed: int, steps: int, batch: int, lr: float) -> Learner:
         np.asarray(start),
         lambda rows, seats, t: by_chunks(chunk, rows, seats, t),
         update,
-        lambda rows: float(right(np.atleast_2d(rows)).mean()),
+        lambda rows: float(accuracy(np.atleast_2d(rows)).mean()),
     )
 
 
 def by_chunks(
     compiled: Callable[..., jax.Array], rows: np.ndarray, seats: np.ndarray, t: int
 ) -> None:
-    """Update the rows of some seats in place.
+    """Apply local updates to the rows of seats, in place.
 
     Args:
-      compiled: (rows, seats, round) -> rows, for CHUNK seats.
+      compiled: Function (rows, seats, round) -> rows, for CHUNK seats.
       rows: Vector of each seat.
       seats: Seats that compute.
       t: Number of the round.
     """
     for first in range(0, len(seats), CHUNK):
         block = seats[first : first + CHUNK]
-        padded = np.resize(block, CHUNK)  # one shape, so one compilation
+        padded = np.resize(block, CHUNK)  # a constant shape needs one compilation
         rows[block] = np.asarray(compiled(rows[padded], padded, t))[: len(block)]

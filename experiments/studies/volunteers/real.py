@@ -8,17 +8,16 @@ from dml.wire.comm.sleeping import sleep_if_oversubscribed
 from dml.wire.volunteers import Peer, average, find_group, settle
 
 WARM_UP = 5  # rounds that are not measured
-COMPARED = ("ring", "halving_doubling")  # all-reduces of a group that is known
+COMPARED = ("ring", "halving_doubling")  # all-reduces without matchmaking
 QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
 
 def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, float]:
     """Return the milliseconds of rounds, over all ranks and rounds; collective.
 
-    In each round every rank looks for a group among all ranks (`search`), averages a
-    buffer in it (`round` is the time of both), and answers others until they have the
-    mean, too (`settled` is the time of all). In alternation with it: all-reduces of the
-    same buffer by the same ranks, which know each other.
+    `search` is the time of the matchmaking among all ranks, `round` the time of
+    matchmaking and average, and `settled` the time of both and `settle`. Rounds
+    alternate with all-reduces of the same buffer by all ranks.
 
     Args:
       comm: The ranks; those of one host may be more than its cores.
@@ -37,7 +36,7 @@ def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, f
     peer = Peer(comm.Dup(), values.nbytes, [(comm.rank + 1) % comm.size])
     buffer = np.empty_like(values)
     times: dict[str, list[float]] = {}
-    share = error = 0.0
+    share = error = 0.0  # of complete averages; largest difference to exact means
     for number in range(WARM_UP + rounds):
         buffer[:] = values
         row, complete = volunteer_round(plain, peer, buffer)
@@ -72,7 +71,7 @@ def measure(comm: Comm, megabytes: float, rounds: int, seed: int) -> dict[str, f
 def volunteer_round(
     plain: Comm, peer: Peer, buffer: np.ndarray
 ) -> tuple[dict[str, float], bool]:
-    """Run one round; return its seconds, and whether all ranks are in all parts."""
+    """Run a round; return its seconds, and whether all parts are complete."""
     comm = peer.comm
     plain.Barrier()
     begun = comm.Wtime()
@@ -86,7 +85,7 @@ def volunteer_round(
 
 
 def gather(comm: Comm, own: list[float]) -> np.ndarray:
-    """Return the values of all ranks, equally many of each."""
+    """Return the concatenated values of all ranks, of equal number on each."""
     gathered = np.zeros(comm.size * len(own))
     start = comm.rank * len(own)
     gathered[start : start + len(own)] = own

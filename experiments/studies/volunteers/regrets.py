@@ -1,4 +1,4 @@
-"""Regret of deadlines: members per second against the best constant in hindsight."""
+"""Regrets of deadlines relative to the best constant of each distribution."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,13 +30,13 @@ def rows(groups: int, spreads: float, seed: int) -> Iterator[Row]:
       spreads: Median absolute deviations of the deadline from arrivals.
       seed: Random seed.
     """
-    made = [row(text, groups, spreads, seed) for text in DELAYS]
-    worst = np.max([row["curve"] for row in made], 0)
-    one = int(np.argmin(worst))  # the constant with the least regret at worst
-    for row_ in made:
+    table = [row(text, groups, spreads, seed) for text in DELAYS]
+    worst = np.max([row["curve"] for row in table], 0)
+    best = int(np.argmin(worst))  # constant with the smallest worst regret
+    for row_ in table:
         yield row_ | {
-            "one_constant": float(CONSTANTS[one]),
-            "one_regret": row_["curve"][one],
+            "one_constant": float(CONSTANTS[best]),
+            "one_regret": row_["curve"][best],
         }
 
 

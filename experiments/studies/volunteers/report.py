@@ -21,14 +21,14 @@ Tables = Mapping[str, Sequence[Row]]  # rows of earlier tables by name
 
 
 class Arguments(NamedTuple):
-    """The arguments of all tables.
+    """The settings of all tables.
 
     Attributes:
       task: The training.
-      compared: Number of volunteers with other deadlines.
+      compared: Number of volunteers in the comparison of deadlines.
       constants: Constant deadlines in seconds.
-      most_rounds: Largest number of rounds with other deadlines.
-      groups: Number of groups of the regrets.
+      most_rounds: Largest number of rounds in the comparison of deadlines.
+      groups: Number of groups of each distribution of arrivals.
       matchmakings: Number of seeded matchmakings.
     """
 
@@ -58,13 +58,13 @@ def broadcast_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
 
 
 def matchmaking_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
-    """Yield the figures of cases of ROUNDS matchmakings with an average after each."""
+    """Yield the statistics of seeded matchmakings, each followed by an average."""
     first, count = arguments.task.seed, -(-arguments.matchmakings // ROUNDS)
     yield drops.measure(range(first, first + count), ROUNDS, values=8)
 
 
 def data_centre_rows(arguments: Arguments, tables: Tables) -> Iterable[Row]:
-    """Yield the training in the data centre, and where it first reaches the target."""
+    """Return the rows of the data centre; `reached` marks the first at the target."""
     evaluations = tables["volunteers"][-1]["evaluations"]
     rows = centre_rows(arguments.task, evaluations)
     time = first(rows, arguments.task)
@@ -137,7 +137,7 @@ def sentence(summary: Row) -> str:
 
 
 def real_sentence(summary: Row) -> str:
-    """Return the conclusion of real ranks."""
+    """Return the conclusion of the measurements on real ranks."""
     return (
         f"{summary['ranks']} ranks find their group in {summary['search_p50_ms']:.1f} "
         f"ms (p50; p99 {summary['search_p99_ms']:.1f}), and have the average of "

@@ -11,7 +11,7 @@ from dml.sim.delays import DelayDistribution, constant
 from dml.sim.volunteers import means
 from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.population import Traits, population
-from dml.sim.volunteers.rounds import Outcome, play
+from dml.sim.volunteers.rounds import Outcome, simulate_round
 from dml.types import BadInput
 from dml.wire.costs.allreduce import Job, Rates, choose, seconds
 from studies.volunteers.learner import Learner
@@ -33,7 +33,7 @@ class Task(NamedTuple):
       peers: Number of seats.
       rules: Rules of the rounds.
       traits: Distributions of volunteers.
-      target: Accuracy at which it ends.
+      target: Accuracy at which the training ends.
       rounds: Largest number of rounds.
       seed: Random seed.
     """
@@ -55,7 +55,7 @@ def volunteer_rows(task: Task) -> Iterator[Row]:
     row: Row = {}
     for t in range(task.rounds):
         generator = np.random.default_rng((task.seed, 1 + t))
-        outcome = play(peers, task.rules, task.traits, t, generator)
+        outcome = simulate_round(peers, task.rules, task.traits, t, generator)
         apply(task.learner, rows_PxN, outcome, t)
         present = np.flatnonzero(peers.present)
         if not len(present):
@@ -91,12 +91,12 @@ def volunteer_rows(task: Task) -> Iterator[Row]:
 
 
 def apply(learner: Learner, rows_PxN: np.ndarray, outcome: Outcome, t: int) -> None:
-    """Change the weights of all seats by a round, in place.
+    """Apply the effects of a round to the weights of all seats, in place.
 
     Args:
       learner: The network.
       rows_PxN: Weights of each seat.
-      outcome: What the round does.
+      outcome: Effects of the round.
       t: Number of the round.
     """
     rows_PxN[outcome.newcomers] = rows_PxN[outcome.donors]
@@ -105,11 +105,11 @@ def apply(learner: Learner, rows_PxN: np.ndarray, outcome: Outcome, t: int) -> N
 
 
 def centre_rows(task: Task, evaluations: float) -> list[Row]:
-    """Return the training by exact means after each update, with the better rate.
+    """Return the training in the data centre with the best learning rate.
 
     Args:
-      task: The training; its peers are equal, and do not leave.
-      evaluations: Gradient evaluations per peer after which it ends.
+      task: The training; all peers have equal speeds and do not leave.
+      evaluations: Number of gradient evaluations per peer.
     """
     trainings = [centre_at(task, evaluations, factor) for factor in FACTORS]
     return min(trainings, key=lambda rows: (first(rows, task), -rows[-1]["accuracy"]))
@@ -132,7 +132,7 @@ def centre_at(task: Task, evaluations: float, factor: float) -> list[Row]:
     for number in range(1, steps * math.ceil(evaluations / steps) + 1):
         vector = task.learner.update(vector, number, task.peers, factor)
         if number % steps:
-            continue  # as volunteers, which are measured after as many evaluations
+            continue  # volunteers are evaluated after as many updates
         rows.append(
             {
                 "hours": number * each / HOUR,
@@ -149,10 +149,10 @@ def centre_at(task: Task, evaluations: float, factor: float) -> list[Row]:
 def policy_rows(
     task: Task, peers: int, constants: Sequence[float], rounds: int
 ) -> Iterator[Row]:
-    """Yield the end of trainings with other deadlines, and with other seconds of work.
+    """Yield the last rows of trainings with other deadlines and durations of work.
 
     Args:
-      task: The training; these have fewer peers.
+      task: The training; its number of peers and of rounds is replaced.
       peers: Number of peers.
       constants: Constant deadlines in seconds.
       rounds: Largest number of rounds.
@@ -165,26 +165,27 @@ def policy_rows(
     }
     for scale in SCALES:
         work = scaled(rules.work, scale)
-        for name, own in policies.items():
-            own = own._replace(work=work)
-            yield end(name, scale, task._replace(peers=peers, rules=own, rounds=rounds))
+        for name, policy in policies.items():
+            policy = policy._replace(work=work)
+            small = task._replace(peers=peers, rules=policy, rounds=rounds)
+            yield end(name, scale, small)
         # all peers in one group, equal and permanent, with a fast network
         centre = rules._replace(work=constant(work.mean), sides=(peers,), quorum=1.0)
-        own_task = task._replace(
+        small = task._replace(
             peers=peers, rules=centre, traits=Traits(bandwidth=FAST), rounds=rounds
         )
-        yield end("data centre", scale, own_task)
+        yield end("data centre", scale, small)
 
 
 def end(name: str, scale: float, task: Task) -> Row:
-    """Return the last row of a training, with the averages of a round."""
+    """Return the last row of a training by volunteers."""
     *_, last = volunteer_rows(task)
     reached = last["accuracy"] >= task.target
     return {"policy": name, "scale": scale, "reached": reached, **last}
 
 
 def scaled(work: DelayDistribution, factor: float) -> DelayDistribution:
-    """Return the distribution of the factor times the seconds."""
+    """Return the distribution of seconds, multiplied by a factor."""
     return work._replace(
         mean=factor * work.mean,
         draws=lambda generator, n: factor * work.draws(generator, n),
@@ -192,7 +193,7 @@ def scaled(work: DelayDistribution, factor: float) -> DelayDistribution:
 
 
 def squarest(peers: int, most: int) -> tuple[int, ...]:
-    """Return the sides of the smallest cube of seats, with sides of at most `most`."""
+    """Return the equal sides of the smallest grid of seats, each at most `most`."""
     axes = 1
     while most**axes < peers:
         axes += 1

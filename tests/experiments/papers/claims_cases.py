@@ -394,13 +394,13 @@ def teapots(last, second=9.7e-4):
 def replicas(slower=5.0, **accuracies):
     """Return accuracies on random and skewed shards; synchronous takes longer."""
     skews = ("similarity:1", "dirichlet:0.01")
-    found = [
+    values_of_rows = [
         (name, name, skew, accuracy, accuracy, slower if name == "synchronous" else 1.0)
         for name, values in accuracies.items()
         for skew, accuracy in zip(skews, values, strict=True)
     ]
     keys = "strategy name skew accuracy each seconds"
-    return {"decentralised": run(rows(keys, *found), steps=240, seeds=3)}
+    return {"decentralised": run(rows(keys, *values_of_rows), steps=240, seeds=3)}
 
 
 def exchanges(*methods, more=1.0):
@@ -410,12 +410,14 @@ def exchanges(*methods, more=1.0):
         methods: values of the rows, the last ones optional.
         more: factor of the bytes and the peak of the last row.
     """
-    found = []
+    values_of_rows = []
     for number, (period, loss, *others) in enumerate(methods, 1):
         reducer, fragments, delay = [*others, *("exact", 1, 0)[len(others) :]]
         name = f"{period} {reducer} {fragments} {delay}" if period else "synchronous"
         factor = more if number == len(methods) else 1.0
         sent, peak = factor * 2**20 / (period or 1), factor * 2**20 / fragments
-        found.append((name, period, reducer, fragments, delay, loss, sent, peak))
+        values_of_rows.append(
+            (name, period, reducer, fragments, delay, loss, sent, peak)
+        )
     keys = "name period reducer fragments delay loss bytes_sent peak_bytes"
-    return {"diloco": run(rows(keys, *found), ranks=4, steps=512, seeds=3)}
+    return {"diloco": run(rows(keys, *values_of_rows), ranks=4, steps=512, seeds=3)}

@@ -8,21 +8,21 @@ from dml.sim.volunteers.rounds import Outcome
 
 
 @pytest.mark.parametrize("chunk", (1, 5, 1000))
-def test_rows_inside_have_the_mean_of_their_group_and_others_stay(chunk, monkeypatch):
+def test_included_rows_have_the_mean_of_their_group_and_others_stay(chunk, monkeypatch):
     monkeypatch.setattr(means, "CHUNK", chunk)
     generator = np.random.default_rng(0)
     rows, label = generator.standard_normal((40, 3)), generator.integers(7, size=40)
-    inside = generator.random(40) < 0.7
+    included = generator.random(40) < 0.7
     expected = rows.copy()
     for group in range(7):
-        members = inside & (label == group)
+        members = included & (label == group)
         if members.any():
             expected[members] = rows[members].mean(0)
-    means.group_means(rows, label, inside)
+    means.group_means(rows, label, included)
     assert rows == pytest.approx(expected)
 
 
-def test_no_row_inside_changes_nothing():
+def test_no_included_row_changes_nothing():
     rows = np.ones((4, 2))
     means.group_means(rows, np.zeros(4, int), np.zeros(4, bool))
     assert (rows == 1).all()
@@ -42,7 +42,7 @@ def test_parts_of_lost_members_stay_local_and_others_have_the_mean_of_the_sender
     first = rows.copy()
     stayed, vanished = np.array([3, 0]), np.array([2, 1])
     means.part_means(rows, stayed, vanished, np.array([False, True]), shares)
-    mean = first[[0, 1, 3]].mean(0)  # of those that have sent their values
+    mean = first[[0, 1, 3]].mean(0)  # over the members that sent their values
     for peer in stayed:
         assert rows[peer, :2] == pytest.approx(mean[:2])
         assert (rows[peer, 2:6] == first[peer, 2:6]).all()
@@ -51,14 +51,14 @@ def test_parts_of_lost_members_stay_local_and_others_have_the_mean_of_the_sender
 
 
 def test_a_round_averages_complete_and_broken_groups():
-    label = np.array([0, 0, 1, 1, 1, 2])  # the last group has nobody left
+    label = np.array([0, 0, 1, 1, 1, 2])  # no member of the last group stayed
     nobody = np.zeros(0, int)
     outcome = Outcome(
         nobody,
         nobody,
         nobody,
         label,
-        inside=np.array([True, True, True, True, False, False]),
+        included=np.array([True, True, True, True, False, False]),
         vanished=np.array([4, 5]),
         contributed=np.array([True, True]),
         shares=np.array([0.5, 0.5, 0.5, 0, 0.5, 0]),

@@ -7,9 +7,9 @@ from dml import sim
 from dml.sim.delays import delay_distribution
 from dml.sim.events import Death
 from dml.sim.volunteers import means
-from dml.sim.volunteers.groups import Rules, places
+from dml.sim.volunteers.groups import Rules, line_seats
 from dml.sim.volunteers.population import Traits, population
-from dml.sim.volunteers.rounds import play
+from dml.sim.volunteers.rounds import simulate_round
 from dml.wire.volunteers import Peer, Settings, average, find_group, settle
 
 SIDES = (3, 4)
@@ -26,10 +26,10 @@ def protocol():
     """Return the members of the groups of each rank, and its values by round."""
 
     def key(t, peer):
-        return int(places(12, SIDES, t % 2)[1][peer])
+        return int(line_seats(12, SIDES, t % 2)[1][peer])
 
     def program(comm):
-        if comm.rank == 12:  # it dies: greetings of the last round may stay unread
+        if comm.rank == 12:  # a dead rank allows unread messages
             return comm.platform.compute(1e9)
         settings = Settings(width=max(SIDES), quorum=1)
         own = BANDWIDTHS[comm.rank]
@@ -54,8 +54,8 @@ def test_groups_and_means_are_those_of_the_protocol_if_no_volunteer_leaves():
     values = np.array([start(rank) for rank in range(12)])
     histories = protocol()
     for t in range(ROUNDS):
-        outcome = play(peers, rules, Traits(), t, np.random.default_rng(t))
-        assert outcome.inside.all()
+        outcome = simulate_round(peers, rules, Traits(), t, np.random.default_rng(t))
+        assert outcome.included.all()
         means.average(values, outcome)
         for rank in range(12):
             members, averaged = histories[rank][t]

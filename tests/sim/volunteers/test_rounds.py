@@ -9,7 +9,7 @@ from dml.sim.delays import delay_distribution
 from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.means import group_means
 from dml.sim.volunteers.population import Peers, Traits, population
-from dml.sim.volunteers.rounds import play
+from dml.sim.volunteers.rounds import simulate_round
 from dml.wire.plans import load_balance, swarm
 from dml.wire.plans.deadlines import close_time
 from dml.wire.plans.grouping import grid_lines
@@ -28,13 +28,13 @@ RULES = Rules(
 
 
 def rounds(rules, traits, count, seed=3, size=None):
-    """Play rounds; yield the peers before, the peers after, and the outcome."""
+    """Simulate rounds; yield the peers before and after each, and its outcome."""
     generator = np.random.default_rng(seed)
     size = size or math.prod(rules.sides)
     peers = population(size, traits, generator)
     for t in range(count):
         before = Peers(*(value.copy() for value in vars(peers).values()))
-        yield before, peers, play(peers, rules, traits, t, generator)
+        yield before, peers, simulate_round(peers, rules, traits, t, generator)
 
 
 def average_by_hand(peers, rules, members):
@@ -52,15 +52,15 @@ def round_by_hand(before, after, rules, t, outcome):
 
     The work has the finishes that were drawn.
     """
-    here, finishes = before.present.copy(), after.finishes
-    here[outcome.newcomers] = True
-    inside, lost, sent = np.zeros(len(here), bool), 0, 0.0
-    vanished, given = [], []
+    present, finishes = before.present.copy(), after.finishes
+    present[outcome.newcomers] = True
+    included, lost, sent = np.zeros(len(present), bool), 0, 0.0
+    vanished, contributed = [], []
     begins = before.begins.copy()
-    groups = grid_lines(len(here), rules.sides, 0, t % len(rules.sides))
+    groups = grid_lines(len(present), rules.sides, 0, t % len(rules.sides))
     capacity = rules.sides[t % len(rules.sides)]
     for group in range(len(groups.sizes())):
-        seats = [r for r in np.flatnonzero(groups.label == group) if here[r]]
+        seats = [r for r in np.flatnonzero(groups.label == group) if present[r]]
         if not seats:
             continue
         opening = min(before.begins[seats])
@@ -84,34 +84,36 @@ def round_by_hand(before, after, rules, t, outcome):
         more, nbytes, averages = average_by_hand(before, rules, members)
         stayed = [r for r in members if before.leaves[r] >= end + more]
         vanished += [r for r in members if before.leaves[r] < end + more]
-        given += [r for r in members if end + more > before.leaves[r] >= end + more / 2]
+        contributed += [
+            r for r in members if end + more > before.leaves[r] >= end + more / 2
+        ]
         lost += averages and len(stayed) < len(members)
         sent += nbytes
-        inside[stayed] = averages
+        included[stayed] = averages
         begins[stayed] = end + more * (1 + (len(stayed) < len(members)))
         for r in set(order) - set(members):
             begins[r] = max(begins[r], opening + closing + rules.matchmaking)
-    return inside, begins, lost, sent, vanished, given
+    return included, begins, lost, sent, vanished, contributed
 
 
 @pytest.mark.parametrize("traits", (STILL, CHURN))
 def test_a_round_is_that_of_one_group_after_another(traits):
     losses, late = 0, 0
     for t, (before, after, outcome) in enumerate(rounds(RULES, traits, 40)):
-        inside, begins, lost, sent, vanished, given = round_by_hand(
+        included, begins, lost, sent, vanished, contributed = round_by_hand(
             before, after, RULES, t, outcome
         )
-        assert (outcome.inside == inside).all()
+        assert (outcome.included == included).all()
         assert outcome.lost == lost
         assert sorted(outcome.vanished) == sorted(vanished)
-        assert sorted(outcome.vanished[outcome.contributed]) == sorted(given)
+        assert sorted(outcome.vanished[outcome.contributed]) == sorted(contributed)
         assert not after.present[vanished].any()
         stays = after.present & before.present
         assert after.begins[stays] == pytest.approx(begins[stays])
         gone = len(before.begins) - after.present.sum()
         gone -= (~before.present).sum() - len(outcome.newcomers)
         assert outcome.sent == pytest.approx(sent + gone * RULES.nbytes)
-        losses, late = losses + lost, late + len(given)
+        losses, late = losses + lost, late + len(contributed)
     assert (losses > 0) == (late > 0) == (traits is CHURN)
 
 
@@ -119,7 +121,7 @@ def test_equal_volunteers_average_all_together_and_are_charged_work_and_load():
     rules = Rules((3, 3), delay_distribution("constant:2"), 4, 9e6)
     average = 9e6 * (1 + 1 / 3) / 2e6  # shares of a third
     for t, (_, peers, outcome) in enumerate(rounds(rules, STILL, 4)):
-        assert outcome.inside.all() and not outcome.late and not outcome.lost
+        assert outcome.included.all() and not outcome.late and not outcome.lost
         assert outcome.averages == 3 and outcome.evaluations == 9 * 4
         assert peers.begins == pytest.approx((t + 1) * (8 + average))
         assert outcome.sent == pytest.approx(9 * 9e6 * (1 + 1 / 3))
@@ -130,7 +132,7 @@ def test_values_on_a_full_grid_are_exact_after_a_round_for_each_axis():
     values = np.random.default_rng(0).standard_normal((24, 5))
     mean = values.mean(0)
     for _, _, outcome in rounds(rules, STILL, 3):
-        group_means(values, outcome.label, outcome.inside)
+        group_means(values, outcome.label, outcome.included)
     assert values == pytest.approx(np.broadcast_to(mean, values.shape), abs=1e-12)
 
 
@@ -140,7 +142,7 @@ def test_late_volunteers_keep_their_work_and_do_not_start_again():
         (b, Peers(*(v.copy() for v in vars(a).values())), o)
         for b, a, o in rounds(rules, STILL, 3)
     )
-    late = ~one[2].inside & one[0].present
+    late = ~one[2].included & one[0].present
     assert late.any()
     assert not np.isin(np.flatnonzero(late), two[2].started).any()
     assert (two[1].finishes[late] == one[1].finishes[late]).all()
@@ -151,7 +153,7 @@ def test_newcomers_wait_for_the_swarm_and_copy_members_of_the_last_average():
     previous = None
     for before, after, outcome in rounds(RULES, CHURN, 12, seed=1):
         if previous is not None and len(outcome.newcomers):
-            assert previous.inside[outcome.donors].all()
+            assert previous.included[outcome.donors].all()
             now = np.median(before.begins[before.present])
             assert (before.begins[outcome.newcomers] <= now).all()
             seen += len(outcome.newcomers)
@@ -178,9 +180,9 @@ def test_evaluations_of_volunteers_that_leave_are_counted_up_to_their_departure(
     rules = Rules((4,), delay_distribution("constant:1"), steps=10)
     peers = population(4, STILL, np.random.default_rng(0))
     peers.leaves[:2] = [3.5, 0.25]
-    outcome = play(peers, rules, STILL, 0, np.random.default_rng(0))
+    outcome = simulate_round(peers, rules, STILL, 0, np.random.default_rng(0))
     assert outcome.evaluations == 3 + 0 + 10 + 10
-    assert outcome.inside.tolist() == [False, False, True, True]
+    assert outcome.included.tolist() == [False, False, True, True]
 
 
 def test_rounds_of_one_seed_are_equal():

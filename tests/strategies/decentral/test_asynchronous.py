@@ -124,18 +124,18 @@ def test_replicas_of_pairs_are_those_of_a_dense_replay_of_their_averages(speeds)
 
 def test_two_ranks_of_equal_speed_average_after_every_update():
     """The reply to a request is known one update later, and the last at the barrier."""
-    x, change, found = np.zeros((2, DIM)), np.zeros(DIM), []
+    x, change, replicas = np.zeros((2, DIM)), np.zeros(DIM), []
     for _ in range(9):
         x = x - RATE * SCALES[:2, None] * (x - TARGETS[:2])
         x[1] -= change
         change = (x[1] - x[0]) / 2
         x[0] += change
-        found.append(x.copy())
+        replicas.append(x.copy())
     x[1] -= change
     # rank 1 is slightly ahead, so that rank 0 finds its requests
     run = Run("ad_psgd", (1.0, 0.999), size=2, batch=np.arange(2), steps=9)
-    own = np.array([[vector for _, vector in rank] for rank in run.own])
-    np.testing.assert_allclose(own, np.swapaxes(found, 0, 1), atol=1e-5)
+    observed = np.array([[vector for _, vector in rank] for rank in run.own])
+    np.testing.assert_allclose(observed, np.swapaxes(replicas, 0, 1), atol=1e-5)
     np.testing.assert_allclose(run.last, x, atol=1e-5)
     assert run.steps[0][0].measures["staleness"] == 8 / 9
 
@@ -211,12 +211,12 @@ def test_async_diloco_of_one_worker_has_the_bits_of_diloco():
 def served(speeds, steps, every, rate, discount):
     """Return the outer parameters after each arrival at rank 0, as in the paper.
 
-    Rank 0 serves between its updates, of 1 s each; the times of arrivals are not whole.
+    Rank 0 serves between its updates, of 1 s each; arrival times are not integers.
     """
     theta, tasks = np.zeros(DIM), [0] * SIZE
     read = {rank: (theta, 0, rank) for rank in range(SIZE)}  # θ, step, shard
     due = {rank: every * speeds[rank] for rank in range(SIZE)}
-    tasks, version, found = [every] * SIZE, 0, []
+    tasks, version, outer = [every] * SIZE, 0, []
     while due:
         order = {r: (np.ceil(t), t) if r else (t, t + 0.5) for r, t in due.items()}
         rank = min(order, key=order.get)
@@ -225,7 +225,7 @@ def served(speeds, steps, every, rate, discount):
         change = (1 - (1 - RATE * SCALES[shard]) ** every) * (start - TARGETS[shard])
         weight = 1 / np.sqrt(SIZE * (1 + version - before if discount else 1))
         theta, version = theta - rate * weight * change, version + 1
-        found.append(theta)
+        outer.append(theta)
         least = min(tasks)
         if least == steps:
             del due[rank]
@@ -233,7 +233,7 @@ def served(speeds, steps, every, rate, discount):
         shard = rank if tasks[rank] == least else tasks.index(least)
         tasks[shard] += every
         read[rank], due[rank] = (theta, version, shard), now + every * speeds[rank]
-    return np.array(found)
+    return np.array(outer)
 
 
 @pytest.mark.parametrize("discount", [False, True])
@@ -243,9 +243,9 @@ def test_async_diloco_takes_the_steps_of_a_simulation_of_its_arrivals(discount):
     run = Run("async_diloco", speeds, outer_every=3, steps=12, discount=discount, **own)
     # all ranks but 0 continue after rank 0 is finished, when it serves at once
     expected = served(speeds, 12, 3, 0.5, discount)
-    found = np.array([vector for _, vector in run.own[0]])
-    assert len(found) == len(expected) == 4 * SIZE
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    observed = np.array([vector for _, vector in run.own[0]])
+    assert len(observed) == len(expected) == 4 * SIZE
+    np.testing.assert_allclose(observed, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_fast_workers_have_more_tasks_and_all_examples_are_used_once():
@@ -300,9 +300,9 @@ def test_a_recorded_run_is_replayed_with_equal_bits_at_other_speeds(name):
     def run(speeds):
         return lambda wrap: sim.run(lambda comm: program(speeds)(wrap(comm)), SIZE)
 
-    found, codes = recorded(run(UNEVEN), SIZE)
-    assert np.array_equal(replayed(run(EVEN), codes), found)
-    assert not np.array_equal(run(EVEN)(lambda comm: comm), found)
+    expected, codes = recorded(run(UNEVEN), SIZE)
+    assert np.array_equal(replayed(run(EVEN), codes), expected)
+    assert not np.array_equal(run(EVEN)(lambda comm: comm), expected)
 
 
 @pytest.mark.parametrize("name", ["ad_psgd", "async_diloco"])

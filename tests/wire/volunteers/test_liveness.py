@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from dml.wire.volunteers.liveness import RoundTrips, Watch, late
+from dml.wire.volunteers.liveness import RoundTrips, Watch, late_after
 
 
-def asked(trips, loss, peers, seed=0, rtt=1.0):
-    """Ask live peers until each has answered; return how many were silent."""
+def false_alarms(trips, loss, peers, seed=0, rtt=1.0):
+    """Simulate tries at live peers; return the number of peers taken for silent."""
     draws, now, silent = random.Random(seed), 0.0, 0
     for _ in range(peers):
         watch = Watch(now)
@@ -30,15 +30,15 @@ def asked(trips, loss, peers, seed=0, rtt=1.0):
 @pytest.mark.parametrize("loss", (0.0, 0.1, 0.3))
 def test_live_peers_are_silent_with_the_probability_risk_at_most(loss):
     trips = RoundTrips(4.0, 1e-3, 0.1)
-    assert asked(trips, loss, 5000) <= 5000 * 1e-3 * 3
-    assert trips.lost / trips.asked == pytest.approx(loss, abs=0.02)
+    assert false_alarms(trips, loss, 5000) <= 5000 * 1e-3 * 3
+    assert trips.lost / trips.tries == pytest.approx(loss, abs=0.02)
 
 
 def test_losses_need_more_tries_and_their_seconds_are_those_of_the_tries():
     tries = []
     for loss in (0.0, 0.1, 0.3):
         trips = RoundTrips(4.0, 1e-9, 0.1)
-        asked(trips, loss, 500)
+        false_alarms(trips, loss, 500)
         watch, now, begun = Watch(0.0), 100.0, 100.0
         while not trips.silent(watch):
             trips.tried(watch, now)
@@ -63,10 +63,10 @@ def test_an_answer_that_was_late_is_not_lost():
         trips.tried(watch, now)
     trips.answered(watch, 2.0)
     trips.answered(watch, 2.1)
-    assert (trips.asked, trips.lost) == (2, 0)
+    assert (trips.tries, trips.lost) == (2, 0)
 
 
 def test_late_is_twice_the_median_or_the_spread_above_it():
-    assert late([1.0, 1.0, 1.0], 4.0) == 2.0
-    assert late([1.0, 2.0, 3.0], 4.0) == 6.0
-    assert late([10.0, 20.0, 30.0], 4.0) == 60.0
+    assert late_after([1.0, 1.0, 1.0], 4.0) == 2.0
+    assert late_after([1.0, 2.0, 3.0], 4.0) == 6.0
+    assert late_after([10.0, 20.0, 30.0], 4.0) == 60.0

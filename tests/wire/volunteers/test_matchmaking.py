@@ -23,78 +23,78 @@ def matched(size, delays=(), rounds=1, text="", key=None, known=None, **options)
 
     Args:
       delays: Seconds of each rank before its first round, 0 by default.
-      known: Returns the peers that a rank knows; by default all.
+      known: Function of a rank -> ids of known peers; by default all.
     """
     settings = options.pop("settings", Settings())
 
     def program(comm):
         if comm.rank == size:
-            return comm.platform.compute(1e9)  # its death allows unread messages
+            return comm.platform.compute(1e9)  # a dead rank allows unread messages
         ids = known(comm.rank) if known else range(size)
         mine = {name: value[comm.rank] for name, value in options.items()}
         peer = Peer(comm, 0, ids, settings=settings, **mine)
         comm.platform.compute(dict(enumerate(delays)).get(comm.rank, 0.0))
-        found = []
+        rows = []
         for _ in range(rounds):
             group = find_group(peer, peer.next_round(), *([key] if key else []))
-            found.append((group, comm.Wtime()))
+            rows.append((group, comm.Wtime()))
             settle(peer)
             comm.platform.compute(0.1)
         peer.close()
-        return found
+        return rows
 
     dying = [Death(size, 1e3), *events(text)]
     return sim.run(program, size + 1, NETWORK, events=dying)[:size]
 
 
-def groups(found, t=0):
-    return [own and own[t][0].members for own in found]
+def groups(by_rank, t=0):
+    return [rows and rows[t][0].members for rows in by_rank]
 
 
 @pytest.mark.parametrize("size", (2, 3, 8))
 def test_peers_that_know_each_other_are_one_group_after_three_messages(size):
-    found = matched(size)
-    assert groups(found) == [tuple(range(size))] * size
-    ends = [own[0][1] for own in found]
-    # own message, HELLOs, JOINs, BEGINs: the port of the leader takes one at a time
+    by_rank = matched(size)
+    assert groups(by_rank) == [tuple(range(size))] * size
+    ends = [rows[0][1] for rows in by_rank]
+    # messages to itself, HELLOs, JOINs, BEGINs: one at a time at the port of the leader
     assert max(ends) < (8 + 6 * size) * ALPHA
 
 
-def test_each_peer_needs_to_know_one_other():
-    found = matched(6, rounds=3, known=lambda rank: [(rank + 1) % 6])
-    assert groups(found, 2) == [tuple(range(6))] * 6
+def test_one_known_peer_is_sufficient():
+    by_rank = matched(6, rounds=3, known=lambda rank: [(rank + 1) % 6])
+    assert groups(by_rank, 2) == [tuple(range(6))] * 6
 
 
 def test_the_lowest_priority_leads_and_ties_are_broken_by_id():
-    leaders = [own[0][0].leader for own in matched(4, priority=[1, 0, 0, 2])]
+    leaders = [rows[0][0].leader for rows in matched(4, priority=[1, 0, 0, 2])]
     assert leaders == [1] * 4
-    assert [own[0][0].leader for own in matched(4)] == [0] * 4
+    assert [rows[0][0].leader for rows in matched(4)] == [0] * 4
 
 
 @pytest.mark.parametrize("late", range(3))
-def test_a_leader_hands_its_followers_to_a_better_one(late):
+def test_followers_join_a_preceding_leader_that_arrives_late(late):
     delays = [0.0] * 3
     delays[late] = 0.004
-    found = matched(3, delays=[0.01 + delay for delay in delays])
-    assert groups(found) == [(0, 1, 2)] * 3
-    assert {own[0][0].leader for own in found} == {0}
+    by_rank = matched(3, delays=[0.01 + delay for delay in delays])
+    assert groups(by_rank) == [(0, 1, 2)] * 3
+    assert {rows[0][0].leader for rows in by_rank} == {0}
 
 
 def test_groups_of_a_width_are_full_but_one():
-    found = matched(7, settings=Settings(width=3))
-    sizes = sorted(len(members) for members in groups(found))
+    by_rank = matched(7, settings=Settings(width=3))
+    sizes = sorted(len(members) for members in groups(by_rank))
     assert sizes == [1, 3, 3, 3, 3, 3, 3]
 
 
-def test_peers_with_other_keys_are_apart():
+def test_peers_with_different_keys_are_in_different_groups():
     shape = (2, 3)
     lines = [
         lambda t, peer, axis=axis: int(line(np.int64(peer), shape, axis))
         for axis in (0, 1)
     ]
-    found = matched(6, rounds=2, key=lambda t, peer: lines[t](t, peer))
-    assert groups(found, 0) == [(0, 3), (1, 4), (2, 5)] * 2
-    assert groups(found, 1) == [(0, 1, 2)] * 3 + [(3, 4, 5)] * 3
+    by_rank = matched(6, rounds=2, key=lambda t, peer: lines[t](t, peer))
+    assert groups(by_rank, 0) == [(0, 3), (1, 4), (2, 5)] * 2
+    assert groups(by_rank, 1) == [(0, 1, 2)] * 3 + [(3, 4, 5)] * 3
 
 
 def test_all_times_scale_with_the_network_and_the_work():
@@ -117,18 +117,18 @@ def test_all_times_scale_with_the_network_and_the_work():
 
 
 def test_a_group_does_not_wait_for_a_peer_far_behind_the_others():
-    found = matched(5, delays=[0.1, 0.11, 0.12, 0.13, 50.0])
-    assert groups(found) == [(0, 1, 2, 3)] * 4 + [(4,)]
-    assert max(own[0][1] for own in found[:4]) < 1.0
+    by_rank = matched(5, delays=[0.1, 0.11, 0.12, 0.13, 50.0])
+    assert groups(by_rank) == [(0, 1, 2, 3)] * 4 + [(4,)]
+    assert max(rows[0][1] for rows in by_rank[:4]) < 1.0
 
 
 @pytest.mark.parametrize("time", (0.001, 0.0052, 0.012, 0.05, 0.1105))
 def test_the_group_of_a_vanished_leader_does_not_hang(time):
     delays = [0.0, 0.0, 0.0, 0.02]
-    found = matched(4, delays, rounds=20, text=f"die:0@{time}")
-    assert found[0] is None
-    for own in found[1:]:
-        assert (1, 2, 3) in [group.members for group, _ in own[3:]]
+    by_rank = matched(4, delays, rounds=20, text=f"die:0@{time}")
+    assert by_rank[0] is None
+    for rows in by_rank[1:]:
+        assert (1, 2, 3) in [group.members for group, _ in rows[3:]]
 
 
 def test_a_peer_that_was_absent_returns():
@@ -136,57 +136,57 @@ def test_a_peer_that_was_absent_returns():
         if comm.rank == 4:
             return comm.platform.compute(1e9)
         peer = Peer(comm, 0, range(4))
-        found = []
+        rows = []
         for number in range(30):
             comm.platform.compute(0.1 if (comm.rank, number) != (2, 3) else 1.0)
             group = find_group(peer, peer.next_round())
             settle(peer)
-            found.append((group.round, group.members))
-        return found
+            rows.append((group.round, group.members))
+        return rows
 
-    found = sim.run(program, 5, NETWORK, events=[Death(4, 1e3)])[:4]
+    by_rank = sim.run(program, 5, NETWORK, events=[Death(4, 1e3)])[:4]
     everyone = (0, 1, 2, 3)
-    assert found[0][2] == found[2][2] == (2, everyone)
-    assert (3, (0, 1, 3)) in found[0]
-    rounds = [t for t, _ in found[2]]
+    assert by_rank[0][2] == by_rank[2][2] == (2, everyone)
+    assert (3, (0, 1, 3)) in by_rank[0]
+    rounds = [t for t, _ in by_rank[2]]
     assert rounds[4] > rounds[3] + 5  # it has skipped rounds
-    assert everyone in [members for t, members in found[2] if t > 4]
-    assert all(a[0] < b[0] for own in found for a, b in pairwise(own))
+    assert everyone in [members for t, members in by_rank[2] if t > 4]
+    assert all(a[0] < b[0] for rows in by_rank for a, b in pairwise(rows))
 
 
-def test_a_newcomer_learns_the_round_and_joins():
+def test_a_newcomer_enters_the_latest_round():
     def program(comm):
         if comm.rank == 4:
             return comm.platform.compute(1e9)
         if comm.rank == 3:
             comm.platform.compute(0.55)
         peer = Peer(comm, 0, [(comm.rank + 1) % 3])
-        found = []
+        rows = []
         for _ in range(12 if comm.rank < 3 else 5):
             comm.platform.compute(0.1)
             group = find_group(peer, peer.next_round())
             settle(peer)
-            found.append((group.round, group.members))
-        return found
+            rows.append((group.round, group.members))
+        return rows
 
-    found = sim.run(program, 5, NETWORK, events=[Death(4, 1e3)])[:4]
-    assert found[3][-1][1] == (0, 1, 2, 3)
-    assert found[3][-1] in found[0] and found[3][-1] in found[2]
+    by_rank = sim.run(program, 5, NETWORK, events=[Death(4, 1e3)])[:4]
+    assert by_rank[3][-1][1] == (0, 1, 2, 3)
+    assert by_rank[3][-1] in by_rank[0] and by_rank[3][-1] in by_rank[2]
 
 
 def test_a_client_behind_a_nat_joins_and_never_leads():
-    found = matched(4, text="nat:0@0", bandwidth=[0.0, 1.0, 1.0, 1.0])
-    assert groups(found) == [(0, 1, 2, 3)] * 4
-    assert {own[0][0].leader for own in found} == {1}
+    by_rank = matched(4, text="nat:0@0", bandwidth=[0.0, 1.0, 1.0, 1.0])
+    assert groups(by_rank) == [(0, 1, 2, 3)] * 4
+    assert {rows[0][0].leader for rows in by_rank} == {1}
 
 
-def test_a_link_in_one_direction_splits_no_agreement():
+def test_members_agree_in_spite_of_a_link_in_one_direction():
     for text in ("lose:0>1@0", "lose:1>0@0", "lose:2>0,1@0", "lose:0,1>3@0"):
-        found = matched(4, rounds=2, text=text)
+        by_rank = matched(4, rounds=2, text=text)
         for t in (0, 1):
-            for peer, members in enumerate(groups(found, t)):
+            for peer, members in enumerate(groups(by_rank, t)):
                 assert peer in members
-                assert all(groups(found, t)[other] == members for other in members)
+                assert all(groups(by_rank, t)[other] == members for other in members)
 
 
 def test_messages_of_an_earlier_round_and_of_other_runs_have_no_effect():
@@ -207,8 +207,8 @@ def test_messages_of_an_earlier_round_and_of_other_runs_have_no_effect():
         assert other in group.members
         return group.members
 
-    found = sim.run(program, 4, NETWORK, events=[Death(3, 1e3)])
-    assert found[:2] == [(0, 1)] * 2
+    by_rank = sim.run(program, 4, NETWORK, events=[Death(3, 1e3)])
+    assert by_rank[:2] == [(0, 1)] * 2
 
 
 @pytest.mark.parametrize("first", (0, 20))
@@ -221,7 +221,7 @@ def test_matchmakings_with_lost_messages_and_vanished_peers_never_fail(first):
 
 
 def searching(call):
-    """Return the result of call(peer, search) on a peer that looks for a group."""
+    """Return the result of call(peer, search) on a peer in a matchmaking."""
 
     def program(comm):
         if comm.rank > 0:
@@ -251,7 +251,7 @@ def test_a_binding_that_a_leader_has_released_is_never_valid_again():
     assert searching(call) == {1: 9}
 
 
-def test_only_the_group_of_the_own_leader_is_accepted():
+def test_only_the_group_of_the_joined_leader_is_accepted():
     members = [(0, 0, 0, 1.0), (1, 0, 0, 1.0)]
 
     def call(peer, search):

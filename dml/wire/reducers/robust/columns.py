@@ -81,7 +81,7 @@ def checked_middle_mean(points: Points, count: int) -> tuple[np.ndarray, bool] |
 
 
 def middle(points: Points, count: int) -> tuple[int, int, float]:
-    """Return the first rank, the rank after the last one, and the factor of a sum."""
+    """Return the first and the end of the middle ranks, and the factor of their sum."""
     first = (points.vectors - count) // 2
     last = points.vectors - first
     return first, last, points.scale / (last - first)

@@ -59,8 +59,8 @@ def finite(points: Points, checked: bool = False) -> Points:
     """Drop the vectors with a NaN or an infinity; f decreases by their number.
 
     This is the policy of all rules. With f = 0 no vector is dropped: the estimate is
-    then not finite, as an exact sum would be. The same points are returned if no vector
-    is dropped.
+    then not finite, as an exact sum would be. If no vector
+    is dropped, the result is `points`.
 
     Args:
       points: The vectors.

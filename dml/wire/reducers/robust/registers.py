@@ -1,12 +1,13 @@
-"""Sums of the sorted values of each column, sorted in the registers of a core.
+"""Sums of ranges of the sorted values of each column, by sorting in registers.
 
     register 0    x00 x01 x02 ... x0F       16 columns of row 0
     register 1    x10 x11 x12 ... x1F       a comparator of rows 0 and 1 is a minimum
        ...                                  and a maximum of two registers
 
-A column is read once and its sum is written once; `sorting` reads and writes a tile in
-the cache at each comparator. The bits are equal. A network is compiled for its number
-of rows, which takes about 0.15 s, so this is for long rows.
+Each column is read once and each sum is written once; `sorting` instead reads and
+writes a tile in the cache at each comparator. Results are bit-identical to those of
+`sorting`. A network is compiled for each number of rows, which takes about 0.15 s, so
+this module is used for long rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from numba.extending import intrinsic
 from dml.wire.reducers.robust.networks import GREATER, LESSER, network
 from dml.wire.reducers.robust.threads import Run
 
-LANES = 16  # columns that are sorted at once: values of the widest register
+LANES = 16  # columns that are sorted at once: float32 values of the widest register
 PART = 1 << 16  # columns of a thread's part
 MOST_ROWS = 32  # registers of a core
 
@@ -31,7 +32,7 @@ DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 
 
 def fits(rows_NxD: np.ndarray) -> bool:
-    """Return whether rows are few enough for the registers, and long enough."""
+    """Return whether the rows are few enough for the registers, and long enough."""
     count, length = rows_NxD.shape
     return 2 <= count <= MOST_ROWS and length >= PART and rows_NxD.strides[1] == 4
 
@@ -44,17 +45,17 @@ def sum_of_ranks(
     The second result is whether all values of all rows are finite.
 
     Args:
-      rows_NxD: n values of each column, which `fits`; float32.
+      rows_NxD: n values of each column, float32; `fits(rows_NxD)` holds.
       first: First rank.
       last: Rank after the last one.
       factor: Factor of the sum.
-      run: Calls functions of parts of the columns.
+      run: Calls a function for each part of the columns.
     """
     sums = np.empty(rows_NxD.shape[1], np.float32)
     write = compiled(len(rows_NxD), first, last)
 
     def call(part: slice) -> float:
-        # the last part may be shorter than a register: it begins in the one before
+        # a part shorter than a register starts in the previous part
         start = min(part.start, part.stop - LANES)
         addresses = rows_NxD.ctypes.data, rows_NxD.strides[0], sums.ctypes.data
         return write(addresses, start, part.stop, factor)

@@ -52,9 +52,10 @@ class Rule(NamedTuple):
       least: f -> the smallest n with an estimate.
       estimate: points -> this slice of the estimate.
       centred: Whether the last estimate is used.
-      optimistic: points -> this slice of the estimate as if all values were finite, and
-        whether those of this slice are, in one pass and without communication; its
-        result is None for points that need two passes. None: all points do.
+      optimistic: Function of points that returns this slice of the estimate, assuming
+        that all values are finite, and whether the values of this slice are; one pass,
+        without communication. Its result is None if the points need two passes. None:
+        all points need two passes.
     """
 
     name: str
