@@ -40,7 +40,7 @@ class Peer:
 
     Args:
       comm: The ranks, of which any may be a peer, be absent or vanish.
-      nbytes: Bytes of the buffer to average, equal on all peers.
+      nbytes: Most bytes of a buffer to average, equal on all peers.
       known: Ids of peers that are known at the start; one is enough.
       priority: Peers with a lower number lead first; equal ones are ordered by id.
       bandwidth: Bytes per second, for the share of the buffer that this peer reduces; 0
@@ -60,7 +60,7 @@ class Peer:
     ):
         check(settings, bandwidth)
         self.comm, self.settings, self.id = comm, settings, comm.rank
-        self.priority, self.bandwidth = priority, bandwidth
+        self.priority, self.bandwidth, self.nbytes = priority, bandwidth, nbytes
         entries = 1 + max(settings.entries, settings.width)
         self.mailbox = Mailbox(comm, nbytes + entries * m.ENTRY.itemsize)
         self.view: View = {peer: Entry() for peer in known if peer != comm.rank}
