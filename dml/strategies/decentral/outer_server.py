@@ -204,8 +204,8 @@ class OuterServer:
         """Assign the next task to a worker, or none if all are assigned."""
         count = self.outer.every
         if self.outer.dynamic:
-            fastest = min(self.speeds.values())
-            count = max(1, round(count * fastest / (self.speeds[worker] or 1)))
+            fastest, own = min(self.speeds.values()), self.speeds[worker]
+            count = max(1, round(count * fastest / own)) if own else count
         task = self.tasks.assign(worker, count)
         if task.length:
             self.read[worker] = int(self.state.steps[0])

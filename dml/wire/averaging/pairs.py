@@ -40,9 +40,11 @@ def pair_averages(
       values: Vector with the length and dtype of all values.
       seed: Random seed of the choice of neighbours.
     """
+    # a request of no values would be a message that no request follows
+    neighbours = side.neighbours if len(values) else []
     if side.active:
-        return Active(comm, side.neighbours, values, seed)
-    return Passive(comm, side.neighbours, values)
+        return Active(comm, neighbours, values, seed)
+    return Passive(comm, neighbours, values)
 
 
 class Active:

@@ -75,12 +75,9 @@ def average(peer: Peer, group: Group, buffer: np.ndarray) -> Averaged:
       Boundaries of the parts, and the number of contributions to each part.
     """
     buffer = floating(peer.comm, buffer)
-    if (
-        buffer.nbytes > peer.mailbox.buffer.nbytes - m.NBYTES
-        or group.round != peer.round
-    ):
+    if buffer.nbytes > peer.nbytes or group.round != peer.round:
         raise BadInput(
-            f"rank {peer.id}: expected at most {peer.mailbox.buffer.nbytes} bytes and "
+            f"rank {peer.id}: expected at most {peer.nbytes} bytes and "
             f"the group of round {peer.round}, got {buffer.nbytes} bytes and round "
             f"{group.round}; pass the size to Peer, and the latest group"
         )

@@ -40,7 +40,7 @@ class Peer:
 
     Args:
       comm: The ranks; each may be a peer, be absent, or vanish.
-      nbytes: Size of the buffer to average in bytes, equal on all peers.
+      nbytes: Largest size of a buffer to average in bytes, equal on all peers.
       known: Ids of peers that are known at the start; one id is enough.
       priority: Priority as a leader; lower numbers lead first, then lower ids.
       bandwidth: Bytes per second, by which the buffer is divided; 0: a client, to which
@@ -60,7 +60,7 @@ class Peer:
     ):
         check(settings, bandwidth)
         self.comm, self.settings, self.id = comm, settings, comm.rank
-        self.priority, self.bandwidth = priority, bandwidth
+        self.priority, self.bandwidth, self.nbytes = priority, bandwidth, nbytes
         entries = 1 + max(settings.entries, settings.width)
         self.mailbox = Mailbox(comm, nbytes + entries * m.ENTRY.itemsize)
         self.view: View = {peer: Entry() for peer in known if peer != comm.rank}

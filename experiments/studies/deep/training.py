@@ -22,6 +22,7 @@ from dml.figures.learning import learning
 from dml.models.model_problem import model_problem
 from dml.runs import folder as run_folders
 from dml.runs import states, writers
+from dml.strategies import DECENTRALISED
 from dml.train import checkpointed, interruptible, last_step, train, verified
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.collectives import tree_allreduce
@@ -246,7 +247,7 @@ def start_or_resume(
         )
     stacked = saved.pop("memory")
     ranks = len(stacked[0]) if stacked else 0
-    if ranks not in (0, comm.size):
+    if ranks not in (0, comm.size) and values.strategy not in DECENTRALISED:
         write_line(
             f"the reducer's memory of {ranks} ranks is added up on {comm.size} ranks"
         )

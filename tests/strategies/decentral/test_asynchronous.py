@@ -262,6 +262,12 @@ def test_fast_workers_have_more_tasks_and_all_examples_are_used_once():
     assert even + 50 < 75 * 10 / 4  # of synchronous training
 
 
+def test_dynamic_tasks_of_updates_without_seconds_have_the_full_length():
+    own = {"outer_every": 4, "barrier_every": 12, "steps": 12}
+    run = Run("async_diloco", (0.0,) * SIZE, dynamic=True, **own)
+    assert len(run.own[0]) == SIZE * 12 // 4  # outer steps
+
+
 def test_delayed_nesterov_is_nesterov_by_the_mean_of_equally_stale_changes():
     changes = np.random.default_rng(0).standard_normal((3, 4, DIM))
     params, state = np.ones(DIM), outer_state(np.ones(DIM))

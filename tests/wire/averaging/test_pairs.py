@@ -46,3 +46,15 @@ def test_the_sum_of_integers_is_changed_by_updates_only(name, size, eager):
     # halves of integers, of which at most ROUNDS per rank are nested: exact in float64
     assert np.array_equal(values.sum(0), changes_PxRxN.sum((0, 1)))
     assert not np.array_equal(values, changes_PxRxN.sum(1))
+
+
+def test_buffers_without_values_end_without_a_message():
+    def program(comm):
+        side, values = sides(topology("complete", 3))[comm.rank], np.empty(0)
+        pairs = pair_averages(comm, side, values)
+        for t in range(3):
+            pairs.exchange(values, t)
+        pairs.settle(values)
+        return pairs.reset()
+
+    assert sim.run(program, 3) == [(0, 0)] * 3

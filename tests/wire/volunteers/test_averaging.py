@@ -5,6 +5,7 @@ import pytest
 
 from dml import sim
 from dml.sim.events import Death, events
+from dml.types import BadInput
 from dml.wire.volunteers import Peer, average, find_group, settle
 
 ALPHA, BETA = 1e-3, 1e-8
@@ -78,6 +79,19 @@ def test_short_buffers_have_empty_parts(length):
     by_rank = averaged(4, length=length)
     mean = sum(rows[0][2] for rows in by_rank) / 4
     assert all(np.allclose(rows[0][3], mean) for rows in by_rank)
+
+
+def test_a_longer_buffer_than_that_of_the_peer_is_refused():
+    """A mailbox has room for more, but not for the head of the mean of all parts."""
+
+    def program(comm):
+        peer = Peer(comm, 800, ())
+        group = find_group(peer, peer.next_round())
+        average(peer, group, np.ones(100))
+        with pytest.raises(BadInput, match="at most 800 bytes .* got 808 bytes"):
+            average(peer, group, np.ones(101))
+
+    sim.run(program, 1)
 
 
 def test_parts_follow_the_bandwidths_and_clients_own_none():
