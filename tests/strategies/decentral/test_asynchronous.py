@@ -11,6 +11,7 @@ from dml import sim
 from dml.metrics.timer import Timer
 from dml.strategies import strategy
 from dml.strategies.decentral.outer import delayed_nesterov, nesterov, outer_state
+from dml.strategies.decentral.outer_server import Outer
 from dml.types import BadInput
 from dml.update.dense import apply
 from dml.wire.collectives import ALLREDUCE
@@ -260,6 +261,42 @@ def test_fast_workers_have_more_tasks_and_all_examples_are_used_once():
         seconds.append(max(run.seconds) - even)
     assert 20 < seconds[0] < 50 and seconds[1] < 20
     assert even + 50 < 75 * 10 / 4  # of synchronous training
+
+
+def test_dynamic_tasks_of_all_workers_take_equally_long():
+    """Workers with 1 s and 2 s per update have 4 and 2 updates after the first step."""
+    own = {"outer_every": 4, "aggregation_count": SIZE, "dynamic": True}
+    run = Run("async_diloco", (1.0, 1.0, 1.0, 1.0, 2.0), steps=40, **own)
+    times = [0.0, *(seconds for seconds, _ in run.own[0])]
+    assert np.diff(times)[:6] == pytest.approx([8, 4, 4, 4, 4, 4], rel=0.01)
+
+
+@pytest.mark.parametrize("count", (2, 3, 4))
+def test_the_last_outer_step_has_the_changes_that_are_left(count):
+    own = {"outer_every": 4, "aggregation_count": count}
+    run = Run("async_diloco", UNEVEN, steps=12, **own)
+    (step,) = run.steps[0]
+    assert (step.examples, step.number) == (12 * SIZE, 12)
+    assert len(run.own[0]) == -(-3 * SIZE // count)
+
+
+@pytest.mark.parametrize("changes", (1, 2, 5))
+def test_weights_of_equal_changes_add_up_to_one_in_the_steps_with_one_momentum(changes):
+    delayed = Outer(8, 0.7, 0.9, 4).weight(changes, SIZE)
+    assert 4 * changes * delayed == pytest.approx(1)
+    # the sum of m independent changes has the length of the mean of K: √m w = 1/√K
+    at_once = Outer(8, 0.7, 0.9, 1).weight(changes, SIZE)
+    assert changes * at_once**2 == pytest.approx(1 / SIZE)
+
+
+@pytest.mark.parametrize("momentum_every", (1, 3))
+def test_a_resumed_run_continues_from_the_saved_momentum(momentum_every):
+    own = {"outer_every": 4, "barrier_every": 4, "momentum_every": momentum_every}
+    own["aggregation_count"] = SIZE  # so that arrivals have no effect on bits
+    whole, half = (Run("async_diloco", steps=steps, **own) for steps in (16, 8))
+    saved = {"memory": [rank[-1] for rank in half.memories]}
+    rest = Run("async_diloco", steps=8, state=half.steps[0][-1].state, **own | saved)
+    assert np.array_equal(rest.last[0], whole.last[0])
 
 
 def test_dynamic_tasks_of_updates_without_seconds_have_the_full_length():

@@ -71,6 +71,30 @@ def test_the_lowest_priority_leads_and_ties_are_broken_by_id():
     assert [rows[0][0].leader for rows in matched(4)] == [0] * 4
 
 
+def test_a_group_waits_for_the_usual_last_arrival_of_earlier_rounds():
+    """A peer that is late by 60 ms is an outlier, but not after a round of 40 ms."""
+    delays_TxP = 0.01 * np.array([[0, 1, 2, 3, 4], [0, 0, 0, 0, 6]])
+
+    def program(comm, first):
+        peer, found = Peer(comm, 0, range(5)), []
+        for t in range(first, 2):
+            comm.platform.compute(0.1 + delays_TxP[t, comm.rank])
+            found.append(find_group(peer, peer.next_round()).members)
+            settle(peer)
+        comm.platform.compute(1.0)
+        while peer.mailbox.receive(comm.Wtime() + 0.1):
+            pass
+        peer.close()
+        return found
+
+    def run(first):
+        return sim.run(lambda comm: program(comm, first), 5, NETWORK)
+
+    everybody = tuple(range(5))
+    assert run(first=0) == [[everybody] * 2] * 5
+    assert run(first=1) == [[everybody[:4]]] * 4 + [[(4,)]]
+
+
 @pytest.mark.parametrize("late", range(3))
 def test_followers_join_a_preceding_leader_that_arrives_late(late):
     delays = [0.0] * 3

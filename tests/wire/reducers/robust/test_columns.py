@@ -9,6 +9,7 @@ from dml.wire.reducers.robust import (
     estimate,
     mean,
     median,
+    nnm,
     registers,
     sign_majority,
     sorting,
@@ -65,6 +66,15 @@ def test_vectors_that_are_not_finite_are_dropped_from_long_ones(make):
     rows[3, -1], rows[7, 5] = np.nan, np.inf
     expected = estimate(make(1), np.delete(rows, (3, 7), axis=0))
     assert estimate(make(3), rows).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("make", (median, trimmed_mean))
+def test_long_vectors_are_mixed_before_their_columns_are_sorted(make):
+    short = normal(7, 1 << 12)
+    expected = np.tile(estimate(make(2), short, nnm), 16)
+    found = estimate(make(2), np.tile(short, 16), nnm)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert not np.allclose(found, np.tile(estimate(make(2), short), 16), atol=1e-3)
 
 
 @pytest.mark.parametrize("count", range(1, 12))
