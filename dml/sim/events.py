@@ -22,7 +22,9 @@ class Death(NamedTuple):
     rank: int
     start: float
     stop: float = NEVER
-    factor: float = NEVER
+
+    def is_valid(self) -> bool:
+        return True
 
     def names(self) -> set[int]:
         return {self.rank}
@@ -37,7 +39,9 @@ class HostDeath(NamedTuple):
     host: int
     start: float
     stop: float = NEVER
-    factor: float = NEVER
+
+    def is_valid(self) -> bool:
+        return True
 
     def names(self) -> set[int]:
         return {self.host}
@@ -59,6 +63,9 @@ class Slow(NamedTuple):
     start: float = 0.0
     stop: float = NEVER
 
+    def is_valid(self) -> bool:
+        return self.factor > 0
+
     def affects(self, source: int, dest: int, links: Any) -> bool:
         return (source in self.ranks and dest in self.others) or (
             source in self.others and dest in self.ranks
@@ -78,6 +85,9 @@ class SlowLink(NamedTuple):
     factor: float = NEVER
     start: float = 0.0
     stop: float = NEVER
+
+    def is_valid(self) -> bool:
+        return self.factor > 0
 
     def affects(self, source: int, dest: int, links: Any) -> bool:
         return self.link in links
@@ -102,9 +112,8 @@ class Loss(NamedTuple):
     stop: float = NEVER
     seed: int = 0
 
-    @property
-    def factor(self) -> float:
-        return self.share if self.share <= 1 else -1.0
+    def is_valid(self) -> bool:
+        return 0 < self.share <= 1
 
     def names(self) -> frozenset[int]:
         return self.ranks | self.others
@@ -122,7 +131,9 @@ class Nat(NamedTuple):
     ranks: frozenset[int]
     start: float = 0.0
     stop: float = NEVER
-    factor: float = NEVER
+
+    def is_valid(self) -> bool:
+        return True
 
     def names(self) -> frozenset[int]:
         return self.ranks
@@ -138,7 +149,7 @@ def check_events(events: Sequence[Event], network: Any, size: int) -> None:
     """Raise `BadInput` on unknown ranks, hosts or links, or bad times."""
     hosts = network.hosts(size)
     for event in events:
-        if not 0 <= event.start < event.stop or not event.factor > 0:
+        if not (0 <= event.start < event.stop and event.is_valid()):
             raise BadInput(
                 f"expected a start of at least 0, a later stop, a factor above 0 and a "
                 f"share up to 1, got {event}; correct the event"
@@ -170,7 +181,7 @@ def deaths(events: Sequence[Event], hosts: Sequence[int]) -> dict[int, float]:
 
 NUMBER = r"[\d.e+-]+"
 TIMES = rf"@(?P<start>{NUMBER}?)(?:\.\.(?P<stop>{NUMBER}))?"
-SHARE = rf"(?:\*(?P<factor>{NUMBER}))?"
+SHARE = rf"(?:\*(?P<share>{NUMBER}))?"
 PAIR = r"(?P<ranks>[\d,]+)-(?P<others>[\d,]+)"
 
 
@@ -178,12 +189,12 @@ def numbers(text: str) -> frozenset[int]:
     return frozenset(int(number) for number in text.split(","))
 
 
+def times(match: re.Match) -> dict[str, float]:
+    return {"start": float(match["start"]), "stop": float(match["stop"] or NEVER)}
+
+
 def factor_and_times(match: re.Match) -> dict[str, float]:
-    return {
-        "factor": float(match.groupdict().get("factor") or NEVER),
-        "start": float(match["start"]),
-        "stop": float(match["stop"] or NEVER),
-    }
+    return {"factor": float(match.groupdict().get("factor") or NEVER)} | times(match)
 
 
 def pair(match: re.Match) -> Slow:
@@ -197,13 +208,13 @@ def link(match: re.Match) -> SlowLink:
 
 
 def loss(match: re.Match) -> Loss:
-    share = float(match["factor"] or 1)
-    start, stop = float(match["start"]), float(match["stop"] or NEVER)
+    share = float(match["share"] or 1)
+    start, stop = times(match).values()
     return Loss(numbers(match["ranks"]), numbers(match["others"]), share, start, stop)
 
 
 def nat(match: re.Match) -> Nat:
-    return Nat(numbers(match["ranks"]), **factor_and_times(match))
+    return Nat(numbers(match["ranks"]), **times(match))
 
 
 FORMS: dict[str, Callable[[re.Match], Event]] = {

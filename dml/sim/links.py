@@ -27,7 +27,8 @@ class RunningLinks:
         self.failures = [e for e in events if isinstance(e, Slow | SlowLink)]
         self.losses = [e for e in events if isinstance(e, Loss)]
         self.nats = [e for e in events if isinstance(e, Nat)]
-        self.draws: dict[int, random.Random] = {}  # generators of losses, by source
+        # generators of losses, by their seed and the source of the messages
+        self.draws: dict[tuple[int, int], random.Random] = {}
         self.opened: set[tuple[int, int]] = set()  # (rank behind a NAT, its receiver)
         self.alpha, self.beta = (rates.tolist() for rates in network.links())
         self.free = [0.0] * len(self.beta)  # time in s from which each link is free
@@ -49,9 +50,10 @@ class RunningLinks:
         """
         for loss in self.losses if source != dest else ():
             if source in loss.ranks and dest in loss.others:
-                if source not in self.draws:
-                    self.draws[source] = random.Random(f"{loss.seed} {source}")
-                lost = self.draws[source].random() < loss.share
+                key = loss.seed, source
+                if key not in self.draws:
+                    self.draws[key] = random.Random(f"{loss.seed} {source}")
+                lost = self.draws[key].random() < loss.share
                 if lost and loss.start <= time < loss.stop:
                     return True
         for nat in self.nats:

@@ -28,9 +28,9 @@ import numpy as np
 from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Tree, Update, make_parameters
+from dml.strategies.parameters import Update, make_parameters
 from dml.strategies.vector_terms import check_workers, train_vectors
-from dml.strategies.vectors import ALL, TableVectors, TreeVectors, make_vectors
+from dml.strategies.vectors import ALL, make_vectors
 from dml.types import CountedComm, Problem, Step
 from dml.wire.plans.coding import DEFAULT, Code, make_code
 from dml.wire.reducers.robust.coded import CodedSum, encode
@@ -87,48 +87,32 @@ def coded(
         feed(problem.take, batches, split, parameters.put, prefetch),
         comm=comm,
         timer=timer,
-        workers=len(own),
-        fill=partial(encode_terms, parameters, vectors, sums, computed),
-        add_up=partial(add_up, timer, sums),
+        count=len(computed),
+        add_up=partial(add_up, timer, sums, computed),
         memory=memory,
     )
 
 
-def encode_terms(
-    parameters: Tree | Table,
-    vectors: TreeVectors | TableVectors,
+def add_up(
+    timer: Timer,
     sums: CodedSum,
     computed: Sequence[int],
-    *minibatch: Any,
-) -> float:
-    """Write the terms of this rank's workers; return its share of the minibatch.
+    gradients: np.ndarray,
+    step: int,
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the sum of all parts, and the number of wrong terms.
 
     Args:
-      parameters: Parameters in training.
-      vectors: Conversion of gradients to vectors.
+      timer: Measures the phases.
       sums: Code, and exchange of the terms.
       computed: Numbers of the parts that this rank computes.
-      *minibatch: Terms, parts and number of examples; see `Fill`.
+      gradients: Gradients of these parts.
+      step: Number of earlier updates.
     """
-    terms, parts, count = minibatch
-    gradients = {}
-    for number, part in zip(computed, parts, strict=True):
-        vector = np.empty_like(terms[0])
-        loss, grads = 0.0, None
-        if part:
-            loss, grads = parameters.mean_gradient([part], count)
-        vectors.pack(grads, vector[:-1])
-        vector[-1] = loss
-        gradients[number] = vector
-    for term, worker in zip(terms, sums.terms.own, strict=True):
-        term[:] = encode(sums.code, worker, gradients)
-    return sum(part.examples for part in parts if part) / count
-
-
-def add_up(
-    timer: Timer, sums: CodedSum, terms: Sequence[np.ndarray], step: int
-) -> tuple[np.ndarray, dict[str, float]]:
-    """Return the sum of all parts, and the number of wrong terms."""
+    with timer("gradient"):
+        by_part = dict(zip(computed, gradients, strict=True))
+        encoded = [encode(sums.code, worker, by_part) for worker in sums.terms.own]
+        terms = [term.astype(np.float32) for term in encoded]  # an attack changes them
     with timer("wire"):
         total, wrong = sums.add_up(terms, step)
     return total, {"wrong_terms": wrong}

@@ -1,29 +1,25 @@
 """Synchronous training on gradient vectors of logical workers: `coded` and `zeno`.
 
-    minibatch ──► parts ──► terms of own workers ──► total ──► update
-                  gradients of a rank      exchange and decision
+    minibatch ──► gradients of parts ──► terms of workers ──► total ──► update
+                  on this rank           exchange and decision
 
-A term is a vector: a gradient, followed by its loss.
+Gradients and terms are vectors; the last element is the loss.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from dml.data.feed import Part, SplitMinibatch
+from dml.data.feed import SplitMinibatch
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Table, Tree, restore_memory
 from dml.strategies.vectors import TableVectors, TreeVectors
 from dml.types import BadInput, CountedComm, Memory, Step, identity
 
-# (terms of own workers, parts, examples of the minibatch) -> computed share of it
-Fill: TypeAlias = Callable[[np.ndarray, Sequence[Part | None], int], float]
-# (terms of own workers, earlier updates) -> sum of all parts, and measures; collective
-AddUp: TypeAlias = Callable[
-    [Sequence[np.ndarray], int], tuple[np.ndarray, Mapping[str, float]]
-]
+# (gradients of parts, earlier updates) -> sum of all parts, and measures; collective
+AddUp: TypeAlias = Callable[[np.ndarray, int], tuple[np.ndarray, Mapping[str, float]]]
 
 
 def train_vectors(
@@ -33,12 +29,11 @@ def train_vectors(
     *,
     comm: CountedComm,
     timer: Timer,
-    workers: int,
-    fill: Fill,
+    count: int,
     add_up: AddUp,
     memory: Any = None,
 ) -> Iterator[Step]:
-    """Train by sums of terms; yield a Step after every update.
+    """Train by sums of gradient vectors; yield a Step after every update.
 
     Args:
       parameters: Parameters in training.
@@ -46,18 +41,26 @@ def train_vectors(
       minibatches: Number of examples, and this rank's parts, of each minibatch.
       comm: Ranks.
       timer: Measures the phases; `add_up` measures its phases itself.
-      workers: Number of this rank's workers.
-      fill: Writes the terms of this rank's workers.
-      add_up: Returns the sum of the gradients of all parts, followed by its loss.
+      count: Number of this rank's parts of a minibatch.
+      add_up: Returns the sum of the gradients of all parts of all ranks.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    terms = np.zeros((workers, vectors.length + 1), np.float32)
+    gradients = np.zeros((count, vectors.length + 1), np.float32)
     done = restore_memory(comm, Memory(None, np.zeros(1, np.int64)), memory)
-    for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
+    for number, (total_examples, parts) in enumerate(
+        timer.waits("input", minibatches), 1
+    ):
         sent = comm.bytes_sent
         with timer("gradient"):
-            comm.platform.work(fill(terms, parts, count) * comm.size)
-        total, measures = add_up(list(terms), int(done.common[0]))
+            for vector, part in zip(gradients, parts, strict=True):
+                loss, grads = 0.0, None
+                if part:
+                    loss, grads = parameters.mean_gradient([part], total_examples)
+                vectors.pack(grads, vector[:-1])
+                vector[-1] = loss
+            examples = sum(part.examples for part in parts if part)
+            comm.platform.work(examples / total_examples * comm.size)
+        total, measures = add_up(gradients, int(done.common[0]))
         done = Memory(None, done.common + 1)
         with timer("update"):
             parameters.apply(parameters.put(vectors.unpack(total[:-1])))
@@ -65,9 +68,9 @@ def train_vectors(
             number=number,
             loss=float(total[-1]),
             params=parameters.collect,
-            examples=count,
+            examples=total_examples,
             seconds=timer.lap(),
-            words_sent=(comm.bytes_sent - sent) // terms.itemsize,
+            words_sent=(comm.bytes_sent - sent) // gradients.itemsize,
             measures=measures,
             state=parameters.state,
             memory=partial(identity, done),

@@ -19,18 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from dml.data.feed import Part, feed
+from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.best_terms import BestTerms, Settings
 from dml.strategies.parameters import (
-    Table,
-    Tree,
     Update,
     make_parameters,
     split_shards,
 )
 from dml.strategies.vector_terms import check_workers, train_vectors
-from dml.strategies.vectors import ALL, TableVectors, TreeVectors, make_vectors
+from dml.strategies.vectors import ALL, make_vectors
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.reducers.robust.rule import Byzantine
 from dml.wire.reducers.robust.slices import gather
@@ -90,33 +88,10 @@ def zeno(
         feed(problem.take, batches, split, parameters.put, prefetch),
         comm=comm,
         timer=timer,
-        workers=len(exchanged.own),
-        fill=partial(write_terms, parameters, vectors),
+        count=len(exchanged.own),
         add_up=partial(add_up, timer, exchanged, best, count - faulty),
         memory=memory,
     )
-
-
-def write_terms(
-    parameters: Tree | Table,
-    vectors: TreeVectors | TableVectors,
-    terms: np.ndarray,
-    parts: Sequence[Part | None],
-    count: int,
-) -> float:
-    """Write the terms of this rank's workers; return its share of the minibatch.
-
-    Args:
-      parameters: Parameters in training.
-      vectors: Conversion of gradients to vectors.
-      terms: Output: a gradient and its loss for each worker.
-      parts: Examples of the workers.
-      count: Number of examples of the minibatch.
-    """
-    for term, part in zip(terms, parts, strict=True):
-        term[-1], grads = parameters.mean_gradient([part], count)
-        vectors.pack(grads if part else None, term[:-1])
-    return sum(part.examples for part in parts if part) / count
 
 
 def add_up(
@@ -124,7 +99,7 @@ def add_up(
     exchanged: Terms,
     best: BestTerms,
     keep: int,
-    terms: Sequence[np.ndarray],
+    terms: np.ndarray,
     step: int,
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Return n times the mean of the best terms; see `AddUp`.
@@ -139,7 +114,7 @@ def add_up(
     """
     with timer("wire"):
         mean = partial(best.mean, keep=keep, step=step)
-        slices = exchanged.collect(terms, step, mean)
+        slices = exchanged.collect(list(terms), step, mean)
     with timer("score"):
         gradients = exchanged.gradients(slices)
         return best.add_up(slices.rows, gradients, keep, step), {}

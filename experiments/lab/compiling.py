@@ -1,18 +1,26 @@
-"""The compilation cache, and the error message of a run that exceeds its memory."""
+"""The compilation cache, shared optimizers, and errors of runs without memory."""
 
 import hashlib
 import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import jax
 
 from dml.data.archives import cache_folder
 from dml.types import BadInput
+from dml.update.dense import Optimizer, make
 
 SMALLER_FLAGS = "a smaller --batch, a larger --accumulate, --remat, or --zero=3"
+
+
+@cache  # the optimizer is a static argument of the compiled update
+def sgd(rate: float) -> Optimizer:
+    """Return SGD without momentum, one object for each learning rate."""
+    return make("sgd", rate)
 
 
 def enable_cache() -> Path:

@@ -99,3 +99,9 @@ def test_only_answers_reach_a_rank_behind_a_nat():
 def test_a_share_above_1_is_refused():
     with pytest.raises(BadInput, match="a share up to 1"):
         run_counted(events("lose:0>1*2@0"))
+
+
+def test_each_loss_draws_by_its_seed():
+    first = Loss(frozenset([0]), frozenset([1]), 1e-12, seed=1)
+    second = Loss(frozenset([0]), frozenset([1]), 0.25, seed=2)
+    assert run_counted([first, second]) == run_counted([second])

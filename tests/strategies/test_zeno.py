@@ -1,6 +1,7 @@
 """Zeno: one right worker is enough; its scores do not depend on ranks."""
 
 from functools import partial
+from itertools import islice
 
 import jax
 import numpy as np
@@ -55,6 +56,23 @@ def distance(size=1, updates=UPDATES, **options):
     first, *others = sim.run(program, size)
     assert all((first == other).all() for other in others)
     return float(np.abs(first - BEST).max())
+
+
+def test_workers_without_examples_add_neither_gradient_nor_loss():
+    def losses(strategy, **own):
+        update = partial(table, "sgd", rate=0.1)
+        batches = islice(minibatches(EXAMPLES, 2, 0), 5)
+        steps = strategy(CONVEX, batches, update, timer=Timer(), **own)
+        return [step.loss for step in steps]
+
+    expected = losses(serial, comm=alone())
+
+    def program(comm):
+        return losses(zeno, comm=Metered(comm), workers=5, faulty=0)
+
+    for size in (1, 3):
+        for found in sim.run(program, size):
+            assert found == pytest.approx(expected, rel=1e-5)
 
 
 def attacks(forge, attackers):

@@ -106,9 +106,8 @@ def async_diloco(
     protocol = Protocol(lambda vector, like: outer_state(vector), no_op)
     mixing = start(comm, parameters, protocol, like, memory)
     params = mixing.vector.copy()
-    writable_state = OuterState(
-        *map(np.array, mixing.state)
-    )  # saved arrays are read-only
+    # saved arrays are read-only
+    writable_state = OuterState(*map(np.array, mixing.state))
     server = connect(comm, params.copy(), writable_state, outer, observe)
     worker = Worker(
         problem, parameters, params, comm, timer, server, accumulate, prefetch

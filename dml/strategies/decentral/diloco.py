@@ -146,8 +146,7 @@ def outer_steps(reducer: Reducer, outer: Outer, period: int) -> Protocol:
         reducers = list(state.reducers)
         reducers[number] = reducer.reduce(comm, change, reducers[number])
         momentum, params = state.momentum.copy(), state.params.copy()
-        own = params[part], momentum[part]
-        nesterov(*own, change, change, outer.lr, outer.momentum)
+        nesterov(params[part], momentum[part], change, change, outer.lr, outer.momentum)
         return State(params, momentum, reducers)
 
     return Protocol(init, mix)

@@ -48,7 +48,7 @@ def words(stage: Stage) -> int:
     return 2 * stage.batch * stage.length * stage.width
 
 
-class Peer(NamedTuple):
+class Speeds(NamedTuple):
     """Speeds of a volunteer.
 
     Attributes:
@@ -62,31 +62,31 @@ class Peer(NamedTuple):
     latency: float = 0.0
 
 
-def seconds(stage: Stage, peer: Peer) -> tuple[float, float]:
+def seconds(stage: Stage, speeds: Speeds) -> tuple[float, float]:
     """Return the seconds of computation and of transfer of a microbatch."""
-    transfer = 2 * peer.latency + words(stage) * stage.itemsize / peer.bandwidth
-    return flops(stage) / peer.flops, transfer
+    transfer = 2 * speeds.latency + words(stage) * stage.itemsize / speeds.bandwidth
+    return flops(stage) / speeds.flops, transfer
 
 
-def communication(stage: Stage, peer: Peer) -> float:
+def communication(stage: Stage, speeds: Speeds) -> float:
     """Return the share of time in communication, without overlap with computation."""
-    compute, transfer = seconds(stage, peer)
+    compute, transfer = seconds(stage, speeds)
     return transfer / (compute + transfer)
 
 
-def least_width(stage: Stage, peer: Peer, share: float) -> int:
+def least_width(stage: Stage, speeds: Speeds, share: float) -> int:
     """Return the smallest width with at most a share of communication.
 
     Args:
       stage: Stage; its width is ignored.
-      peer: Speeds.
+      speeds: Speeds of a volunteer.
       share: Share of time in communication, between 0 and 1.
     """
     low, high = 0, 1
-    while communication(stage._replace(width=high), peer) > share:
+    while communication(stage._replace(width=high), speeds) > share:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        wide = communication(stage._replace(width=middle), peer) > share
+        wide = communication(stage._replace(width=middle), speeds) > share
         low, high = (middle, high) if wide else (low, middle)
     return high

@@ -142,7 +142,7 @@ def part_deadline(peer: Peer, exchange: Exchange) -> float:
     """
     quorum = max(2, math.ceil(peer.settings.quorum * len(exchange.group.members)))
     close = close_time(exchange.part_times, quorum, peer.settings.spreads)
-    return max(exchange.usual, close + 2 * peer.trips.timeout())
+    return max(exchange.usual, close + 2 * peer.trips.timeout)
 
 
 def ping_late_members(
@@ -161,11 +161,9 @@ def ping_late_members(
                 peer.mark_absent(member)
                 drop(exchange, member)
                 return now
-            missing = m.PART * (member in exchange.parts) | m.MEAN * (
-                member in exchange.means
-            )
-            missing |= m.DONE * (settling and member in exchange.unfinished)
-            peer.send(member, m.PING, peer.trips.start(now), missing)
+            wanted = m.PART | m.MEAN | m.DONE * settling
+            about = exchange.missing(member) & wanted
+            peer.send(member, m.PING, peer.trips.start(now), about)
             peer.trips.tried(watch, now)
         next_time = min(next_time, watch.next)
     return next_time
@@ -173,7 +171,7 @@ def ping_late_members(
 
 def first_ping_delay(peer: Peer) -> float:
     """Return the seconds from the opening of an average to its first PING."""
-    return late_after(peer.averages, 0.0) if peer.averages else peer.trips.timeout()
+    return late_after(peer.averages, 0.0) if peer.averages else peer.trips.timeout
 
 
 def send_result(peer: Peer, exchange: Exchange) -> None:

@@ -68,9 +68,10 @@ class Exchange:
         start = m.NBYTES + mask_nbytes(self.group)
         return self.result[start:].view(self.buffer.dtype)
 
-    def awaited(self) -> set[int]:
-        """Return the members whose contribution or result is awaited."""
-        return self.parts | self.means
+    def missing(self, member: int) -> int:
+        """Return the messages that are awaited from a member: PART | MEAN | DONE."""
+        part, mean = member in self.parts, member in self.means
+        return m.PART * part | m.MEAN * mean | m.DONE * (member in self.unfinished)
 
 
 def mask_nbytes(group: Group) -> int:
@@ -199,12 +200,9 @@ def on_ping(peer: Peer, exchange: Exchange, message: Message) -> None:
 
 def on_pong(peer: Peer, exchange: Exchange, message: Message) -> None:
     head = message.head
-    missing = m.PART * (head.sender in exchange.parts) | m.MEAN * (
-        head.sender in exchange.means
-    )
-    missing |= m.DONE * (head.sender in exchange.unfinished)
-    if head.about & missing:
-        peer.send(head.sender, m.RESEND, about=head.about & missing)
+    lost = head.about & exchange.missing(head.sender)
+    if lost:
+        peer.send(head.sender, m.RESEND, about=lost)
 
 
 def on_resend(peer: Peer, exchange: Exchange, message: Message) -> None:

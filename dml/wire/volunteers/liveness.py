@@ -54,14 +54,10 @@ class RoundTrips:
     def __init__(self, spreads: float, risk: float, first: float):
         self.spreads, self.risk = spreads, risk
         self.seconds: deque[float] = deque(maxlen=WINDOW)
-        self.first_timeout = first
+        self.timeout = first  # seconds after which a first try is late
         self.sent: dict[int, float] = {}  # time of each try, by number
         self.number = 0
         self.tries = self.lost = 0  # of peers that have answered
-
-    def timeout(self) -> float:
-        """Return the seconds after which a first try is late."""
-        return self.first_timeout
 
     def most_tries(self) -> int:
         """Return the number of tries after which a peer is taken for silent."""
@@ -76,7 +72,7 @@ class RoundTrips:
         """Return the seconds from the first try until a peer is taken for silent."""
         tries = self.most_tries()
         factor = tries * (tries + 1) / 2 if self.seconds else 2.0 ** (tries + 1)
-        return factor * self.timeout()
+        return factor * self.timeout
 
     def start(self, now: float) -> int:
         """Record the start of a try, and return its number."""
@@ -90,13 +86,13 @@ class RoundTrips:
         """Record the round-trip time of an answered try."""
         if number in self.sent:
             self.seconds.append(now - self.sent.pop(number))
-            self.first_timeout = late_after(self.seconds, self.spreads)
+            self.timeout = late_after(self.seconds, self.spreads)
 
     def tried(self, watch: Watch, now: float) -> None:
         """Count a try, and set the time of the next one."""
         watch.tries += 1
         factor = watch.tries if self.seconds else 2**watch.tries
-        watch.next = now + factor * self.timeout()
+        watch.next = now + factor * self.timeout
 
     def answered(self, watch: Watch, now: float) -> None:
         """Record an answer, and set the time of the next try."""
@@ -105,5 +101,5 @@ class RoundTrips:
             self.lost += watch.tries - 1
         elif self.lost:
             self.lost -= 1  # the try of this answer was late, not lost
-        watch.tries, watch.wait = 0, max(2 * watch.wait, self.timeout())
+        watch.tries, watch.wait = 0, max(2 * watch.wait, self.timeout)
         watch.next = now + watch.wait

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from lab.compiling import sgd
 import jax
 import numpy as np
 
@@ -23,7 +24,6 @@ from dml.models.networks.mlp import mlp
 from dml.strategies.synchronous import synchronous
 from dml.train import curve
 from dml.types import Batch, CountedComm, Model, Params, Problem, Reducer, Step
-from dml.update.dense import Optimizer, make
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Metered
 from dml.wire.reducers.robust.attacks import LABEL_FLIP, byzantine
@@ -88,12 +88,6 @@ def problem(data: str, seed: int) -> Problem:
         evaluate=measure,
     )
     return with_reversed_labels(right, classes)
-
-
-@cache  # the optimizer is a static argument of the compiled update
-def sgd(lr: float) -> Optimizer:
-    """Return SGD without momentum; the workers apply the momentum."""
-    return make("sgd", lr)
 
 
 def minibatches(cell: Cell, sizes: Sizes) -> Iterator[np.ndarray]:

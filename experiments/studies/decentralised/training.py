@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from lab import flags
+from lab.compiling import sgd
 import jax
 import numpy as np
 
@@ -20,7 +21,6 @@ from dml.models.networks.mlp import mlp
 from dml.strategies import strategy
 from dml.strategies.decentral.replicas import distance
 from dml.types import Batch, CountedComm, Model, Params, Problem, Step
-from dml.update.dense import Optimizer, make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout, unpack
@@ -147,11 +147,6 @@ def problem_of(task: Task, seed: int) -> Problem:
         examples=len(task.training.targets),
         take=partial(take, task.training),
     )
-
-
-@cache  # ranks and trainings share one compiled optimizer
-def sgd(rate: float) -> Optimizer:
-    return make("sgd", rate)
 
 
 def start(

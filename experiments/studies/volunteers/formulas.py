@@ -9,7 +9,7 @@ from dml.runs.writers import Row
 from dml.types import Comm
 from dml.wire.collectives import broadcast, swarm_broadcast
 from dml.wire.costs import square_cube
-from dml.wire.costs.square_cube import Peer, Stage
+from dml.wire.costs.square_cube import Speeds, Stage
 from dml.wire.plans import load_balance, swarm
 
 MEMBERS = 16
@@ -84,8 +84,8 @@ def broadcast_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Ro
                 "bound": swarm.least_rounds(pieces, peers),
                 "cube": len(swarm.schedule(pieces, peers)) if cubes else None,
                 "rarest_first": float(np.mean(swarms)),
-                "tree": pieces
-                * peers.bit_length(),  # ⌈lg(N + 1)⌉ transfers of all pieces
+                # ⌈lg(N + 1)⌉ transfers of all pieces
+                "tree": pieces * peers.bit_length(),
                 "swarm_seconds": run(peers, pieces, network) if runs else None,
                 "tree_seconds": run(peers, 0, network) if runs else None,
             }
@@ -133,5 +133,5 @@ def half_widths() -> dict[int, int]:
     }
 
 
-def volunteer(megabits: float) -> Peer:
-    return Peer(FLOPS, megabits * 1e6 / 8, LATENCY)
+def volunteer(megabits: float) -> Speeds:
+    return Speeds(FLOPS, megabits * 1e6 / 8, LATENCY)

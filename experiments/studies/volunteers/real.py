@@ -3,7 +3,8 @@
 import numpy as np
 
 from dml.types import Comm
-from dml.wire.collectives import ALLREDUCE, all_gather
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.sleeping import sleep_if_oversubscribed
 from dml.wire.volunteers import Peer, average, find_group, settle
 
@@ -86,8 +87,4 @@ def volunteer_round(
 
 def gather(comm: Comm, own: list[float]) -> np.ndarray:
     """Return the concatenated values of all ranks, of equal number on each."""
-    gathered = np.zeros(comm.size * len(own))
-    start = comm.rank * len(own)
-    gathered[start : start + len(own)] = own
-    all_gather(comm, gathered)
-    return gathered
+    return all_gather_parts(comm, np.array(own), np.full(comm.size, len(own)))

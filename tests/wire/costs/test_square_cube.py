@@ -8,7 +8,7 @@ from dml.models import layer_costs
 from dml.models.networks.transformer import Shape, transformer
 from dml.types import Batch
 from dml.wire.costs import square_cube
-from dml.wire.costs.square_cube import Peer, Stage
+from dml.wire.costs.square_cube import Speeds, Stage
 
 LENGTH, BATCH = 64, 2
 
@@ -42,7 +42,7 @@ def test_twice_the_width_has_eight_times_the_flops_and_four_times_the_words():
 
 
 def test_the_share_of_communication_falls_with_width_and_bandwidth():
-    peer = Peer(1e12, 1e7)
+    peer = Speeds(1e12, 1e7)
     shares = [
         square_cube.communication(Stage(width, 512), peer)
         for width in (512, 2048, 8192)
@@ -59,7 +59,7 @@ def test_the_share_of_communication_falls_with_width_and_bandwidth():
 
 @pytest.mark.parametrize("share", (0.05, 0.5))
 def test_the_least_width_is_the_first_with_its_share(share):
-    stage, peer = Stage(1, 128), Peer(1e12, 25e6, 0.01)
+    stage, peer = Stage(1, 128), Speeds(1e12, 25e6, 0.01)
     width = square_cube.least_width(stage, peer, share)
     assert square_cube.communication(stage._replace(width=width), peer) <= share
     assert square_cube.communication(stage._replace(width=width - 1), peer) > share
