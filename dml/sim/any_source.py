@@ -89,9 +89,7 @@ class AnySource:
     # A probe is a request without data. It completes α seconds after the send.
 
     def probe(self, source: int, tag: int, status: Status | None) -> None:
-        probe_request = VirtualRequest(
-            self.process, "Probe(source", NOTHING, source, tag
-        )
+        probe_request = VirtualRequest(self.comm, "Probe(source", NOTHING, source, tag)
         self.process.order(self.process.clock)
         if first := self.first(source, tag):
             self.answer(first, probe_request)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from dml.sim.failures import collective_failure
 from dml.sim.process import Process
-from dml.types import BadInput
+from dml.types import BadInput, RankFailed
 
 
 class CollectiveCall:
@@ -18,6 +19,12 @@ class CollectiveCall:
         self.entered: list[Process] = []
         self.done = -1.0  # completion time in s; -1 before all ranks have entered
         self.result: Any = None
+
+    def failure(self, comm: Any) -> str:
+        """Return why this call cannot complete on a rank of `comm`; "" if it can."""
+        if comm.shared.call is not self:
+            return ""
+        return collective_failure(comm, [process.rank for process in self.entered])
 
     def describe(self) -> str:
         return (
@@ -45,6 +52,7 @@ def run_collective(
     """
     process = comm.process
     call = comm.shared.call
+    check(comm, call)
     if call is None:
         call = comm.shared.call = CollectiveCall(name, comm.size)
     if call.name != name:
@@ -71,12 +79,21 @@ def run_collective(
     if pause is None:
         process.clock = max(process.clock, call.done)
     while not 0 <= call.done <= process.clock:
+        check(comm, call)
         process.polls = call
         process.pause()
         if not 0 <= call.done <= process.clock:
             pause()
     process.polls = None
     return call.result
+
+
+def check(comm: Any, call: CollectiveCall | None) -> None:
+    """Raise RankFailed if a collective call cannot complete."""
+    if comm.revoked or comm.shared.failed:
+        entered = [process.rank for process in call.entered] if call else ()
+        if reason := collective_failure(comm, entered):
+            raise RankFailed(reason)
 
 
 class VirtualWindow:

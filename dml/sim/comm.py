@@ -125,14 +125,14 @@ class VirtualComm(Matching):
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> VirtualRequest:
         request = self._send(ISEND, buf, dest, tag)
         if request is None:
-            request = VirtualRequest(self.process, ISEND, buf, dest, tag)
+            request = VirtualRequest(self, ISEND, buf, dest, tag)
             request.done = self.process.out_free
         return request
 
     def Irecv(
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
-        receive = VirtualRequest(self.process, "Irecv(source", buf, source, tag)
+        receive = VirtualRequest(self, "Irecv(source", buf, source, tag)
         return self._post(receive, self._pop(source, tag))
 
     def Probe(
@@ -154,6 +154,8 @@ class VirtualComm(Matching):
         if not waiting.requests:
             return -1
         if waiting.first().done < 0:
+            for request in waiting.requests:
+                request.check()
             process.wait(waiting)
         # A request that is not matched yet may still complete before `first`.
         process.order(max(process.clock, waiting.first().done))

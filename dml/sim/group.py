@@ -1,10 +1,13 @@
 """A virtual communicator without messages: hosts, splits and collective calls."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Any, Self
 
 import numpy as np
 
+from dml.sim import failures
 from dml.sim.collective_calls import CollectiveCall, VirtualWindow, run_collective
 from dml.sim.process import Process
 from dml.types import SHARED, BadInput, Cache, Op, Platform, freed
@@ -28,15 +31,19 @@ class Shared:
         self.hosts: list[int] = []  # of each rank, computed at the first use
         self.last_host: int | None = None  # the largest of hosts
         self.results: dict[str, Any] = {}  # of `wire.comm.once`, by name
+        self.failed: set[int] = set()  # ranks that have died
+        self.agreements: dict[int, Any] = {}  # in progress, by number
+        self.children: list[list[Any]] = []  # groups that were split from this one
 
 
 class Group:
     """One rank's communicator: a group of processes, and collective calls."""
 
     __slots__ = (
-        *("_cache", "_platform", "alpha", "beta", "eager", "gamma", "peers"),
-        *("process", "rank", "shared", "size"),
+        *("_cache", "_platform", "acknowledged", "agreements", "alpha", "beta"),
+        *("eager", "gamma", "peers", "process", "rank", "shared", "size"),
     )
+    revoked = False
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         self.process, self.rank, self.peers = process, rank, peers
@@ -45,6 +52,8 @@ class Group:
         self._platform: Platform | None = None
         self.alpha, self.beta, self.gamma, self.eager = process.world.rates
         self.shared = shared
+        self.agreements = 0  # number of agreements that this rank has entered
+        self.acknowledged: set[int] | None = None  # deaths; None: without Ack_failed
 
     @classmethod
     def group(cls, processes: Sequence[Process]) -> list[Self]:
@@ -101,6 +110,7 @@ class Group:
             for _, ranks in sorted(ranks_of.items()):
                 ranks.sort(key=lambda rank: (choices[rank][1], rank))
                 group = self.group([self.peers[r].process for r in ranks])
+                self.shared.children.append(group)
                 comms |= zip(ranks, group, strict=True)
             return [comms[rank] for rank in range(self.size)]
 
@@ -119,6 +129,36 @@ class Group:
     def Free(self) -> None:
         self._cache = None
         self.__class__ = freed(type(self))  # type: ignore[arg-type]
+
+    def Revoke(self) -> None:
+        failures.revoke(self)
+
+    def Is_revoked(self) -> bool:
+        self.process.order(self.process.clock)
+        return self.revoked
+
+    def Agree(self, flag: int) -> int:
+        return failures.agree(self, flag, lambda flags: reduce(and_, flags.values()))
+
+    def Shrink(self) -> Self:
+        """Return a communicator of the living ranks, in their order."""
+        kind = failures.unrevoked(type(self))
+
+        def combine(entered: dict[int, Any]) -> dict[int, Self]:
+            ranks = sorted(set(entered) - self.shared.failed)
+            group = kind.group([self.peers[rank].process for rank in ranks])
+            return dict(zip(ranks, group, strict=True))
+
+        self.process.created += 1
+        return failures.agree(self, None, combine)[self.rank]
+
+    def Get_failed(self) -> list[int]:
+        self.process.order(self.process.clock)
+        return sorted(self.shared.failed)
+
+    def Ack_failed(self) -> None:
+        self.process.order(self.process.clock)
+        self.acknowledged = set(self.shared.failed)
 
     @property
     def cache(self) -> Cache:

@@ -60,7 +60,7 @@ class Matching(Group):
         if nbytes <= self.eager:
             process.out_free = start + duration
         else:
-            request = VirtualRequest(process, name, buffer, dest, tag)
+            request = VirtualRequest(self, name, buffer, dest, tag)
             process.waiting_sends += 1
         message = (tag, start, duration, buffer, request)
         if peer.blocked_on == rank and peer._complete_blocked(message):
@@ -104,7 +104,7 @@ class Matching(Group):
         """Receive a message, waiting for it if necessary; return its arrival time."""
         process = self.process
         if process.open_receives or self.any_source is not None or source == ANY:
-            receive = VirtualRequest(process, name, buffer, source, tag)
+            receive = VirtualRequest(self, name, buffer, source, tag)
             self._post(receive, self._pop(source, tag)).Wait()
             return process.clock
         message = self._pop(source, tag)
@@ -114,7 +114,7 @@ class Matching(Group):
             return self.arrived
         sent_tag, start, duration, data, request = message
         if request is not None and not is_next(request, max(start, process.clock)):
-            receive = VirtualRequest(process, name, buffer, source, tag)
+            receive = VirtualRequest(self, name, buffer, source, tag)
             self._post(receive, message).Wait()
             return process.clock
         copy_message(buffer, data, self.rank, source, sent_tag)
@@ -251,6 +251,15 @@ class Matching(Group):
         match = partial(self._match, source, message)
         rank = self.peers[source].process.rank
         self.match_any().schedule(Message(source, tag, start, data.nbytes, match), rank)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether this rank waits in a blocking receive without a request."""
+        return self.blocked_on != NO_RANK
+
+    def forget_blocked(self) -> None:
+        """End the blocking receive of this rank."""
+        self.blocked_on = NO_RANK
 
     def unread(self) -> list[str]:
         """Describe the messages that were never received."""

@@ -18,6 +18,7 @@ class Process:
             "death",
             "died",
             "end_time",
+            "failure",
             "fiber",
             "in_free",
         ),
@@ -40,6 +41,7 @@ class Process:
         self.open_receives = 0  # receives posted and not matched
         self.waiting_sends = 0  # sends longer than `eager`, posted and not matched
         self.death, self.died = float("inf"), False
+        self.failure: Any = None  # exception that ends the present wait
         self.end_time = world.limits.seconds  # time limit, or its death if earlier
 
     def wait(self, what: Any) -> None:
@@ -50,6 +52,11 @@ class Process:
     def wake(self) -> None:
         self.waits = None
         self.world.ready.append(self)
+
+    def interrupt(self, failure: Exception) -> None:
+        """End the wait of this rank by an exception."""
+        self.failure, self.end_time = failure, -1.0  # `switch` then calls `end`
+        self.wake()
 
     def order(self, time: float) -> None:
         """Suspend this rank until all events before `time` are processed."""
@@ -116,7 +123,12 @@ class Process:
             self.wake()
 
     def end(self) -> None:
-        """End this rank at its death, or stop a program that exceeds its limits."""
+        """End a wait that fails, a rank at its death, or a run beyond its limits."""
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            self.end_time = min(self.world.limits.seconds, self.death)
+            if self.clock < self.death:
+                raise failure
         if self.clock < self.death:
             self.world.stop(self)
         self.died, self.clock = True, self.death

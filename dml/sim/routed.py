@@ -12,6 +12,7 @@ import numpy as np
 from dml.sim.any_source import Message
 from dml.sim.comm import VirtualComm
 from dml.sim.events import NEVER
+from dml.sim.failures import recheck
 from dml.sim.process import describe_message
 from dml.sim.transfer import VirtualRequest
 from dml.types import ANY, Status
@@ -31,7 +32,7 @@ class RoutedComm(VirtualComm):
             process.end()
         request = None
         if buffer.nbytes > self.eager:
-            request = VirtualRequest(process, name, buffer, dest, tag)
+            request = VirtualRequest(self, name, buffer, dest, tag)
         message = RoutedMessage(self, peer, tag, buffer, request)
         if self._loses(peer, message):
             return request
@@ -77,7 +78,7 @@ class RoutedComm(VirtualComm):
         """Post a receive."""
         if self.process.clock >= self.process.end_time:
             self.process.end()
-        receive = VirtualRequest(self.process, name, buffer, source, tag)
+        receive = VirtualRequest(self, name, buffer, source, tag)
         if self.any_source is not None or source == ANY:
             self.match_any().post(receive)
             return receive
@@ -136,7 +137,7 @@ class RoutedMessage:
 
     __slots__ = (
         *("alpha", "beta", "data", "dest", "head", "hop", "receive", "request"),
-        *("route", "sent", "slowdown", "source", "start", "tag", "time"),
+        *("lost", "route", "sent", "slowdown", "source", "start", "tag", "time"),
     )
 
     def __init__(self, source: RoutedComm, dest: RoutedComm, tag, data, request):
@@ -147,6 +148,7 @@ class RoutedMessage:
         self.start = self.time = max(process.clock, process.out_free)
         self.sent = (-process.budget,)  # grows with every send
         self.head, self.hop, self.slowdown = -1.0, 0, 1.0
+        self.lost = False  # the sender died before the departure
         links = process.world.links
         self.alpha, self.beta, self.route = links.route(process.rank, dest.process.rank)
 
@@ -163,6 +165,7 @@ class RoutedMessage:
     def match(self, receive: VirtualRequest) -> None:
         """Match the message with a receive."""
         receive.record_match(self.source.rank, self.tag, self.data.nbytes)
+        receive.lost = self.lost
         self.receive = receive
         if self.head >= 0:
             self.schedule_arrival()
@@ -173,6 +176,7 @@ class RoutedMessage:
         """Depart once the route is not cut and the out port is free."""
         sender, receiver = self.source.process, self.dest.process
         if self.time >= sender.death:
+            self.lose()
             return
         links = sender.world.links
         free = (
@@ -190,6 +194,13 @@ class RoutedMessage:
                 sender.rendezvous_free = time + self.duration()
             self.slowdown = links.slowdown(sender.rank, receiver.rank, time)
             self.take_link()
+
+    def lose(self) -> None:
+        """Mark the message as lost; end the wait for it."""
+        self.lost = True
+        if self.receive is not None:
+            self.receive.lost = True
+            recheck(self.dest, self.time)
 
     def take_link(self) -> None:
         """Occupy the next link; after the last, the head is at the in port."""

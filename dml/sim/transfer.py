@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.sim.failures import request_failure
 from dml.sim.process import Process, describe
-from dml.types import TOO_LONG, WITHDRAWN, BadInput, Status
+from dml.types import TOO_LONG, WITHDRAWN, BadInput, RankFailed, Status
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
@@ -14,15 +15,17 @@ class VirtualRequest:
     """A send or receive; `done` is its completion time in s, -1 before it is known."""
 
     __slots__ = (
-        *("active", "buffer", "count", "done", "error", "name", "number", "peer"),
-        *("posted", "process", "tag"),
+        *("active", "buffer", "comm", "count", "done", "error", "lost", "matched"),
+        *("name", "number", "peer", "posted", "process", "tag"),
     )
 
-    def __init__(self, process: Process, name: str, buffer: Any, peer: int, tag: int):
-        self.process, self.name, self.buffer = process, name, buffer
+    def __init__(self, comm: Any, name: str, buffer: Any, peer: int, tag: int):
+        self.process = process = comm.process
+        self.comm, self.name, self.buffer = comm, name, buffer
         self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
         self.count, self.active = 0, True
         self.error: BadInput | None = None  # the message was longer than the buffer
+        self.matched = self.lost = False  # with a message; the message cannot arrive
         self.number = -process.budget  # grows with every send
 
     def finish(self, done: float) -> None:
@@ -36,7 +39,16 @@ class VirtualRequest:
 
     def record_match(self, source: int, tag: int, count: int) -> None:
         """Record the message that a receive is matched with, for its status."""
-        self.peer, self.tag, self.count = source, tag, count
+        self.peer, self.tag, self.count, self.matched = source, tag, count, True
+
+    def failure(self, comm: Any) -> str:
+        """Return why this request of `comm` cannot complete; "" if it can."""
+        return request_failure(self) if self.comm is comm else ""
+
+    def check(self) -> None:
+        """Raise RankFailed if this request cannot complete."""
+        if reason := request_failure(self):
+            raise RankFailed(reason)
 
     def copy(self, data: np.ndarray, rank: int, source: int, tag: int) -> None:
         """Copy a message into the buffer; keep the error of one that is too long."""
@@ -57,6 +69,7 @@ class VirtualRequest:
         process = self.process
         if self.active:
             if self.done < 0:
+                self.check()
                 process.wait(self)
             if self.done > process.clock:
                 process.clock = self.done
@@ -84,6 +97,7 @@ class VirtualRequest:
         if not 0 <= self.done <= process.clock:
             poll(process, self)
         if not 0 <= self.done <= process.clock:
+            self.check()
             return False
         return self.Wait(status)
 
@@ -97,6 +111,11 @@ class AnyOf(NamedTuple):
         """Return the request with the earliest completion; if none is known, any."""
         done = [request for request in self.requests if request.done >= 0]
         return min(done or self.requests, key=lambda request: request.done)
+
+    def failure(self, comm: Any) -> str:
+        """Return why a request of `comm` cannot complete; "" if all can."""
+        reasons = (request.failure(comm) for request in self.requests)
+        return next(filter(None, reasons), "")
 
     def describe(self) -> str:
         return "any of " + ", ".join(request.describe() for request in self.requests)

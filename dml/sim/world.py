@@ -9,11 +9,13 @@ its result (Chandy & Misra 1979), so a run is the same on every machine.
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from greenlet import GreenletExit, getcurrent
 
+from dml.sim import failures
 from dml.sim.process import Process, describe
 
 MAX_FRUITLESS_POLLS = 1000  # polls by all ranks without progress; more: a deadlock
@@ -124,6 +126,8 @@ class World:
                 process.wake()
 
         self.schedule(time, -1, end)
+        known = time + self.rates[0]
+        self.schedule(known, -1, partial(failures.detect, process, known))
 
     def progress(self) -> None:
         """Reset the counters of polls, as the result of a poll may have changed."""
@@ -174,7 +178,7 @@ class World:
             f"  not received: {line}"
             for group in self.groups
             for comm in group
-            if comm.inbox or comm.any_source
+            if (comm.inbox or comm.any_source) and not comm.revoked
             for line in comm.unread()
         ]
 

@@ -18,6 +18,14 @@ TOO_LONG = -1  # count of a message that was cut off
 WITHDRAWN = -2  # count of a receive that was cancelled
 
 
+class RankFailed(Exception):
+    """A rank that an operation needs has died, or its communicator was revoked.
+
+    Some ranks may have completed the operation. `Revoke` makes the other ranks fail,
+    too; `Agree` tells all living ranks whether to use the result.
+    """
+
+
 class Status:
     """Source, tag and size of a received or pending message, as in mpi4py."""
 
@@ -110,6 +118,38 @@ class Comm(Protocol):
     def Dup(self) -> "Comm": ...
     def Free(self) -> None: ...
     def Wtime(self) -> float: ...
+
+    # After the death of a rank, under the names of ULFM. Operations that need a dead
+    # rank raise RankFailed on virtual ranks, and on Open MPI with `--with-ft ulfm`.
+
+    def Revoke(self) -> None:
+        """Make all operations on all ranks fail, except Agree and Shrink.
+
+        Not collective. Communicators that were split from this one are revoked, too.
+        """
+        ...
+
+    def Is_revoked(self) -> bool: ...
+    def Agree(self, flag: int) -> int:
+        """Return the bitwise AND of the flags of all living ranks, equal on all."""
+        ...
+
+    def Shrink(self) -> "Comm":
+        """Return a communicator of the living ranks, in their order."""
+        ...
+
+    def Get_failed(self) -> Sequence[int]:
+        """Return the ranks that are known to have died."""
+        ...
+
+    def Ack_failed(self) -> None:
+        """Acknowledge the known deaths: receives from ANY no longer fail by them.
+
+        From the first call on, later deaths make receives from ANY fail. These receives
+        remain active, and may be waited for again.
+        """
+        ...
+
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
         """Store op(inoutbuf, inbuf) in `out`, or in `inoutbuf` if `out` is None.
 

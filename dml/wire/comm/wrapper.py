@@ -99,6 +99,24 @@ class Wrapper:
     def Free(self) -> None:
         self.comm.Free()
 
+    def Revoke(self) -> None:
+        self.comm.Revoke()
+
+    def Is_revoked(self) -> bool:
+        return self.comm.Is_revoked()
+
+    def Agree(self, flag: int) -> int:
+        return self.comm.Agree(flag)
+
+    def Shrink(self) -> Self:
+        return self.wrap(self.comm.Shrink())
+
+    def Get_failed(self) -> Sequence[int]:
+        return self.comm.Get_failed()
+
+    def Ack_failed(self) -> None:
+        self.comm.Ack_failed()
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of a wrapped wrapper, such as bytes_sent."""
         return getattr(self.comm, name)
