@@ -51,6 +51,8 @@ def run_collective(
       pause: Called while polling for the result; None blocks.
     """
     process = comm.process
+    if process.clock >= process.end_time:
+        process.end()
     call = comm.shared.call
     check(comm, call)
     if call is None:

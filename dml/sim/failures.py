@@ -173,6 +173,8 @@ class Agreement:
 def agree(comm: Any, value: Any, combine: Callable[[dict], Any]) -> Any:
     """Return combine(values by rank) of all ranks that live; equal on all of them."""
     process, shared = comm.process, comm.shared
+    if process.clock >= process.end_time:
+        process.end()
     comm.agreements += 1
     number = comm.agreements
     agreement = shared.agreements.setdefault(number, Agreement(comm, number, combine))
