@@ -1,6 +1,6 @@
 """The communicator of real ranks: mpi4py's, watched by the watchdog.
 
-Only this module imports mpi4py.
+Only this module and `mpi_requests` import mpi4py.
 """
 
 import atexit
@@ -9,9 +9,10 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -19,20 +20,26 @@ from mpi4py import MPI
 from dml.types import (
     ANY,
     SHARED,
-    TOO_LONG,
-    WITHDRAWN,
     BadInput,
     Cache,
     Comm,
     Op,
     Platform,
-    Status,
     freed,
+)
+from dml.wire.comm.mpi_requests import (
+    FAILURES,
+    Pending,
+    copy_status,
+    copy_truncated,
+    mpi_status,
+    translated,
 )
 from dml.wire.comm.tracebacks import exception_text
 from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
+PAUSES = 64  # calls of `pause` between two tests for deaths
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
@@ -41,70 +48,6 @@ OPS: dict[Op, MPI.Op] = {
     np.maximum: MPI.MAX,
     np.minimum: MPI.MIN,
 }
-
-
-class Pending(MPI.Request):
-    """A request whose Wait is the `call` of its communicator, for the watchdog."""
-
-    comm: "World"
-    call: tuple  # as World.call
-    cancelled = False
-
-    def Wait(self, status: Any = None) -> Literal[True]:
-        mpi = mpi_status(status)
-        self.comm.call = self.call
-        try:
-            MPI.Request.Wait(self, mpi)
-        except MPI.Exception as error:
-            copy_truncated(error, mpi, status)
-            return True
-        finally:
-            self.comm.call = None
-        copy_status(mpi, status)
-        if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
-            status.count = WITHDRAWN
-        return True
-
-    def Test(self, status: Any = None) -> bool:
-        mpi = mpi_status(status)
-        try:
-            completed = MPI.Request.Test(self, mpi)
-        except MPI.Exception as error:
-            copy_truncated(error, mpi, status)
-            return True
-        copy_status(mpi, status)
-        return completed
-
-    def Cancel(self) -> None:
-        """Withdraw a receive, unless a message is matched with it."""
-        MPI.Request.Cancel(self)
-        self.cancelled = True
-
-
-# Two functions, not a context manager, which would take a microsecond per call.
-def mpi_status(status: Status | None) -> MPI.Status | None:
-    """Return a status for a call of MPI, whose fields are copied to `status` later."""
-    return None if status is None else MPI.Status()
-
-
-def copy_status(mpi: MPI.Status | None, status: Status | None) -> None:
-    """Copy the fields of MPI's status to `status`."""
-    if mpi is not None and status is not None:
-        status.source, status.tag = mpi.source, mpi.tag
-        status.count = mpi.Get_count(MPI.BYTE)
-
-
-def copy_truncated(
-    error: MPI.Exception, mpi: MPI.Status | None, status: Status | None
-) -> None:
-    """Copy the status of a message longer than its buffer; raise other errors.
-
-    Without a status it is an error, too.
-    """
-    if status is None or error.Get_error_class() != MPI.ERR_TRUNCATE:
-        raise error
-    copy_status(mpi, status)
-    status.count = TOO_LONG
 
 
 def mpi_source(source: int) -> int:
@@ -129,6 +72,9 @@ class World(MPI.Intracomm):
       lineage: Name of the communicator, equal on all members, because all members make
         communicators and windows in the same order.
       children: Number of communicators and windows made from this one.
+      made: Communicators made from this one.
+      shrinks: Number of calls of Shrink.
+      pauses: Number of calls of `pause`.
       freed_rank: The rank, after `Free`.
     """
 
@@ -139,6 +85,9 @@ class World(MPI.Intracomm):
     windows: dict[tuple, MPI.Win]
     lineage: tuple = ()
     children: int = 0
+    made: list[weakref.ref]
+    shrinks: int = 0
+    pauses: int = 0
     freed_rank: int
     watchdog: Watchdog
 
@@ -151,12 +100,13 @@ class World(MPI.Intracomm):
         """Set the attributes that mpi4py's constructor does not set."""
         self.windows, self.watchdog = windows, watchdog
         self.cache = Cache()
+        self.made = []
         self.platform = Platform(
             raw=MPI.Intracomm(self),  # not watched
             hosts=self.hosts,
             shared_window=self.shared_window,
             compute=compute,
-            pause=os.sched_yield,
+            pause=self.pause if FAILURES else os.sched_yield,
         )
         watchdog.add(self)
 
@@ -165,6 +115,7 @@ class World(MPI.Intracomm):
         comm = World(handle)
         comm.lineage = self.child_lineage(color)
         comm.set_attributes(self.windows, self.watchdog)
+        self.made.append(weakref.ref(comm))
         return comm
 
     def Dup(self, info: Any = None) -> "World":
@@ -189,10 +140,14 @@ class World(MPI.Intracomm):
 
     @contextmanager
     def collective_call(self, name: str, nbytes: int = 0) -> Iterator[None]:
-        """Set `call` during a collective call of MPI."""
+        """Set `call` during a collective call of MPI, and translate its errors."""
         self.call = (name, "size", self.size, 0, range(nbytes))
-        yield
-        self.call = None
+        try:
+            yield
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
+        finally:
+            self.call = None
 
     def Free(self) -> None:
         rank = self.rank
@@ -201,10 +156,56 @@ class World(MPI.Intracomm):
         self.freed_rank = rank
         self.__class__ = FreedWorld
 
+    # ULFM; see Comm.
+
+    def Revoke(self) -> None:
+        for reference in self.made:
+            child = reference()
+            if child is not None and not isinstance(child, FreedWorld):
+                child.Revoke()
+        MPI.Intracomm.Revoke(self)
+        # windows are not fault tolerant: they are neither used nor freed any more
+        depth = len(self.lineage)
+        for lineage in [key for key in self.windows if key[:depth] == self.lineage]:
+            del self.windows[lineage]
+
+    def Agree(self, flag: int) -> int:
+        while True:
+            MPI.Intracomm.Ack_failed(self)
+            try:
+                return MPI.Intracomm.Agree(self, flag)
+            except MPI.Exception as error:
+                # all ranks have this error until all have acknowledged the same deaths
+                if error.Get_error_class() != MPI.ERR_PROC_FAILED:
+                    raise translated(error, self.rank) from error
+
+    def Shrink(self) -> "World":
+        comm = World(MPI.Intracomm.Shrink(self))
+        # order matters: ranks may have made different numbers of children before
+        self.shrinks += 1
+        comm.lineage = (*self.lineage, -self.shrinks, 0)
+        comm.set_attributes(self.windows, self.watchdog)
+        return comm
+
+    def Get_failed(self) -> list[int]:  # type: ignore[override]
+        failed = MPI.Intracomm.Get_failed(self)
+        return sorted(MPI.Group.Translate_ranks(failed, None, self.Get_group()))
+
+    def pause(self) -> None:
+        """Yield the processor; raise RankFailed if a wait in a window cannot end."""
+        os.sched_yield()
+        self.pauses += 1
+        if self.pauses % PAUSES == 0:
+            self.Iprobe()
+
     def Send(self, buf, dest, tag=0):
         self.call = ("Send", "dest", dest, tag, buf)
-        MPI.Intracomm.Send(self, [buf, MPI.BYTE], dest, tag)
-        self.call = None
+        try:
+            MPI.Intracomm.Send(self, [buf, MPI.BYTE], dest, tag)
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
+        finally:
+            self.call = None
 
     def Recv(self, buf, source=ANY, tag=ANY, status=None):
         self.call = ("Recv", "source", source, tag, buf)
@@ -214,7 +215,7 @@ class World(MPI.Intracomm):
                 self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi
             )
         except MPI.Exception as error:
-            copy_truncated(error, mpi, status)
+            copy_truncated(error, self.rank, mpi, status)
             return
         finally:
             self.call = None
@@ -232,41 +233,59 @@ class World(MPI.Intracomm):
     ):
         self.call = ("Sendrecv", "source", source, recvtag, recvbuf)
         mpi = mpi_status(status)
-        MPI.Intracomm.Sendrecv(
-            self,
-            [sendbuf, MPI.BYTE],
-            dest,
-            sendtag,
-            [recvbuf, MPI.BYTE],
-            mpi_source(source),
-            mpi_tag(recvtag),
-            mpi,
-        )
-        self.call = None
+        try:
+            MPI.Intracomm.Sendrecv(
+                self,
+                [sendbuf, MPI.BYTE],
+                dest,
+                sendtag,
+                [recvbuf, MPI.BYTE],
+                mpi_source(source),
+                mpi_tag(recvtag),
+                mpi,
+            )
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
+        finally:
+            self.call = None
         copy_status(mpi, status)
 
     def Isend(self, buf, dest, tag=0):
-        request = Pending(MPI.Intracomm.Isend(self, [buf, MPI.BYTE], dest, tag))
+        try:
+            request = Pending(MPI.Intracomm.Isend(self, [buf, MPI.BYTE], dest, tag))
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
         request.comm, request.call = self, ("Isend", "dest", dest, tag, buf)
         return request
 
     def Irecv(self, buf, source=ANY, tag=ANY):
-        request = Pending(
-            MPI.Intracomm.Irecv(self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag))
-        )
+        buffer = [buf, MPI.BYTE]
+        try:
+            request = Pending(
+                MPI.Intracomm.Irecv(self, buffer, mpi_source(source), mpi_tag(tag))
+            )
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
         request.comm, request.call = self, ("Irecv", "source", source, tag, buf)
         return request
 
     def Probe(self, source=ANY, tag=ANY, status=None):
         self.call = ("Probe", "source", source, tag, None)
         mpi = mpi_status(status)
-        MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
-        self.call = None
+        try:
+            MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
+        finally:
+            self.call = None
         copy_status(mpi, status)
 
     def Iprobe(self, source=ANY, tag=ANY, status=None):
         mpi = mpi_status(status)
-        arrived = MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
+        try:
+            arrived = MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
         copy_status(mpi, status)
         return arrived
 
@@ -279,7 +298,7 @@ class World(MPI.Intracomm):
             index = MPI.Request.Waitany(requests, mpi)
         except MPI.Exception as error:
             # MPI has set the request to null; there is no index in the exception
-            copy_truncated(error, mpi, status)
+            copy_truncated(error, self.rank, mpi, status)
             return next(k for k in active if requests[k] == MPI.REQUEST_NULL)
         finally:
             self.call = None
@@ -297,8 +316,12 @@ class World(MPI.Intracomm):
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
         """Reduce recvbuf in place if sendbuf is None."""
         self.call = ("Allreduce", "size", self.size, 0, recvbuf)
-        MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
-        self.call = None
+        try:
+            MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
+        except MPI.Exception as error:
+            raise translated(error, self.rank) from error
+        finally:
+            self.call = None
 
     def Reduce_local(
         self,
@@ -345,9 +368,9 @@ class World(MPI.Intracomm):
         self.Barrier()
 
         def free() -> None:
-            del self.windows[lineage]
-            win.Unlock_all()
-            win.Free()
+            if self.windows.pop(lineage, None) is not None:
+                win.Unlock_all()
+                win.Free()
 
         lineage = self.child_lineage()
         self.windows[lineage] = win
