@@ -25,6 +25,7 @@ from dml.types import (
     Comm,
     Op,
     Platform,
+    RankFailed,
     freed,
 )
 from dml.wire.comm.mpi_requests import (
@@ -196,7 +197,10 @@ class World(MPI.Intracomm):
         os.sched_yield()
         self.pauses += 1
         if self.pauses % PAUSES == 0:
-            self.Iprobe()
+            self.Iprobe()  # raises unless the death is acknowledged, as by Agree
+            if failed := self.Get_failed():
+                names = ", ".join(map(str, failed))
+                raise RankFailed(f"rank {self.rank}: rank {names} has died")
 
     def Send(self, buf, dest, tag=0):
         self.call = ("Send", "dest", dest, tag, buf)
