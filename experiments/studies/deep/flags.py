@@ -40,6 +40,7 @@ FREE |= {
     "accumulate",
     "noise",
 }
+FREE |= {"elastic", "spares"}
 FREE |= {"local_every", "local_after", "group", "outside", "check", "profile", "remat"}
 FREE |= {"blank", "prompt", "sample", "consensus"}
 
@@ -170,6 +171,13 @@ def define(**defaults: Any) -> flags.FlagValues:
     )
     deep_hybrid.define(values)
     values.text("resume", None, "Run folder to continue.")
+    values.switch(
+        "elastic",
+        False,
+        "Training that continues when ranks die, with Open MPI's --with-ft ulfm or on "
+        "virtual ranks.",
+    )
+    values.integer("spares", 0, "Ranks of --elastic that wait to replace others.", 0)
     return values
 
 

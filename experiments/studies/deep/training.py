@@ -29,9 +29,9 @@ from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm import first_of_all
 from dml.wire.mesh import devices
+from studies.deep import elastic, strategies
 from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
-from studies.deep import strategies
 from studies.deep.setup import MakeTensor, Setup
 from studies.deep.steps import Speed, guarded, renumbered
 
@@ -147,6 +147,13 @@ def train_rank(
         stopped: () -> whether a signal to stop was received.
         task: makes network and data.
     """
+    if values.elastic:
+        args = values, flags.delayed(values, comm), path, stopped, task()
+        return elastic.train_rank(*args, prepare, evaluate_held_out, progress_line)
+    if values.spares:
+        raise BadInput(
+            f"expected --elastic with --spares={values.spares}, got none; pass it"
+        )
     start, comm = time.perf_counter(), flags.delayed(values, comm)
     strategies.check(values, strategies.workers(values, comm))
     built = task()
