@@ -101,7 +101,10 @@ class Elastic:
 
     def warm_up(self) -> None:
         """Compile what a worker runs, by one update that is not used; for spares."""
-        next(self.attempt(self.members.own, self.saved, lambda: None), None)
+        # a copy, because updates take the memory of the state
+        arrays = [array.copy() for array in leaves(self.saved)]
+        copy = restored(self.saved, arrays)
+        next(self.attempt(self.members.own, copy, lambda: None), None)
 
     def finish(self, call: Callable[[Any], Any]) -> Any:
         """Return call(comm) once all workers have completed it; then end the run.

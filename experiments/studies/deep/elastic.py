@@ -1,5 +1,6 @@
 """Training of a deep network on workers and spares that may die; see --elastic."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ from studies.deep.steps import Speed, renumbered
 ALLREDUCE = "halving_doubling"  # of --allreduce=auto, which measures after each death
 TARGET_SECONDS = 0.5  # between two reads of the wanted number of workers
 TARGET = "workers"  # file in the run folder with the wanted number of workers
+RECOVERIES = "recoveries.jsonl"  # file in the run folder
 PATH_BYTES = 4096
 POLL_SECONDS = 0.002
 
@@ -284,6 +286,31 @@ def describe(members: Members) -> dict[str, Any]:
     }
 
 
+def write_recovery(path: Path, members: Members, number: int) -> None:
+    """Append the last recovery to a file, after the commit of the next update.
+
+    Times are those of time.time(), or virtual ones.
+
+    Args:
+      path: File of the recoveries.
+      members: Workers and spares.
+      number: Number of updates.
+    """
+    last, comm = members.recoveries[-1], members.comm
+    now = comm.Wtime()
+    offset = 0.0 if comm.platform.virtual else time.time() - now
+    row = {
+        "step": number,
+        "deaths": last.deaths,
+        "workers": last.workers,
+        "noticed": last.time + offset,
+        "formed": last.time + last.seconds + offset,
+        "committed": now + offset,
+    }
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
 def chained(first: Step, steps: Iterator[Step]) -> Iterator[Step]:
     yield first
     yield from steps
@@ -293,9 +320,13 @@ def saved_on_worker_0(
     run: Elastic, steps: Iterator[Step], values: flags.FlagValues, path: Path
 ) -> Iterator[Step]:
     """Yield the steps; worker 0 writes checkpoints at intervals and at a stop."""
-    saved = time.monotonic()
+    saved, known = time.monotonic(), 0
     for step in steps:
         members = run.members
+        if len(members.recoveries) > known:
+            known = len(members.recoveries)
+            if members.comm.rank == 0:
+                write_recovery(path / RECOVERIES, members, step.number)
         due = values.save_every and time.monotonic() - saved >= values.save_every
         if members.comm.rank == 0 and (due or members.stopped):
             if math.isfinite(step.loss):
