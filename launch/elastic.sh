@@ -78,8 +78,7 @@ ready_environment
 pin_threads "$ranks"
 use_huge_pages
 choose_mpirun
-describe_mpirun
 say "$(plural "$ranks" rank) and $(plural "$spares" "spare slot"), $threads," \
-    "mpirun from $from, supervised"
+    "mpirun from $(place_of_mpirun), supervised"
 exec "$python" "$root/launch/supervisor.py" "--ranks=$ranks" "--spares=$spares" \
     "--attempts=$attempts" ${memory:+"$memory"} "--mpirun=$mpirun" "$script" "$@"

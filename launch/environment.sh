@@ -202,10 +202,8 @@ choose_mpirun() {
     have_mpirun
 }
 
-# Set from, the place of mpirun in a message.
-describe_mpirun() {
-    from=$mpirun
-    if [[ $mpirun == "$venv"/* ]]; then from=$environment; fi
+place_of_mpirun() {
+    if [[ $mpirun == "$venv"/* ]]; then echo "$environment"; else echo "$mpirun"; fi
 }
 
 # ULFM is the part of Open MPI by which ranks survive the death of other ranks.

@@ -50,6 +50,7 @@ find_script "-n P, --devices=D, --elastic, --spares=S, --mpi=openmpi" "$@"
 shift
 [[ -z $spares || -n $elastic ]] ||
     stop 2 "expected --elastic with --spares, got none; run $usage"
+spares=${spares:-0}
 [[ -z $elastic || -n $ranks ]] ||
     stop 2 "expected -n P with --elastic, got none; run $usage"
 [[ -z $elastic || -z $devices ]] ||
@@ -62,19 +63,18 @@ run_elastic() { # flags of the script
     if ! has_ulfm "$mpirun"; then
         if ! (use_open_mpi && is_ready); then
             say "MPI without ULFM: a supervisor restarts the run (--mpi=openmpi: ULFM)"
-            exec "$root/launch/elastic.sh" -n "$ranks" "--spares=${spares:-0}" "$script" "$@"
+            exec "$root/launch/elastic.sh" -n "$ranks" "--spares=$spares" "$script" "$@"
         fi
         use_open_mpi
         ready_environment
         mpirun=$venv/bin/mpirun
     fi
-    pin_threads $((ranks + ${spares:-0}))
+    pin_threads $((ranks + spares))
     use_huge_pages
-    describe_mpirun
-    say "$(plural "$ranks" rank) and $(plural "${spares:-0}" spare), $threads," \
-        "ULFM of $from"
-    exec "$mpirun" --with-ft ulfm -n $((ranks + ${spares:-0})) \
-        "$python" "$script" "$@" --elastic "--spares=${spares:-0}"
+    say "$(plural "$ranks" rank) and $(plural "$spares" spare), $threads," \
+        "ULFM of $(place_of_mpirun)"
+    exec "$mpirun" --with-ft ulfm -n $((ranks + spares)) \
+        "$python" "$script" "$@" --elastic "--spares=$spares"
 }
 
 if [[ -n $mpi ]]; then use_open_mpi; fi
@@ -91,6 +91,5 @@ if [[ -z $ranks ]]; then
     exec "$python" "$script" "$@"
 fi
 choose_mpirun
-describe_mpirun
-say "$(plural "$ranks" rank), $threads, mpirun from $from"
+say "$(plural "$ranks" rank), $threads, mpirun from $(place_of_mpirun)"
 exec "$mpirun" -n "$ranks" "$python" "$script" "$@"
