@@ -149,7 +149,7 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
             return COMPLETE
         if code in FINAL:
             if start > 1 and code == COMPLETE:
-                say(f"complete after {start} starts and {deaths} deaths")
+                say(f"complete after {start} starts, {deaths} of them ended by a death")
             return code
         deaths += bool(number)
         before, newest = newest, own_checkpoint(plan, earlier)
