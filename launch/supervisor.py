@@ -39,7 +39,7 @@ DEADLY = (
 
 
 class Plan(NamedTuple):
-    """What to run.
+    """A supervised run.
 
     ranks: number of ranks.
     spares: number of deaths after which there are still as many ranks.
@@ -67,17 +67,17 @@ def say(text: str) -> None:
 
 
 def split_flags(
-    given: Sequence[str], names: Sequence[str]
+    words: Sequence[str], names: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the other flags, and the values of the flags with these names.
 
     Args:
-      given: Flags of a script: --name=value, or --name followed by the value.
+      words: Flags of a script: --name=value, or --name followed by the value.
       names: Names of flags with values.
     """
     others: list[str] = []
     values: dict[str, str] = {}
-    rest = iter(given)
+    rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
         if name.startswith("-") and name.lstrip("-") in names:
@@ -128,7 +128,7 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
     """Run until the script succeeds or cannot succeed; return an exit code.
 
     Args:
-      plan: What to run.
+      plan: Supervised run.
       signals: () -> number of signals to stop that were received.
     """
     # a run without --resume overwrites the checkpoints of an earlier run in its folder
