@@ -92,7 +92,11 @@ def supervised(plan, monkeypatch, runs):
         # an error takes no slot, and is repeated only after progress
         ([(ERROR, 0)], 1, [(4, False)]),
         ([(ERROR, 5), (ERROR, 0)], 1, [(4, False), (4, True)]),
-        ([(ERROR, 5), (0, 0)], 0, [(4, False), (4, True)]),
+        (
+            [(ERROR, 5), (ERROR, 6), (0, 0)],
+            0,
+            [(4, False), (4, True), (4, True)],
+        ),
     ],
 )
 def test_a_run_is_restarted_while_it_makes_progress(
