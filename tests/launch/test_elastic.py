@@ -117,6 +117,13 @@ def test_checkpoints_of_an_earlier_run_in_the_folder_are_not_resumed(
     assert starts == [(4, True), (4, True)]
 
 
+def test_a_resume_does_not_repeat_rows(tmp_path, monkeypatch):
+    rows = tmp_path / "metrics.jsonl"
+    rows.write_text("".join(f'{{"step": {n}}}\n' for n in range(1, 8)))
+    supervised(plan_of(tmp_path), monkeypatch, [(KILLED, 5), (0, 0)])
+    assert len(rows.read_text().splitlines()) == 5
+
+
 def test_a_death_after_the_summary_is_no_failure(tmp_path, monkeypatch):
     summary = tmp_path / "summary.json"
 
