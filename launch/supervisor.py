@@ -141,7 +141,7 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
         resume = plan.resume or newest is not None
         code, seconds = run_once(plan, ranks, resume, signals)
         if signals():
-            say(f"stopped by a signal; to go on, pass --resume={plan.folder}")
+            say(f"stopped by a signal; to resume, pass --resume={plan.folder}")
             return STOPPED
         number = killed_by(code)
         if number and summary_time(plan.folder) > summarized:
@@ -185,7 +185,7 @@ def give_up(plan: Plan, code: int, idle: int, place: str) -> int:
         reason = f"the last {starts}, {place}, saved no new checkpoint"
     say(
         f"expected the run to end with code 0, got code {code}, and {reason}; fix the "
-        f"cause and go on with --resume={plan.folder} if it has a checkpoint"
+        f"cause and pass --resume={plan.folder} if it has a checkpoint"
     )
     return code
 

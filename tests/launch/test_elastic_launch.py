@@ -100,7 +100,7 @@ def test_a_signal_lets_the_ranks_save_and_leaves_none(start, tmp_path, number):
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, received(tmp_path)) == (130, 2)
-    assert err.endswith(f"stopped by a signal; to go on, pass --resume={tmp_path}\n")
+    assert err.endswith(f"stopped by a signal; to resume, pass --resume={tmp_path}\n")
     assert not ranks_in(tmp_path)
 
 
