@@ -4,16 +4,12 @@ launch/elastic.sh calls this module; its --help describes the rules. Only the st
 library is imported.
 """
 
-import argparse
 import itertools
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import NamedTuple
 
 from supervisor_folder import (
     Checkpoint,
@@ -24,9 +20,9 @@ from supervisor_folder import (
     newest_checkpoint,
     summary_time,
 )
+from supervisor_plan import Plan, make_plan, parse
 from supervisor_processes import SupervisedRun
 
-SAVE_SECONDS = 10  # between checkpoints, unless the script's flags have --save_every
 GRACE_SECONDS = 60.0  # from a signal until ranks that have not saved are killed
 POLL_SECONDS = 0.02
 COMPLETE, BAD_INPUT, STOPPED, OUTPUT_CLOSED = 0, 2, 130, 141  # exit codes of a run
@@ -38,80 +34,9 @@ DEADLY = (
 )
 
 
-class Plan(NamedTuple):
-    """A supervised run.
-
-    ranks: number of ranks.
-    spares: number of deaths after which there are still as many ranks.
-    attempts: number of starts without a new checkpoint before the supervisor ends.
-    mpirun: path of mpirun.
-    script: path of the script.
-    flags: flags of the script, without --out and --resume.
-    folder: run folder.
-    resume: whether the first start resumes the run of the folder.
-    """
-
-    ranks: int
-    spares: int
-    attempts: int
-    mpirun: str
-    script: str
-    flags: list[str]
-    folder: Path
-    resume: bool
-
-
 def say(text: str) -> None:
     sys.stderr.write(f"launch: {text}\n")
     sys.stderr.flush()
-
-
-def split_flags(
-    words: Sequence[str], names: Sequence[str]
-) -> tuple[list[str], dict[str, str]]:
-    """Return the other flags, and the values of the flags with these names.
-
-    Args:
-      words: Flags of a script: --name=value, or --name followed by the value.
-      names: Names of flags with values.
-    """
-    others: list[str] = []
-    values: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name.startswith("-") and name.lstrip("-") in names:
-            values[name.lstrip("-")] = value if equals else next(rest, "")
-        else:
-            others.append(word)
-    return others, values
-
-
-def make_plan(arguments: argparse.Namespace) -> Plan:
-    """Return the plan, with a run folder and --save_every if the user has set none."""
-    flags, values = split_flags(arguments.flags, ("out", "resume"))
-    _, own = split_flags(flags, ("save_every",))
-    if not own:
-        flags.append(f"--save_every={SAVE_SECONDS}")
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
-    folder = values.get("out") or values.get("resume")
-    if not folder:
-        folder = f"runs/{Path(arguments.script).stem}/{now}"
-    elif values.get("resume", folder) != folder:
-        raise FolderError(
-            f"expected one folder, got --out={folder} and --resume="
-            f"{values['resume']}; pass --resume alone"
-        )
-    return Plan(
-        arguments.ranks,
-        arguments.spares,
-        arguments.attempts,
-        arguments.mpirun,
-        arguments.script,
-        flags,
-        Path(folder),
-        "resume" in values,
-    )
 
 
 def killed_by(code: int) -> int:
@@ -230,17 +155,6 @@ def counted_signals() -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="supervisor.py", allow_abbrev=False)
-    for name in ("ranks", "spares", "attempts"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--mpirun", required=True)
-    parser.add_argument("script")
-    parser.add_argument("flags", nargs=argparse.REMAINDER)
-    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str]) -> int:

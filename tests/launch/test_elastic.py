@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import supervisor
 import supervisor_folder
-from supervisor import killed_by, make_plan, supervise
+from supervisor import killed_by, supervise
 from supervisor_folder import (
     FolderError,
     checkpoints_in_memory,
@@ -15,6 +15,7 @@ from supervisor_folder import (
     move_to_disk,
     newest_checkpoint,
 )
+from supervisor_plan import make_plan
 
 from dml.runs import checkpoints, states
 from dml.types import Embeddings
