@@ -5,8 +5,8 @@
                                          restart R  ├──────────────┼───┤
 
 Times between failures are exponential with mean M, also during checkpoints and
-restarts. Young 1974; Daly, A higher order estimate of the optimum checkpoint interval, 2006,
-equations 9, 20 and 37. Pure arithmetic.
+restarts. Young 1974, A first order approximation to the optimum checkpoint interval;
+Daly 2006, A higher order estimate of the optimum checkpoint interval. Pure arithmetic.
 """
 
 import math
@@ -88,18 +88,3 @@ def best(failures: Failures) -> float:
 
 
 INTERVALS = {"Young": young, "Daly": daly, "exact": best}
-
-
-def frequency(stall: float, persist: float, share: float) -> float:
-    """Return CheckFreq's interval: the shortest with a bounded overhead.
-
-    A save may not start before the previous one is on disk, and the time that saves add
-    to the training is at most a share of it. Mohan 2021, CheckFreq, section 4.2.
-
-    Args:
-      stall: Seconds that a save adds to the training: the snapshot, and the delay of
-        steps beside the background writes.
-      persist: Seconds of the background writes.
-      share: Largest overhead as a share of the time without saves.
-    """
-    return max(persist, stall / share)

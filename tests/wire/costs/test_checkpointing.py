@@ -15,7 +15,6 @@ from dml.wire.costs.checkpointing import (
     check_failures,
     daly,
     expected_seconds,
-    frequency,
     young,
 )
 
@@ -86,11 +85,6 @@ def test_the_orders_of_young_and_daly_are_1_and_3():
 def test_without_failures_the_time_is_work_and_checkpoints():
     seconds = expected_seconds(Failures(2, 5, 1e12), 8, 80)
     assert seconds == pytest.approx(100)
-
-
-def test_saves_are_as_frequent_as_the_disk_and_the_overhead_allow():
-    assert frequency(stall=0.1, persist=1, share=0.01) == pytest.approx(10)
-    assert frequency(stall=0.1, persist=30, share=0.01) == 30
 
 
 @pytest.mark.parametrize("costs", [(0, 1, 1), (1, -1, 1), (1, 1, 0)])

@@ -1,0 +1,102 @@
+"""Times of the saves of a run: snapshots between steps, writes in the background.
+
+    step 7 │ snapshot │ step 8 │ step 9 │ step 10 │ snapshot │ step 11 │ step 12
+                       └──── write step 7 ────┘               └─── write step 10 ──
+
+Mohan 2021, CheckFreq: the interval between saves follows from their measured cost.
+"""
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dml.runs.background import Background
+from dml.types import Step
+
+Write = Callable[[], object]  # writes a snapshot
+RECENT_STEPS = 101  # steps whose median is the duration of a step without a write
+FIRST_STEPS = 3  # steps before the first save by overhead; the first one compiles
+
+
+class Saves:
+    """Saves of a run; a save first waits for the write of the save before it.
+
+    Args:
+      every: Seconds between saves; 0: none are due.
+      share: Largest share of the time that saves take, in place of `every`; 0: no
+        bound.
+      threaded: Whether writes run in the background.
+    """
+
+    def __init__(self, every: float, share: float = 0.0, threaded: bool = True) -> None:
+        self.every, self.share, self.threaded = every, share, threaded
+        self.stall = self.delay = 0.0  # seconds that the last save has added
+        self._idle: deque[float] = deque(maxlen=RECENT_STEPS)
+        self._last = time.monotonic()
+        self._background = Background()
+
+    def timed(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """Yield the steps; measure their delay by a write in progress."""
+        iterator = iter(steps)
+        while True:
+            writing, begun = self._background.busy, time.monotonic()
+            step = next(iterator, None)
+            if step is None:
+                return
+            self.count(time.monotonic() - begun, writing)
+            yield step
+
+    def count(self, seconds: float, writing: bool) -> None:
+        """Count a step; `writing`: whether a write was in progress at its start."""
+        if not writing:
+            self._idle.append(seconds)
+        elif self._idle:
+            self.delay += seconds - statistics.median(self._idle)
+
+    def due(self) -> bool:
+        """Return whether it is time for the next save."""
+        if not self.share:
+            wait = self.every
+        elif self._background.busy or len(self._idle) < FIRST_STEPS:
+            return False
+        else:
+            cost = self.stall + max(0.0, self.delay)
+            wait = interval(cost, self._background.seconds, self.share)
+        return bool(self.every or self.share) and time.monotonic() - self._last >= wait
+
+    def save(self, snapshot: Callable[[], Write | None]) -> None:
+        """Take a snapshot and start to write it; raise the error of an earlier write.
+
+        Args:
+          snapshot: Returns the function that writes the snapshot, or None if this rank
+            does not write.
+        """
+        begun = time.monotonic()
+        self._background.wait()
+        write = snapshot()
+        if write and self.threaded:
+            self._background.start(write)
+        elif write:
+            write()
+        self._last = time.monotonic()
+        self.stall, self.delay = self._last - begun, 0.0
+
+    def __enter__(self) -> "Saves":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._background.__exit__(*error)
+
+
+def interval(cost: float, write: float, share: float) -> float:
+    """Return the shortest interval of saves with a bounded overhead.
+
+    Args:
+      cost: Seconds that a save adds to the training: the snapshot, and the delay of
+        steps during the write.
+      write: Seconds of the write. A save must not start before its end.
+      share: Largest cost as a share of the interval.
+    """
+    return max(write, cost / share)
