@@ -24,4 +24,5 @@ class Tag(IntEnum):
     PAIR = 21  # requests and replies of pairwise averages
     OUTER = 22  # changes of workers, and the outer parameters; see async_diloco
     VOLUNTEERS = 23  # messages between volunteers; see wire/volunteers
+    COPIES = 24  # states of other ranks; see recovery/peer_memory.py
     BLOCK = 1000  # plus the number of the block

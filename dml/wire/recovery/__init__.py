@@ -1,0 +1,1 @@
+"""Recovery of the states of ranks that died."""
