@@ -41,7 +41,7 @@ class Saves:
         """Yield the steps; measure their delay by a write in progress."""
         iterator = iter(steps)
         while True:
-            writing, begun = self._background.busy, time.monotonic()
+            writing, begun = self.writing, time.monotonic()
             step = next(iterator, None)
             if step is None:
                 return
@@ -55,16 +55,34 @@ class Saves:
         elif self._idle:
             self.delay += seconds - statistics.median(self._idle)
 
+    @property
+    def writing(self) -> bool:
+        """Whether a write is in progress."""
+        return self._background.busy
+
+    @property
+    def write_seconds(self) -> float:
+        """Seconds of the last write in the background."""
+        return self._background.seconds
+
+    @property
+    def cost(self) -> float:
+        """Seconds that the last save has added so far."""
+        return self.stall + max(0.0, self.delay)
+
+    @property
+    def wait(self) -> float:
+        """Seconds from the last save to the next one."""
+        if not self.share:
+            return self.every
+        return interval(self.cost, self.write_seconds, self.share)
+
     def due(self) -> bool:
         """Return whether it is time for the next save."""
-        if not self.share:
-            wait = self.every
-        elif self._background.busy or len(self._idle) < FIRST_STEPS:
+        if self.share and (self.writing or len(self._idle) < FIRST_STEPS):
             return False
-        else:
-            cost = self.stall + max(0.0, self.delay)
-            wait = interval(cost, self._background.seconds, self.share)
-        return bool(self.every or self.share) and time.monotonic() - self._last >= wait
+        passed = time.monotonic() - self._last
+        return bool(self.every or self.share) and passed >= self.wait
 
     def save(self, snapshot: Callable[[], Write | None]) -> None:
         """Take a snapshot and start to write it; raise the error of an earlier write.
