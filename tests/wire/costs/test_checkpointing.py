@@ -1,11 +1,9 @@
-"""Times and intervals of checkpoints: formulas, minima and simulated clusters."""
+"""Expected times and intervals of checkpoints: minima, limits and orders."""
 
 import math
 
-import numpy as np
 import pytest
 from scipy.special import lambertw
-from studies.checkpoints.failures import Job, sampled_seconds, virtual_seconds
 
 from dml.types import BadInput
 from dml.wire.costs.checkpointing import (
@@ -17,46 +15,6 @@ from dml.wire.costs.checkpointing import (
     expected_seconds,
     young,
 )
-
-COSTS = [Failures(60, 120, 3600), Failures(1, 0, 100), Failures(5, 3, 8)]
-
-
-@pytest.mark.parametrize("failures", COSTS)
-@pytest.mark.parametrize("factor", (0.5, 1, 3))
-def test_many_runs_take_the_expected_time_within_1_percent(failures, factor):
-    job = Job(failures, factor * best(failures), segments=50)
-    expected = expected_seconds(failures, job.interval, job.interval * job.segments)
-    seconds = sampled_seconds(job, seed=1)
-    assert seconds.mean() == pytest.approx(expected, rel=0.01)
-    assert abs(seconds.mean() - expected) < 4 * seconds.std() / len(seconds) ** 0.5
-
-
-@pytest.mark.parametrize("ranks", (1, 3))
-def test_a_virtual_cluster_takes_the_expected_time_within_1_percent(ranks):
-    failures = COSTS[0]
-    job = Job(failures, best(failures), segments=20_000 // ranks)
-    expected = expected_seconds(failures, job.interval, job.interval * job.segments)
-    seconds = [virtual_seconds(job, ranks, seed) for seed in range(ranks)]
-    assert np.mean(seconds) == pytest.approx(expected, rel=0.01)
-
-
-def test_one_virtual_rank_takes_the_time_of_the_loop_over_events():
-    for failures in COSTS:
-        job = Job(failures, best(failures), segments=300)
-        seconds = sampled_seconds(job, seed=(5, 0), lanes=1)
-        assert virtual_seconds(job, 1, seed=5) == pytest.approx(seconds[0], rel=1e-12)
-
-
-@pytest.mark.parametrize("failures", COSTS)
-def test_the_simulated_time_is_least_at_the_best_interval(failures):
-    factors = (0.5, 0.75, 1, 4 / 3, 2)
-    work, seconds = 40 * best(failures), []
-    for factor in factors:
-        interval = factor * best(failures)
-        job = Job(failures, interval, round(work / interval))
-        runs = sampled_seconds(job, seed=2, lanes=20_000)
-        seconds.append(runs.mean() / (interval * job.segments))
-    assert np.argmin(seconds) == 2
 
 
 @pytest.mark.parametrize("checkpoint", (1e-4, 1, 60, 1000, 5000))
