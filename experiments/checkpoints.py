@@ -9,7 +9,7 @@ python experiments/checkpoints.py --width=1500 --repeats=3       a state of 81 M
 runs and with a virtual cluster whose ranks fail. `recovery` is the probability that the
 memory of peers has all states after failures of random machines (Gemini). `overhead` is
 measured here: a perceptron is trained by Adam, and the steps during a save are compared
-with as many steps without. CheckFreq's rule sets the interval of saves by their cost.
+with the steps around it. CheckFreq's rule sets the interval of saves by their cost.
 
 Cost: 60 s on 2 cores, most of it for the overhead.
 Result: with a failure per hour and checkpoints of 60 s the best interval is 618 s, with
@@ -45,7 +45,7 @@ FLAGS.integer("draws", 100_000, "Number of random sets of failed machines.", 2, 
 FLAGS.integer("width", 384, "Layer width of the measured network.", 1, 10**5)
 FLAGS.integer("batch", 64, "Minibatch of the measured network.", 1, 10**5)
 FLAGS.number("overhead", 3.5, "Largest overhead of saves in percent.", 0.1, 100)
-FLAGS.integer("repeats", 15, "Number of measured saves of each kind; 0: none.", 0)
+FLAGS.integer("repeats", 25, "Number of measured saves of each kind; 0: none.", 0)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

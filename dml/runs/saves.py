@@ -18,6 +18,7 @@ from dml.types import Step
 Write = Callable[[], object]  # writes a snapshot
 RECENT_STEPS = 101  # steps whose median is the duration of a step without a write
 FIRST_STEPS = 3  # steps before the first save by overhead; the first one compiles
+SLOW_STEPS = 3  # steps after a save or a write, whose caches are cold
 
 
 class Saves:
@@ -34,25 +35,37 @@ class Saves:
         self.every, self.share, self.threaded = every, share, threaded
         self.stall = self.delay = 0.0  # seconds that the last save has added
         self._idle: deque[float] = deque(maxlen=RECENT_STEPS)
-        self._last = time.monotonic()
+        self._slow = 0  # steps that count as delayed
+        self._last = self._ended = time.monotonic()
         self._background = Background()
 
     def timed(self, steps: Iterable[Step]) -> Iterator[Step]:
-        """Yield the steps; measure their delay by a write in progress."""
+        """Yield the steps; measure their delay by a write in progress.
+
+        The time from the end of a step to the next one belongs to the next, up to the
+        duration of a step: an evaluation is not a delay.
+        """
         iterator = iter(steps)
+        self._ended = time.monotonic()
         while True:
             writing, begun = self.writing, time.monotonic()
             step = next(iterator, None)
             if step is None:
                 return
-            self.count(time.monotonic() - begun, writing)
+            before, self._ended = self._ended, time.monotonic()
+            seconds = self._ended - begun
+            self.count(seconds + min(begun - before, seconds), writing)
             yield step
 
     def count(self, seconds: float, writing: bool) -> None:
         """Count a step; `writing`: whether a write was in progress at its start."""
-        if not writing:
+        if writing:
+            self._slow = SLOW_STEPS
+        if not (writing or self._slow):
             self._idle.append(seconds)
-        elif self._idle:
+            return
+        self._slow -= not writing
+        if self._idle:
             self.delay += seconds - statistics.median(self._idle)
 
     @property
@@ -75,7 +88,8 @@ class Saves:
         """Seconds from the last save to the next one."""
         if not self.share:
             return self.every
-        return interval(self.cost, self.write_seconds, self.share)
+        slower = max(0.0, self.delay)
+        return slower + interval(self.stall + slower, self.write_seconds, self.share)
 
     def due(self) -> bool:
         """Return whether it is time for the next save."""
@@ -98,8 +112,9 @@ class Saves:
             self._background.start(write)
         elif write:
             write()
-        self._last = time.monotonic()
+        self._last = self._ended = time.monotonic()
         self.stall, self.delay = self._last - begun, 0.0
+        self._slow = SLOW_STEPS
 
     def __enter__(self) -> "Saves":
         return self
@@ -109,12 +124,12 @@ class Saves:
 
 
 def interval(cost: float, write: float, share: float) -> float:
-    """Return the shortest interval of saves with a bounded overhead.
+    """Return the shortest work between saves with a bounded overhead, in seconds.
 
     Args:
       cost: Seconds that a save adds to the training: the snapshot, and the delay of
         steps during the write.
       write: Seconds of the write. A save must not start before its end.
-      share: Largest cost as a share of the interval.
+      share: Largest cost as a share of the work.
     """
     return max(write, cost / share)

@@ -36,7 +36,8 @@ COLUMNS: dict[str, Columns] = {
         "added ms": (8, scaled_cell("added", 1e3, ".0f")),
         "processor ms": (12, scaled_cell("added_processor", 1e3, ".0f")),
         "interval s": (10, "{interval:.2f}"),
-        "overhead": (8, "{overhead:.2%}"),
+        "overhead": (8, "{overhead:.1%}"),
+        "± ": (5, "{error:.1%}"),
     },
 }
 TITLES = {

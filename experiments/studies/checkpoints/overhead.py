@@ -1,4 +1,4 @@
-"""Measured overhead of saves: a training with saves beside the same steps without."""
+"""Measured overhead of saves: steps with a save relative to steps without."""
 
 import itertools
 import statistics
@@ -81,8 +81,9 @@ def training(network: Network) -> Iterator[Step]:
 def rows(network: Network, share: float, repeats: int, folder: Path) -> Iterator[Row]:
     """Yield a row per mode: medians over pairs of steps with and without a save.
 
-    A pair consists of the steps during a save, and of equally many steps without one.
-    The interval is that of CheckFreq's rule, which knows only the steps with saves.
+    A pair consists of the steps during a save, and of steps before and after it. The
+    interval is that of CheckFreq's rule, which knows only the steps before. `error` is
+    the standard error of the overhead.
 
     Args:
       network: Trained network.
@@ -119,28 +120,39 @@ def rows(network: Network, share: float, repeats: int, folder: Path) -> Iterator
     sources = {name: saves.timed(steps) for name, saves in started.items()}
     for _ in range(repeats):
         for name, saves in started.items():
-            plain(WARM_UP, sources[name])
+            before = plain(WARM_UP, sources[name])
             with saves:
                 busy = saved(saves, sources[name])
-            idle = plain(busy.steps, steps)
-            by_mode[name].append(pair(saves, busy, idle))
+            after = plain(WARM_UP, steps)
+            by_mode[name].append(pair(saves, busy, before, after))
     nbytes = sum(buffer.nbytes for buffer in buffers.values())
     for name, pairs in by_mode.items():
         found: Row = {
             key: statistics.median(row[key] for row in pairs) for key in pairs[0]
         }
-        found["overhead"] = found["added"] / found["interval"]
+        added = np.array([row["added"] for row in pairs])
+        found["overhead"] = found["added"] / found["work"]
+        found["error"] = standard_error(added) / found["work"]
         yield {"mode": name, "megabytes": nbytes / 1e6, "pairs": repeats} | found
 
 
-def pair(saves: Saves, busy: Spent, idle: Spent) -> Row:
-    """Return the cost of a save in comparison with the same steps without it."""
+def standard_error(values: np.ndarray) -> float:
+    """Return the standard error of a median by the quartiles, as of normal values."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(1.2533 * (high - low) / 1.349 / len(values) ** 0.5)
+
+
+def pair(saves: Saves, busy: Spent, before: Spent, after: Spent) -> Row:
+    """Return the cost of a save relative to the steps before it and after it."""
+    idle = (before.seconds + after.seconds) / (before.steps + after.steps)
+    processor = (before.processor + after.processor) / (before.steps + after.steps)
     return {
-        "step": idle.seconds / idle.steps,
+        "step": idle,
         "stall": saves.stall,
         "write": saves.write_seconds,  # 0 if it is a part of the stall
         "estimated": saves.cost,
-        "added": busy.seconds - idle.seconds,
-        "added_processor": busy.processor - idle.processor,
-        "interval": saves.wait,
+        "added": busy.seconds - busy.steps * idle,
+        "added_processor": busy.processor - busy.steps * processor,
+        "interval": saves.stall + saves.wait,
+        "work": saves.stall + saves.wait - saves.cost,  # without saves
     }

@@ -143,9 +143,10 @@ def intervals(error=0.002, least=1.0, above=0.001):
     return {"checkpoints": run(found)}
 
 
-def saves(overhead=0.034):
-    keys = "mode overhead interval megabytes"
-    found = [("background", overhead, 2.0, 5.0), ("synchronous", 0.036, 3.0, 5.0)]
+def saves(overhead=0.034, error=0.005):
+    keys = "mode overhead error interval megabytes"
+    found = [("background", overhead, error, 2.0, 5.0)]
+    found += [("synchronous", 0.036, 0.001, 3.0, 5.0)]
     return {"checkpoints": run(table("overhead", keys, *found))}
 
 

@@ -321,6 +321,7 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
 MORE = [  # other reasons of a verdict
     (checkpoints.recovery, of.recovered(sampled=0.93), FAILS),
     (checkpoints.best_interval, of.intervals(above=0.02), FAILS),
+    (checkpoints.bounded, of.saves(error=0.02), UNTESTED),
     (averaging.order, of.restarts(gossip=40.0), FAILS),
     (averaging.order, of.restarts(moshpit=48.0), FAILS),
     (averaging.order, of.restarts(absent=5.0), FAILS),

@@ -70,8 +70,9 @@ def test_tables_have_simulated_times_probabilities_and_overheads(undrawn, tmp_pa
     found = {row["mode"]: row for row in tables["overhead"]}
     assert found["synchronous"]["write"] == 0 < found["background"]["write"]
     for mode, row in found.items():
-        cost = max(row["write"], row["estimated"] / 0.035)
-        assert row["interval"] == pytest.approx(cost)
+        work = max(row["write"], row["estimated"] / 0.035)
+        assert row["work"] == pytest.approx(work)
+        assert row["overhead"] == pytest.approx(row["added"] / work)
         assert summary[f"save_interval_{mode}"] == row["interval"]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] != []
 
