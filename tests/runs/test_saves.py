@@ -132,6 +132,15 @@ def test_a_loop_that_ends_early_waits_for_the_write():
     assert written == [1]
 
 
+def test_a_loop_that_ends_early_raises_the_error_of_the_write():
+    def write():
+        raise OSError("no space")
+
+    saved = checkpointed(steps(9), world(), lambda step: write, 1e-9, lambda: False)
+    with pytest.raises(OSError, match="no space"), closing(saved):
+        next(saved)
+
+
 def test_virtual_ranks_write_in_the_step_on_rank_0():
     def program(comm):
         threads = []
@@ -193,6 +202,20 @@ def test_saves_by_overhead_take_a_bounded_share_of_the_time(clock, share):
     work = np.diff(done) - cost  # between saves, at the speed without saves
     assert np.all(cost <= share * work)
     assert np.all(work <= cost / share + 1.5)
+
+
+def test_an_evaluation_between_two_steps_is_a_delay_of_one_step_at_most(clock):
+    def slow():
+        for step in steps(9):
+            clock.now += 1.0
+            yield step
+
+    saved = Saves(0, share=0.1, threaded=False)
+    for step in saved.timed(slow()):
+        if step.number == 5:
+            saved.save(lambda: None)
+            clock.now += 100  # an evaluation
+    assert saved.cost == pytest.approx(1.0)
 
 
 def test_the_interval_of_saves_is_that_of_the_disk_or_of_the_overhead():
