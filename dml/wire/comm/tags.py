@@ -25,4 +25,5 @@ class Tag(IntEnum):
     OUTER = 22  # changes of workers, and the outer parameters; see async_diloco
     VOLUNTEERS = 23  # messages between volunteers; see wire/volunteers
     STATE = 24  # arrays of the state of an elastic run
+    COPIES = 25  # states of other ranks; see recovery/peer_memory.py
     BLOCK = 1000  # plus the number of the block

@@ -27,7 +27,8 @@ FREE = {
     "straggle",
     "watchdog",
 }
-FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
+FREE |= {"resume", "save_every", "save_overhead"}
+FREE |= {"check_every", "evaluate_every", "timeline"}
 FREE |= {
     "strategy",
     "allreduce",
@@ -168,6 +169,13 @@ def define(**defaults: Any) -> flags.FlagValues:
     )
     values.number(
         "save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0
+    )
+    values.number(
+        "save_overhead",
+        0.0,
+        "Largest overhead of checkpoints in percent of the time, which sets their "
+        "interval; 0: --save_every.",
+        *(0, 100),
     )
     deep_hybrid.define(values)
     values.text("resume", None, "Run folder to continue.")
