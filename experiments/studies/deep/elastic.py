@@ -1,10 +1,9 @@
 """Training of a deep network on workers and spares that may die; see --elastic."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ import numpy as np
 
 from dml.data.minibatches import draws
 from dml.figures.learning import learning
-from dml.runs import results, states, writers
-from dml.runs.writers import Row, Writer
+from dml.runs import writers
+from dml.runs.saves import Saves
+from dml.runs.writers import Writer
 from dml.strategies.elastic import Elastic, Saved
 from dml.train import train, verified
 from dml.types import BadInput, CountedComm, Step
@@ -25,6 +25,14 @@ from dml.wire.comm.tags import Tag
 from dml.wire.recovery import Members
 from studies.deep import flags as deep_flags
 from studies.deep import strategies
+from studies.deep.following import FollowingWriter, following, write_recovery
+from studies.deep.preparation import (
+    Task,
+    evaluate_held_out,
+    prepare,
+    progress_line,
+    save_checkpoint,
+)
 from studies.deep.setup import Setup
 from studies.deep.steps import Speed, renumbered
 
@@ -120,58 +128,6 @@ class Requests:
         return self.stopped(), self.target
 
 
-class FollowingWriter:
-    """Writes rows on the rank that is worker 0, after the rows of its predecessor.
-
-    Args:
-      members: Workers and spares.
-      open_writer: (whether to append) -> context of the writers of a run.
-      path: Run folder.
-      append: Whether the rows of a resumed run are kept.
-    """
-
-    def __init__(
-        self,
-        members: Members,
-        open_writer: Callable[[bool], Any],
-        path: Path,
-        append: bool,
-    ):
-        self.members, self.open_writer, self.path = members, open_writer, path
-        self.append = append
-        self.stack, self.writer = ExitStack(), None
-        self.before: Row | None = None  # the last row, which nobody may have written
-        self.written = 0
-
-    def row(self, row: Row) -> None:
-        if self.members.comm.rank == 0:
-            for each in (self.before, row):
-                if each is not None and each["step"] > self.open().written:
-                    self.writer.row(each)
-                    self.written = each["step"]
-        self.before = row
-
-    def open(self) -> "FollowingWriter":
-        """Open the files of the run, once; called on worker 0."""
-        if self.writer is None:
-            append = self.append or bool(self.members.recoveries)
-            metrics = self.path / "metrics.jsonl"
-            if append and metrics.exists():
-                rows = results.read_rows(metrics)
-                text = metrics.read_bytes()
-                metrics.write_bytes(text[: text.rfind(b"\n") + 1])
-                self.written = max((row["step"] for row in rows), default=0)
-            self.writer = self.stack.enter_context(self.open_writer(append))
-        return self
-
-
-@contextmanager
-def following(writer: FollowingWriter) -> Iterator[Writer]:
-    """Yield the functions of a FollowingWriter; close it at the end."""
-    with writer.stack:
-        yield Writer(writer.row, lambda summary: writer.open().writer.summary(summary))
-
-
 def finish_first(comm: CountedComm, call: Callable[[], Any]) -> None:
     """Call on rank 0 while the other ranks sleep; collective."""
     empty = np.empty(0, np.uint8)
@@ -191,10 +147,7 @@ def train_rank(
     comm: CountedComm,
     path: Path,
     stopped: Callable[[], bool],
-    built: Any,
-    prepare: Callable[..., tuple[Setup, int]],
-    evaluate: Callable[..., dict[str, Any]],
-    line: Callable[..., str],
+    built: Task,
 ) -> dict[str, Any]:
     """Train on this rank as a worker or a spare; return the summary of worker 0.
 
@@ -203,10 +156,7 @@ def train_rank(
       comm: Communicator of all ranks.
       path: Run folder.
       stopped: () -> whether a signal to stop was received.
-      built: Network and data; see `training.Task`.
-      prepare: See `training.prepare`.
-      evaluate: (task, rank, params) -> measures on held-out data.
-      line: (speed, task, row) -> text of a row on the console.
+      built: Network and data.
     """
     begun = time.perf_counter()
     check(values)
@@ -231,6 +181,7 @@ def train_rank(
     if members.comm is None and not comm.platform.virtual:
         run.warm_up()
     speed = Speed(built.units)
+    text = partial(progress_line, speed, built)
 
     @contextmanager
     def open_writer(append: bool) -> Iterator[Writer]:
@@ -238,7 +189,7 @@ def train_rank(
             path,
             values,
             members.own,
-            writers.console(updates, setup.done, row_text=partial(line, speed, built)),
+            writers.console(updates, setup.done, row_text=text),
             learning(path / "loss"),
             append=append,
             ranks=comm.size,
@@ -247,7 +198,8 @@ def train_rank(
 
     def measure(params: Any) -> Mapping[str, Any]:
         ended = run.saved.number >= updates
-        return {} if ended else evaluate(built, members.comm.rank, params)
+        rank = members.comm.rank
+        return {} if ended else evaluate_held_out(built, rank, params)
 
     writer = FollowingWriter(members, open_writer, path, bool(values.resume))
     summary: dict[str, Any] = {}
@@ -264,7 +216,7 @@ def train_rank(
 
         def conclude() -> None:
             last = jax.device_get(run.saved.params())
-            summary.update(evaluate(built, 0, last), loss=run.saved.loss)
+            summary.update(evaluate_held_out(built, 0, last), loss=run.saved.loss)
             summary.update(built.finish(path, last))
             summary.update(step=run.saved.number, steps=run.saved.number)
             summary.update(describe(members), total_seconds=time.perf_counter() - begun)
@@ -286,31 +238,6 @@ def describe(members: Members) -> dict[str, Any]:
     }
 
 
-def write_recovery(path: Path, members: Members, number: int) -> None:
-    """Append the last recovery to a file, after the commit of the next update.
-
-    Times are those of time.time(), or virtual ones.
-
-    Args:
-      path: File of the recoveries.
-      members: Workers and spares.
-      number: Number of updates.
-    """
-    last, comm = members.recoveries[-1], members.comm
-    now = comm.Wtime()
-    offset = 0.0 if comm.platform.virtual else time.time() - now
-    row = {
-        "step": number,
-        "deaths": last.deaths,
-        "workers": last.workers,
-        "noticed": last.time + offset,
-        "formed": last.time + last.seconds + offset,
-        "committed": now + offset,
-    }
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
-
-
 def chained(first: Step, steps: Iterator[Step]) -> Iterator[Step]:
     yield first
     yield from steps
@@ -319,20 +246,17 @@ def chained(first: Step, steps: Iterator[Step]) -> Iterator[Step]:
 def saved_on_worker_0(
     run: Elastic, steps: Iterator[Step], values: flags.FlagValues, path: Path
 ) -> Iterator[Step]:
-    """Yield the steps; worker 0 writes checkpoints at intervals and at a stop."""
-    saved, known = time.monotonic(), 0
-    for step in steps:
-        members = run.members
-        if len(members.recoveries) > known:
-            known = len(members.recoveries)
-            if members.comm.rank == 0:
+    """Yield the steps; worker 0 writes recoveries and checkpoints."""
+    members, known = run.members, 0
+    folder, rules = path / "checkpoints", deep_flags.rules(values)
+    share, threaded = values.save_overhead / 100, not members.world.platform.virtual
+    with Saves(values.save_every, share, threaded=threaded) as saves:
+        for step in saves.timed(steps):
+            first = members.comm.rank == 0
+            if first and len(members.recoveries) > known:
                 write_recovery(path / RECOVERIES, members, step.number)
-        due = values.save_every and time.monotonic() - saved >= values.save_every
-        if members.comm.rank == 0 and (due or members.stopped):
-            if math.isfinite(step.loss):
-                tree = {"params": jax.device_get(step.params()), "state": step.state()}
-                tree["memory"] = []
-                rules = deep_flags.rules(values)
-                states.save(path / "checkpoints", step.number, tree, rules)
-            saved = time.monotonic()
-        yield step
+            known = len(members.recoveries)
+            if first and (saves.due() or members.stopped) and math.isfinite(step.loss):
+                save = partial(save_checkpoint, members.own, folder, rules, {})
+                saves.save(partial(save, step))
+            yield step

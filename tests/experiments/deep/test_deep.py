@@ -11,6 +11,7 @@ import pytest
 import vision
 from lab import compiling, flags
 from studies.deep import flags as deep_flags
+from studies.deep import preparation
 from studies.deep import training as deep
 
 from dml import sim
@@ -122,7 +123,7 @@ def test_a_run_that_ends_before_its_summary_is_finished(see, strategy):
 def test_what_goes_on_is_bound_to_no_device_so_that_meshes_can_take_it(
     stopped, monkeypatch
 ):
-    begin, found = deep.start_or_resume, []
+    begin, found = preparation.start_or_resume, []
     monkeypatch.setattr(
         deep, "start_or_resume", lambda *a: found.append(begin(*a)) or found[0]
     )
@@ -185,7 +186,9 @@ def test_all_ranks_resume_with_the_memory_of_each_saved_rank(
         memory = [np.full(4, comm.rank, np.float32), np.float32(comm.rank)]
         step = Step(7, 0.0, lambda: params, 1, {}, 0, state=state)
         step = step._replace(memory=lambda: memory)
-        write = deep.save_checkpoint(comm, tmp_path / "checkpoints", {}, {}, step)
+        write = preparation.save_checkpoint(
+            comm, tmp_path / "checkpoints", {}, {}, step
+        )
         assert (write is None) == bool(comm.rank)
         if write:
             write()
@@ -194,9 +197,9 @@ def test_all_ranks_resume_with_the_memory_of_each_saved_rank(
     sim.run(save, 2)
 
     def load(comm):
-        return deep.start_or_resume(values, params, optimizer, comm, steps=9, rules={})[
-            3
-        ]
+        return preparation.start_or_resume(
+            values, params, optimizer, comm, steps=9, rules={}
+        )[3]
 
     for memory in sim.run(load, ranks):
         found = [[leaf.tolist() for leaf in leaves] for leaves in memory]
