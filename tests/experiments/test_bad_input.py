@@ -121,6 +121,11 @@ CASES = [
     ("allreduce --simulate=4 --group=5", "expected groups of at most 4 ranks"),
     ("allreduce --simulate=2 --peers", "expected real ranks with --peers"),
     ("allreduce --simulate=4096 --sizes=1GB", "memory"),
+    (
+        "pipeline_templates --nodes=7",
+        "8 nodes or more for 2 pipelines of 4 nodes, got 7",
+    ),
+    ("pipeline_templates --nodes=300", "nodes=300"),
     ("gradient_coding --workers=9", "divisible by 2, the copies of a part .* got 9"),
     ("gradient_coding --workers=40 --stragglers=7", "at most 3 decimal digits, got"),
     ("gradient_coding --workers=4 --stragglers=4", "fewer stragglers than the 4 work"),
