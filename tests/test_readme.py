@@ -28,6 +28,8 @@ SMALL = {
     + ["--matchmakings=4"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
+    "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
+    "pipeline_templates.py": ["--nodes=9"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],
