@@ -79,6 +79,12 @@ def test_repetition_takes_less_than_a_code_that_waits_for_any_workers():
     assert predicted(make_scheme("cyclic", 10, 1), delay, FIXED) < any_workers
 
 
+def test_a_fixed_tail_does_not_grow_with_the_load():
+    delay, drawn = delay_distribution("shifted_exponential:1,0.5"), np.array([1, 5.0])
+    assert loaded(delay, FIXED, 3, drawn).tolist() == [3, 7]
+    assert loaded(delay, LOAD, 3, drawn).tolist() == [3, 15]
+
+
 def test_workers_of_different_speeds_have_no_prediction():
     delay = delay_distribution("constant:1*1,0.2")
     assert predicted(make_scheme("waiting", 4, 1), delay, LOAD) is None
