@@ -37,14 +37,14 @@ def compare(run: Run, tail: str, coded: Sequence[str], other: str) -> Verdict:
         reached, less SAME_AUC.
     """
     texts, wins = [], []
-    for workers, some in grouped(rows(run, tail=tail), "workers").items():
-        by_name: dict[str, Row] = {row["scheme"]: row for row in some}
+    for workers, group in grouped(rows(run, tail=tail), "workers").items():
+        by_name: dict[str, Row] = {row["scheme"]: row for row in group}
         target = by_name[other]["auc"] - SAME_AUC
         least = seconds_to(by_name[other], target) or 0.0
         times = [seconds_to(by_name[name], target) for name in coded]
         wins += [time is not None and time < least for time in times]
-        shown = [f"{time:.0f}" if time is not None else "never" for time in times]
-        texts.append(f"n = {workers}: {' and '.join(shown)} s, {other} {least:.0f} s")
+        shown = [f"{time:.0f} s" if time is not None else "never" for time in times]
+        texts.append(f"n = {workers}: {' and '.join(shown)}, {other} {least:.0f} s")
     reason = f"{sum(wins)} of {len(wins)} comparisons are won"
     return verdict(all(wins), "; ".join(texts), reason)
 

@@ -84,7 +84,9 @@ def draw(path: Path, rows: Sequence[Row], law: str) -> None:
     for tail in TAILS:
         if chosen := matching(rows, tail=tail):
             best = max(row["auc"] for row in chosen)
-            panels = [curves(n, some) for n, some in grouped(chosen, "workers").items()]
+            panels = [
+                curves(n, group) for n, group in grouped(chosen, "workers").items()
+            ]
             limits = best - LOWEST, best + 0.1 * LOWEST
             figures.panels(path / f"auc_{tail}", panels, within=limits)
     draw_seconds(path / "seconds", rows, law)

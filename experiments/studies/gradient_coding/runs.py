@@ -140,7 +140,7 @@ def train(task: Task, scheme: Scheme, seconds_TxP: np.ndarray) -> list[Row]:
             drawn = float(seconds_TxP[next(number), comm.rank])
             return comm.platform.compute(drawn, unless)
 
-        timer, clock, found = Timer(comm.Wtime), 0.0, []
+        timer, clock, measured = Timer(comm.Wtime), 0.0, []
         for step in gradient_coding(
             task.problem,
             minibatches(task, scheme.share),
@@ -153,8 +153,8 @@ def train(task: Task, scheme: Scheme, seconds_TxP: np.ndarray) -> list[Row]:
             clock += sum(step.seconds.values())
             if comm.rank == workers:
                 measures = task.problem.evaluate(step.params())
-                found.append({"seconds": clock, **measures})
-        return found
+                measured.append({"seconds": clock, **measures})
+        return measured
 
     *_, master = sim.run(program, workers + 1, NO_COST)
     return master
