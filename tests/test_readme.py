@@ -30,6 +30,9 @@ SMALL = {
     + ["--steps=2", "--processes=1"],
     "checkpoints.py": ["--segments=100", "--runs=100", "--draws=1000", "--repeats=1"]
     + ["--width=8", "--batch=2"],
+    "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
+    "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
+    "pipeline_templates.py": ["--nodes=9"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],

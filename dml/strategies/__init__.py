@@ -34,6 +34,7 @@ STRATEGIES = {
     "local": Strategy("local", ("gradient",)),
     "coded": Strategy("coded", ("gradient",)),
     "zeno": Strategy("zeno", ("gradient",)),
+    "gradient_coding": Strategy("gradient_coding", ("gradient",)),
     "gossip": Strategy("decentral.gossip", ("gradient",)),
     "push_sum": Strategy("decentral.push_sum", ("gradient",)),
     "relay": Strategy("decentral.relay", ("gradient",)),

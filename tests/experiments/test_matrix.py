@@ -23,6 +23,7 @@ EQUAL = [
     ("serial", "server bsp"),
     ("serial", "coded"),
     ("coded", "coded under attack"),
+    ("coded", "gradient_coding"),
     ("hogwild on 1 worker", "hogwild_private"),
     ("hogwild on 1 worker", "cyclades"),
     ("hogwild on 1 worker", "minibatch"),

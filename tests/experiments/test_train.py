@@ -166,13 +166,14 @@ def test_own_reducer_changes_the_gradient(run):
         ("server", ""),
         ("coded", "code=cyclic:1"),
         ("zeno", "faulty=2"),
+        ("gradient_coding", "code=cyclic:1"),
         ("mesh", ""),
         ("scan", "every=3"),
         ("sharded", ""),
     ],
 )
 def test_strategies_of_the_table_train(run, strategy, options):
-    on_ranks = ("local", "server", "coded", "zeno")
+    on_ranks = ("local", "server", "coded", "zeno", "gradient_coding")
     ranks = ["--simulate=3"] if strategy in on_ranks else []
     flags = [f"--strategy={strategy}", f"--options={options}", "--evaluate_every=4"]
     losses, summary = run("--steps=24", *flags, *ranks)

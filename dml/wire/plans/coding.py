@@ -160,8 +160,8 @@ def check_digits(code: Code, lost: int) -> None:
     if digits > DIGITS:
         raise BadInput(
             f"expected a cyclic code whose decoding loses at most {DIGITS:g} decimal "
-            f"digits, got {digits:.1f} with {code.workers} workers of which {lost} are "
-            "wrong; use fewer workers, a smaller number of wrong ones, or repetition"
+            f"digits, got {digits:.1f} without {lost} of {code.workers} workers; use "
+            "fewer workers, a code for fewer wrong or late ones, or repetition"
         )
 
 

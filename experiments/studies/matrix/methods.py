@@ -105,6 +105,10 @@ def attacked_options(entry: Entry, comm: CountedComm) -> Own:
     return coded_options(entry, comm) | {"byzantine": attack}
 
 
+def coding_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"code": "repetition:1"}  # six workers in three groups
+
+
 def zeno_options(entry: Entry, comm: CountedComm) -> Own:
     return {"rate": entry.rate, "seed": SEED}
 
@@ -161,6 +165,9 @@ METHODS: dict[str, Method] = {
     "coded": Method("coded", coded_options),
     "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),
+    "gradient_coding": Method(
+        *("gradient_coding", coding_options, RANKS, 2 * WORKERS + 1)
+    ),
     **{
         name: Method(name, no_options)
         for name in DECENTRALISED

@@ -30,6 +30,7 @@ from dml.wire.memory.state import Order
 
 SEED, GLOVE_BATCH = 0, 60
 GLOVE_COLUMNS = slice(0, 12), slice(32, 33)  # vector and bias, without padding
+VECTORS = "synchronous", "coded", "zeno", "gradient_coding"  # of GLOVE_COLUMNS
 RATE = 0.1  # default learning rate of users' problems
 TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
 
@@ -234,7 +235,7 @@ PROBLEMS: dict[str, Entry] = {
         batches=consecutive_minibatches,
         orders=tile_orders,
         served=glove_rows,
-        own=dict.fromkeys(("synchronous", "coded", "zeno"), {"columns": GLOVE_COLUMNS}),
+        own=dict.fromkeys(VECTORS, {"columns": GLOVE_COLUMNS}),
     ),
 }
 

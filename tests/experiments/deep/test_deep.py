@@ -125,7 +125,7 @@ def test_what_goes_on_is_bound_to_no_device_so_that_meshes_can_take_it(
 ):
     begin, found = preparation.start_or_resume, []
     monkeypatch.setattr(
-        deep, "start_or_resume", lambda *a: found.append(begin(*a)) or found[0]
+        preparation, "start_or_resume", lambda *a: found.append(begin(*a)) or found[0]
     )
     vision.main(["vision.py", *SMALL, f"--resume={stopped}", "--strategy=mesh"])
     leaves = jax.tree.leaves(found[0][1:])

@@ -109,6 +109,19 @@ def downpour(adagrad, sgd, sync):
     return {"downpour": run(summary=summary)}
 
 
+def coding(tail="fixed", repetition=39, cyclic=39, best=0.98, error=0.0):
+    """Return a run in which ignoring reaches an AUC of 0.98 in 40 s, waiting in 80."""
+    keys = "scheme auc curve_seconds curve_auc virtual_error"
+    found = [("waiting", 0.98, [40, 80], [0.9, 0.98], 0.0)]
+    found += [("ignoring", 0.9805, [20, 40], [0.9, 0.9805], error)]
+    codes = {"repetition": repetition, "cyclic": cyclic}
+    found += [
+        (name, best, [10, time], [0.9, best], 0.0) for name, time in codes.items()
+    ]
+    either = [row | {"workers": n} for n in (10, 20) for row in rows(keys, *found)]
+    return {"gradient_coding": run([row | {"tail": tail} for row in either])}
+
+
 def stragglers(ten=6.9, thousand=16.0, measured=1.1):
     keys = "barrier workers maxplus measured virtual"
     found: list[tuple] = [("synchronous", 10, ten, None, 1.0)]

@@ -18,6 +18,7 @@ from studies.compression import quantization_claims as quantization
 from studies.decentralised import claims as decentralised
 from studies.diloco import claims as diloco
 from studies.glove import claims as glove
+from studies.gradient_coding import claims as coding
 from studies.large_batch import claims as batches
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
@@ -245,6 +246,12 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     server.ssp_diverges: (of.bounded(None, 0.4), of.bounded(0.5, 0.4)),
     server.essp_converges: (of.bounded(9.0, 0.4), of.bounded(9.0, 0.9)),
     server.essp_tighter: (of.bounded(9, 1), of.bounded(9, 1, (10.0, 9.0))),
+    coding.repetition_naive: (of.coding(), of.coding(repetition=80)),
+    coding.cyclic_naive: (of.coding(), of.coding(cyclic=80)),
+    coding.repetition_ignoring: (of.coding(), of.coding(repetition=41)),
+    coding.cyclic_ignoring: (of.coding(), of.coding(cyclic=38, best=0.9)),
+    coding.loaded_naive: (of.coding("load"), of.coding("load", cyclic=81)),
+    coding.order_statistic: (of.coding(), of.coding(error=1e-8)),
     stragglers.ssp_clock: (of.clocks("clocks", 1e-14), of.clocks("clocks", 1e-3)),
     server.adagrad_first: (of.downpour(9, 10, 99), of.downpour(9.99, 10, 99)),
     server.sync_beaten: (of.downpour(11, 10, 99), of.downpour(12, 10, 11)),

@@ -147,9 +147,11 @@ def check_rule(code: Code, rule: Estimator | None) -> None:
         )
 
 
-def add_in_order(rows: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
+def add_in_order(
+    rows: np.ndarray | Sequence[np.ndarray], chosen: Sequence[int]
+) -> np.ndarray:
     """Return the sum of rows, added in the order in which they are chosen."""
-    total = rows[chosen[0]].copy()
+    total: np.ndarray = rows[chosen[0]].copy()
     for number in chosen[1:]:
         total += rows[number]
     return total
