@@ -106,8 +106,8 @@ def train_tree(
                     if term.number == 0:
                         buffers = [each[n].buffer for each in terms]
                         memories[n] = reduce(comm, buffers, memories[n])
-        with timer("wire"):
-            commit()
+                        if n == len(sums) - 1:
+                            commit()
         with timer("update"):
             mean, copied_again = join_buckets(sums, layered)
             update_params(comm, parameters, sums, mean)
