@@ -9,6 +9,7 @@ from dml.strategies.server.roles import Roles
 from dml.strategies.server.workers import Counts
 from dml.types import CountedComm
 from dml.wire.collectives.gather_arrays import gather_arrays
+from dml.wire.comm.surviving import with_survivors
 from dml.wire.plans.partition import Partition, imbalance
 from dml.wire.server.client import Client
 from dml.wire.server.refusals import Refusal
@@ -54,6 +55,7 @@ class Report:
         self.version = 0
         self.work = np.zeros((0, len(WORK)))
         self.refused: dict[int, Refusal] = {}  # by rank, on a server
+        self.dead: set[int] = set()  # workers that died before their end, on a server
 
     def add_snapshot(self, seconds: float, clocks: float, server: Server) -> None:
         """Copy the rows of a server."""
@@ -65,11 +67,28 @@ class Report:
         self.values, self.log = np.asarray(server.shard.values), server.log
         self.version = server.version
         self.refused = dict(server.refused)
+        self.dead = set(server.dead)
 
     def record_worker(self, client: Client) -> None:
         """Store the measurements of a worker after the run."""
         values = vars(client) | vars(client.outbox) | vars(self.counts)
         self.work = np.array([[values[name] for name in WORK]], float)
+
+
+def collect_living_reports(
+    comm: CountedComm, roles: Roles, split: Partition, width: int, report: Report
+) -> Collected | None:
+    """Gather the reports of the living ranks on the first of them; collective.
+
+    The arguments are those of `collect_reports`, with the ranks of all.
+    """
+
+    def collect(living: CountedComm, ranks: Sequence[int]) -> Collected | None:
+        servers = tuple(ranks.index(rank) for rank in roles.servers)
+        own = roles._replace(servers=servers)
+        return collect_reports(living, own, split, width, report)
+
+    return with_survivors(comm, collect)
 
 
 def collect_reports(
@@ -101,11 +120,12 @@ def collect_reports(
         report.work,
         totals,
         np.frombuffer(refusals.encode(), np.uint8),
+        np.array(sorted(report.dead), np.int64),
     )
     if gathered is None:
         return None
     # lists with an array of each rank
-    values, logs, all_moments, all_copies, works, all_totals, texts = gathered
+    values, logs, all_moments, all_copies, works, all_totals, texts, dead = gathered
 
     def assemble(parts: Sequence[np.ndarray]) -> np.ndarray:
         return assemble_table(split, [part.reshape(-1, width) for part in parts])
@@ -129,6 +149,7 @@ def collect_reports(
         "updates": int(updates[ranks[0]]),
         "refused_messages": int(refused_messages.sum()),
         "refused": "; ".join(np.concatenate(texts).tobytes().decode().splitlines()),
+        "dead_workers": len(np.unique(np.concatenate(dead))),
         "rows_imbalance": imbalance(split),
     }
     table = assemble([values[rank] for rank in ranks])

@@ -7,7 +7,7 @@ at the end. The report receives the measurements of this rank. Elements sent per
 and worker: the rows that the worker reads, and its gradient (see `workers`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
+from dml.wire.comm.surviving import Surviving, with_survivors
 from dml.wire.plans.partition import Partition, partition
 from dml.wire.reducers.exact import exact
 from dml.wire.server.client import Client
@@ -49,6 +50,7 @@ class Setup(NamedTuple):
       key_lists: Number of key lists that a server stores for each worker.
       snapshots: Number of clocks between two snapshots of the table; 0: none.
       reducer: Its `combine` adds the gradients of an update on each server.
+      elastic: Whether the run continues without workers that have died.
     """
 
     roles: Roles
@@ -58,6 +60,7 @@ class Setup(NamedTuple):
     key_lists: int = 64
     snapshots: int = 0
     reducer: Reducer = exact(tree_allreduce)
+    elastic: bool = False
 
 
 def server(
@@ -91,6 +94,11 @@ def server(
     problem = once(comm, "table", key, partial(as_table, problem))
     update = row_rule(update)
     if every:
+        if setup.elastic:
+            raise BadInput(
+                "expected an elastic run in one piece, got epochs, whose all-reduces "
+                "need all ranks; delete --elastic"
+            )
         from dml.strategies.server.epochs import train_epochs
 
         yield from train_epochs(
@@ -107,13 +115,19 @@ def server(
     if epoch_options:
         names = ", ".join(epoch_options)
         raise TypeError(f"expected `every` with {names}, got None; pass every")
-    # order matters: the servers of an earlier run must end before this run's messages
-    comm.Barrier()
-    run = count_run(comm)
     report = Report() if report is None else report
     roles = setup.roles
     split = row_partition(comm, problem, len(roles.servers))
-    slots = allocate(comm, split, problem.params.shape[1])
+    # order matters: the servers of an earlier run must end before this run's messages
+    if setup.elastic:
+        check_elastic(setup)
+        comm = Surviving(comm)
+        comm.Agree(1)  # a barrier of the living ranks
+        slots = None  # windows are not fault tolerant
+    else:
+        comm.Barrier()
+        slots = allocate(comm, split, problem.params.shape[1])
+    run = count_run(comm)
     local_server = (
         make_server(problem, update, split, comm, setup, report, slots=slots, run=run)
         if roles.server(comm.rank) is not None
@@ -125,7 +139,7 @@ def server(
             return np.asarray(local_server.shard.values)
         return problem.params[:0]
 
-    table = partial(collect_table, comm, roles, split, rows)
+    table = partial(collect_table, comm, roles, split, rows, setup.elastic)
     if comm.rank < roles.workers:
         for step in run_worker(
             problem,
@@ -209,24 +223,40 @@ def run_worker(
         report.record_server(local_server)
 
 
+def check_elastic(setup: Setup) -> None:
+    """Raise BadInput if a run with this setup cannot continue after a death."""
+    if setup.roles.workers > setup.roles.servers[0]:
+        raise BadInput(
+            "expected servers on ranks of their own in an elastic run, got colocated "
+            "ones, whose rows die with their worker; delete --colocated"
+        )
+
+
 def collect_table(
     comm: CountedComm,
     roles: Roles,
     split: Partition,
     rows: Callable[[], np.ndarray],
+    elastic: bool = False,
 ) -> np.ndarray | None:
-    """Return the table on rank 0, None elsewhere; collective, after the run.
+    """Return the table on the first living rank, None elsewhere; collective.
 
     Args:
       comm: Workers and servers.
       roles: Which ranks are workers and which are servers.
       split: Partition of the rows among servers.
       rows: () -> the rows of the server on this rank; no rows on other ranks.
+      elastic: Whether ranks may have died.
     """
-    gathered = gather_arrays(comm, rows())
-    if gathered is None:
-        return None
-    return assemble_table(split, [gathered[0][rank] for rank in roles.servers])
+
+    def gather(living: CountedComm, ranks: Sequence[int]) -> np.ndarray | None:
+        gathered = gather_arrays(living, rows())
+        if gathered is None:
+            return None
+        servers = [ranks.index(rank) for rank in roles.servers]
+        return assemble_table(split, [gathered[0][rank] for rank in servers])
+
+    return with_survivors(comm, gather) if elastic else gather(comm, range(comm.size))
 
 
 def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partition:
@@ -301,6 +331,7 @@ def make_server(
         channels=channels,
         lists=setup.key_lists,
         run=run,
+        elastic=setup.elastic,
     )
     return new_server
 

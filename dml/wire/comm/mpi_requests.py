@@ -52,8 +52,9 @@ class Pending(MPI.Request):
         return completed
 
     def Cancel(self) -> None:
-        """Withdraw a receive, unless a message is matched with it."""
-        MPI.Request.Cancel(self)
+        """Withdraw a receive, unless a message is matched with it, or it failed."""
+        if self:
+            MPI.Request.Cancel(self)
         self.cancelled = True
 
 

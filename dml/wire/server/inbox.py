@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, WITHDRAWN, Comm, Status
+from dml.types import ANY, WITHDRAWN, Comm, RankFailed, Status
 from dml.wire.comm.tags import Tag
 
 
@@ -35,12 +35,16 @@ class Inbox:
 
     def withdraw(self) -> bool:
         """Cancel the posted receive; return whether its message had already arrived."""
-        if self.posted is None:
+        request, self.posted = self.posted, None
+        if request is None:
             return False
-        self.posted.Cancel()
-        self.posted.Wait(self.status)
-        self.posted = None
-        return self.status.count != WITHDRAWN
+        request.Cancel()
+        try:
+            request.Wait(self.status)
+        except RankFailed:  # the sender died while it sent the message
+            return False
+        # MPI ends such a receive; the status of its second Wait has no source
+        return self.status.count != WITHDRAWN and self.status.source >= 0
 
     def poll(self) -> bool:
         """Receive a message if one has arrived; return whether it has."""
