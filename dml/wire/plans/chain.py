@@ -41,6 +41,12 @@ class Chain(NamedTuple):
         place = living.index(rank) if rank in living else 0
         return living[place - 1] if place else None
 
+    def successor(self, rank: int, failed: Collection[int]) -> int | None:
+        """Return the rank after this one; None for the tail and for a spare."""
+        living = self.living(failed)
+        place = living.index(rank) + 1 if rank in living else len(living)
+        return living[place] if place < len(living) else None
+
     def is_spare(self, rank: int) -> bool:
         """Return whether a rank has no rows at the start."""
         return rank not in self.members[: self.replicas]

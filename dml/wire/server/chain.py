@@ -73,10 +73,11 @@ class Replica:
         self.buried: set[int] = set()  # workers whose death is stored
         self.ready = not chain.is_spare(self.rank)
         self.predecessor = chain.predecessor(self.rank, ())
-        place = chain.living(()).index(self.rank) if self.ready else 0
-        self.successor: int | None = next(iter(chain.living(())[place + 1 :]), None)
+        self.successor = chain.successor(self.rank, ())
         self.tail = self.ready and self.successor is None
         self.joined = 0  # number of messages that the successor has stored at its JOIN
+        # messages of workers that know earlier than this replica that it is the head
+        self.early: list[tuple[Envelope, np.ndarray]] = []
         self.count = 0  # number of messages stored
         self.last = [0] * self.workers  # number of the last message of each worker
         # stored here and perhaps not at the tail: message, send request
@@ -130,9 +131,15 @@ class Replica:
     def store(self, head: Envelope, message: np.ndarray) -> None:
         """Handle a message, unless this replica has it, and pass it on."""
         worker = head.worker
-        is_new = head.kind == envelope.DEATH or head.number > self.last[worker]
-        if not (self.ready and is_new) or worker in self.buried:
+        is_head = self.predecessor is None
+        if not is_head and head.position < 0:
+            self.early.append((head, message))
             return
+        if not self.ready or worker in self.buried:
+            return
+        if not head.follows(self.count, self.last[worker], is_head):
+            return
+        envelope.set_position(message, self.count)
         self.count += 1
         if not self.tail:
             entry = [message, None]
@@ -193,14 +200,9 @@ class Replica:
 
     def send_answer(self, answer: Answer, worker: int) -> None:
         """Send an answer, which acknowledges the worker's last message, too."""
-        message = Envelope(
-            envelope.ANSWER,
-            worker,
-            self.last[worker],
-            answer.number,
-            answer.tag,
-            as_bytes(answer.buffer),
-        ).pack()
+        numbers = worker, self.last[worker], answer.number, answer.tag
+        head = Envelope(envelope.ANSWER, *numbers)
+        message = head._replace(content=as_bytes(answer.buffer)).pack()
         answer.sends.append((message, self.out_to_workers.send(message, worker)))
 
     def release(self, worker: int, received: int) -> None:
@@ -237,6 +239,9 @@ class Replica:
             self.comm.Revoke()
             raise RankFailed(f"rank {self.rank}: all replicas died before a spare")
         if predecessor is None:
+            for head, message in self.early:
+                self.store(head, message)
+            self.early.clear()
             for worker in sorted(self.failed & set(range(self.workers))):
                 death = Envelope(envelope.DEATH, worker)
                 self.store(death, death.pack())

@@ -1,6 +1,6 @@
 """Messages of a chain of replicas: a head of int64 numbers, then bytes.
 
-| kind | worker | number | received | tag | message between a worker and a Server |
+| kind | worker | number | received | tag | position | message between a worker and a Server |
 
 Each message of a worker has a number, by which every replica recognises a second copy.
 Each answer of a Server to a worker has a number, too, and so do acknowledgements: of
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NUMBERS = 5
+NUMBERS = 6
 NBYTES = 8 * NUMBERS
 
 # Kinds of a message to a replica.
@@ -36,7 +36,21 @@ class Envelope(NamedTuple):
     number: int = 0  # of the worker's message, or of stored messages
     received: int = 0  # number of answers that the worker has received
     tag: int = 0  # of the message inside
+    position: int = -1  # among the messages of the sending replica; -1: of a worker
     content: Any = ()  # uint8
+
+    def follows(self, stored: int, last: int, is_head: bool) -> bool:
+        """Return whether this is the next message of a replica.
+
+        A dead rank may have sent a message, but not the one before it, which was long.
+
+        Args:
+          stored: Number of messages that the replica has stored.
+          last: Number of the last one of this worker.
+          is_head: Whether the replica orders the messages of all workers.
+        """
+        is_next = self.kind == DEATH or self.number == last + 1
+        return is_next and (is_head or self.position == stored)
 
     def pack(self) -> np.ndarray:
         """Return the message as bytes."""
@@ -50,6 +64,11 @@ def unpack(message: np.ndarray) -> Envelope:
     """Return the head and the bytes of a message."""
     numbers = message[:NBYTES].view(np.int64).tolist()
     return Envelope(*numbers, content=message[NBYTES:])
+
+
+def set_position(message: np.ndarray, position: int) -> None:
+    """Set the position of a packed message."""
+    message[:NBYTES].view(np.int64)[NUMBERS - 1] = position
 
 
 def as_bytes(buffer: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The communicator of a Server inside a replica: its messages are handed over.
 
-    chain ─► deliver ─► Server ─► answer ─► kept by the replica; sent if it is the tail
+chain ─► deliver ─► Server ─► answer ─► kept by the replica; sent if it is the tail
 """
 
 from collections import deque

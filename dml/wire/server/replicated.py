@@ -69,9 +69,8 @@ class Replicated(Wrapper):
             return self.comm.Isend(buf, dest, tag)
         link = self.links[dest]
         link.number += 1
-        message = Envelope(
-            envelope.UPDATE, self.rank, link.number, link.received, tag, as_bytes(buf)
-        ).pack()
+        head = Envelope(envelope.UPDATE, self.rank, link.number, link.received, tag)
+        message = head._replace(content=as_bytes(buf)).pack()
         entry = [message, None, self.Wtime()]
         link.unacknowledged.append(entry)
         self.send(link, entry)

@@ -1,6 +1,6 @@
 """The state of a Server as bytes, for a spare: its rows, clocks, gradients and pulls.
 
-    tree of numbers, lists and arrays ─► JSON with numbers for arrays, and the arrays
+tree of numbers, lists and arrays ─► JSON with numbers for arrays, and the arrays
 """
 
 import json

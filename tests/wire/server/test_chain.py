@@ -133,5 +133,6 @@ def test_the_chain_follows_from_the_dead_ranks():
     assert first.living(()) == (3, 4) and first.living({3}) == (4, 5)
     assert first.head({3}) == 4 and first.is_tail(5, {3}) and not first.is_tail(5, ())
     assert first.predecessor(5, {4}) == 3 and first.predecessor(5, ()) is None
+    assert first.successor(3, {4}) == 5 and first.successor(5, ()) is None
     assert first.living({3, 4, 5}) == () and first.head({3, 4, 5}) is None
     assert first.is_spare(5) and not first.is_spare(4)
