@@ -15,6 +15,11 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
+from dml.strategies.server.replicated import (
+    first_with_rows,
+    serve_replica,
+    worker_end,
+)
 from dml.strategies.server.report import Report, assemble_table
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import as_table, row_rule
@@ -30,7 +35,9 @@ from dml.wire.reducers.exact import exact
 from dml.wire.server.client import Client
 from dml.wire.server.colocated import Colocated
 from dml.wire.server.consistency import Consistency
+from dml.wire.server.port import Port
 from dml.wire.server.replica import Replica
+from dml.wire.server.replicated import Replicated
 from dml.wire.server.server import Server
 from dml.wire.server.slots import HostSlots, allocate
 
@@ -50,7 +57,8 @@ class Setup(NamedTuple):
       key_lists: Number of key lists that a server stores for each worker.
       snapshots: Number of clocks between two snapshots of the table; 0: none.
       reducer: Its `combine` adds the gradients of an update on each server.
-      elastic: Whether the run continues without workers that have died.
+      elastic: Whether the run continues without workers that have died, and with the
+        other replicas of a server.
     """
 
     roles: Roles
@@ -119,6 +127,11 @@ def server(
     roles = setup.roles
     split = row_partition(comm, problem, len(roles.servers))
     # order matters: the servers of an earlier run must end before this run's messages
+    if roles.are_replicated and not setup.elastic:
+        raise BadInput(
+            f"expected an elastic run with {roles.replicas} replicas, got another one; "
+            "pass --elastic"
+        )
     if setup.elastic:
         check_elastic(setup)
         comm = Surviving(comm)
@@ -128,24 +141,29 @@ def server(
         comm.Barrier()
         slots = allocate(comm, split, problem.params.shape[1])
     run = count_run(comm)
+    port = Port(comm) if roles.are_replicated else comm
     local_server = (
-        make_server(problem, update, split, comm, setup, report, slots=slots, run=run)
+        make_server(problem, update, split, port, setup, report, slots=slots, run=run)
         if roles.server(comm.rank) is not None
         else None
     )
+    has_rows = local_server is not None
 
     def rows() -> np.ndarray:
-        if local_server:
+        if local_server and has_rows:
             return np.asarray(local_server.shard.values)
         return problem.params[:0]
 
     table = partial(collect_table, comm, roles, split, rows, setup.elastic)
     if comm.rank < roles.workers:
+        width = problem.params.shape[1]
+        replicated = roles.are_replicated
+        worker_comm: Any = worker_end(comm, roles, split, width) if replicated else comm
         for step in run_worker(
             problem,
             batches,
             update,
-            comm=comm,
+            comm=worker_comm,
             timer=timer,
             setup=setup,
             report=report,
@@ -157,8 +175,12 @@ def server(
             yield step._replace(params=table)
         return
     assert local_server
-    local_server.serve()
-    report.record_server(local_server)
+    if isinstance(port, Port):
+        has_rows = serve_replica(comm, roles, local_server, port)
+    else:
+        local_server.serve()
+    if has_rows:
+        report.record_server(local_server)
     yield final_step(local_server, timer, table)
 
 
@@ -217,6 +239,9 @@ def run_worker(
     if step is None:  # the worker skipped every clock
         yield Step(client.clock, 0.0, no_op, 0, timer.lap(), words_sent=0)
     report.record_worker(client)
+    if isinstance(comm, Replicated):
+        comm.leave()
+        report.acknowledged = np.array(comm.times()).reshape(-1, 2)
     if local_server:
         colocated.finish()
         local_server.settle()
@@ -253,8 +278,9 @@ def collect_table(
         gathered = gather_arrays(living, rows())
         if gathered is None:
             return None
-        servers = [ranks.index(rank) for rank in roles.servers]
-        return assemble_table(split, [gathered[0][rank] for rank in servers])
+        values = gathered[0]
+        servers = first_with_rows(roles, ranks, values)
+        return assemble_table(split, [values[rank] for rank in servers])
 
     return with_survivors(comm, gather) if elastic else gather(comm, range(comm.size))
 
@@ -331,7 +357,7 @@ def make_server(
         channels=channels,
         lists=setup.key_lists,
         run=run,
-        elastic=setup.elastic,
+        elastic=setup.elastic and not setup.roles.are_replicated,
     )
     return new_server
 

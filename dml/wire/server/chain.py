@@ -80,6 +80,7 @@ class Replica:
         self.early: list[tuple[Envelope, np.ndarray]] = []
         self.count = 0  # number of messages stored
         self.last = [0] * self.workers  # number of the last message of each worker
+        self.acknowledged = [0] * self.workers  # number of the one acknowledged last
         # stored here and perhaps not at the tail: message, send request
         self.sent: deque[list[Any]] = deque()
         self.numbers = [0] * self.workers  # of answers to each worker
@@ -171,7 +172,9 @@ class Replica:
     def acknowledge(self, workers: Sequence[int]) -> None:
         """Acknowledge the last messages of workers, and all messages upstream."""
         for worker in workers:
-            if worker not in self.failed:
+            is_new = self.acknowledged[worker] < self.last[worker]
+            if is_new and worker not in self.failed:
+                self.acknowledged[worker] = self.last[worker]
                 note = Envelope(envelope.ACKNOWLEDGED, number=self.last[worker])
                 self.out_to_workers.notify(note, worker)
         if self.predecessor is not None:
@@ -200,6 +203,7 @@ class Replica:
 
     def send_answer(self, answer: Answer, worker: int) -> None:
         """Send an answer, which acknowledges the worker's last message, too."""
+        self.acknowledged[worker] = self.last[worker]
         numbers = worker, self.last[worker], answer.number, answer.tag
         head = Envelope(envelope.ANSWER, *numbers)
         message = head._replace(content=as_bytes(answer.buffer)).pack()

@@ -63,7 +63,7 @@ class Envelope(NamedTuple):
 def unpack(message: np.ndarray) -> Envelope:
     """Return the head and the bytes of a message."""
     numbers = message[:NBYTES].view(np.int64).tolist()
-    return Envelope(*numbers, content=message[NBYTES:])
+    return Envelope._make([*numbers, message[NBYTES:]])
 
 
 def set_position(message: np.ndarray, position: int) -> None:

@@ -161,6 +161,10 @@ class Replicated(Wrapper):
                 arrived = link.arrived.setdefault(answer.tag, deque())
                 arrived.append(answer.content.copy())
 
+    def times(self) -> list[tuple[float, float]]:
+        """Return seconds of the send and the acknowledgement of each message."""
+        return [times for link in self.links.values() for times in link.times]
+
     def leave(self) -> None:
         """Tell all replicas that this worker needs no more answers."""
         self.inbox.withdraw()

@@ -86,10 +86,7 @@ def restore(server: Server, tree: dict[str, Any]) -> None:
         each.clear()
         each.update(workers)
     updates.version, updates.applied = tree["version"], tree["applied"]
-    updates.log[:] = [
-        Applied(seconds, *map(int, (worker, clock, stale)), loss, int(rows), int(late))
-        for seconds, worker, clock, stale, loss, rows, late in tree["log"].tolist()
-    ]
+    updates.log[:] = map(Applied._make, tree["log"].tolist())
     updates.pending = [restore_push(*push) for push in tree["pending"]]
     for push in tree["announced"]:
         pushes.announce(*restore_push(*push)[:3])

@@ -7,7 +7,7 @@ from dml import sim
 from dml.metrics.timer import Timer
 from dml.sim.events import Death
 from dml.strategies.server.report import Report, collect_living_reports
-from dml.strategies.server.roles import roles
+from dml.strategies.server.roles import replicated_roles, roles
 from dml.strategies.server.server import Setup, row_partition, server
 from dml.types import BadInput
 from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
@@ -17,13 +17,15 @@ RANKS, SERVERS, CLOCKS = 6, 2, 8
 WORKERS = RANKS - SERVERS
 NETWORK = sim.Uniform(1e-2, 1e-6, 0)
 CHOICE = Choice(staleness=2, softsync=2)
+PLAIN = roles(RANKS, SERVERS)
 
 
-def train(comm, name, elastic=True, **options):
+def train(comm, name, elastic=True, who=PLAIN, **options):
     """Train; return this rank's steps and, on the first living rank, all reports."""
-    task, who, report = problem(), roles(RANKS, SERVERS), Report()
+    task, report = problem(), Report()
     comm = delayed(comm, "shifted_exponential:1,1")
-    setup = Setup(who, consistency(name, CHOICE, WORKERS), elastic=elastic, **options)
+    rule = consistency(name, CHOICE, who.workers)
+    setup = Setup(who, rule, elastic=elastic, **options)
     timer = Timer(comm.Wtime)
     how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
     steps = [*server(task, batches(CLOCKS), Descent, **how)]
@@ -100,3 +102,36 @@ def test_colocated_servers_and_epochs_are_refused():
         sim.run(lambda comm: program(comm, None, colocated=True), 2)
     with pytest.raises(BadInput, match="expected an elastic run in one piece"):
         sim.run(lambda comm: program(comm, 1), 2)
+
+
+REPLICATED = replicated_roles(9, 2, 2, 1)  # 3 workers, and 2 servers of 3 ranks each
+
+
+@pytest.mark.parametrize("name", CONSISTENCIES)
+def test_replicated_servers_die_and_the_table_has_all_updates(name):
+    def program(comm, who):
+        return train(comm, name, who=who)
+
+    plain = sim.run(lambda comm: program(comm, roles(5, 2)), 5, NETWORK)[0]
+    whole = sim.run(lambda comm: program(comm, REPLICATED), 9, NETWORK)[0]
+    end = whole[2]
+    if name == "bsp":
+        assert np.array_equal(whole[1].table, plain[1].table)
+    draws = np.random.default_rng(3)
+    for seed in range(8):
+        dying = [int(draws.choice([3, 4])), int(draws.choice([6, 7]))]
+        events = [Death(rank, draws.uniform(0, end)) for rank in dying]
+        call = lambda comm: program(comm, REPLICATED)  # noqa: E731
+        steps, found, _ = sim.run(call, 9, NETWORK, seed, events=events)[0]
+        assert steps[-1].number == CLOCKS
+        if name == "bsp":
+            assert np.array_equal(found.table, plain[1].table)
+        for index in range(2):
+            rows = found.log[found.log[:, -1] == index]
+            pushes = [(worker, clock) for _, worker, clock, *_ in rows.tolist()]
+            assert len(set(pushes)) == len(pushes) == 3 * CLOCKS - found_skips(found)
+
+
+def found_skips(found):
+    """Return the number of gradients that workers skipped as backup workers."""
+    return int(found.summary["skipped_clocks"])

@@ -1,4 +1,4 @@
-"""Chains of replicas: no acknowledged update is lost by deaths, and none is repeated."""
+"""Chains of replicas: deaths lose no acknowledged update, and repeat none."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from dml.wire.plans.chain import Chain, chains
 from dml.wire.plans.partition import partition
 from dml.wire.server.chain import Replica
 from dml.wire.server.client import Client
-from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
+from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.port import Port
 from dml.wire.server.replicated import Replicated
 from dml.wire.server.server import Server
