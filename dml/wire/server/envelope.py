@@ -1,6 +1,6 @@
 """Messages of a chain of replicas: a head of int64 numbers, then bytes.
 
-| kind | worker | number | received | tag | position | message between a worker and a Server |
+| kind | worker | number | received | tag | position | message of a worker or answer |
 
 Each message of a worker has a number, by which every replica recognises a second copy.
 Each answer of a Server to a worker has a number, too, and so do acknowledgements: of

@@ -51,7 +51,7 @@ def state(server: Server) -> dict[str, Any]:
     updates, out, pushes = server.updates, server.out, server.pushes
     return {
         "values": np.asarray(server.shard.values),
-        "optimizer": [np.asarray(each) for each in getattr(server.shard, "state", ())],
+        "optimizer": optimizer(server.shard),
         "clocks": vars(server.clocks),
         "waiting": server.waiting,
         "workers": [sorted(each) for each in worker_sets(server)],
@@ -67,6 +67,23 @@ def state(server: Server) -> dict[str, Any]:
     }
 
 
+def optimizer(shard: Any) -> list[np.ndarray]:
+    """Return the arrays of the state of the update rule, a tree of arrays."""
+    if not getattr(shard, "state", ()):
+        return []
+    import jax
+
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(shard.state)]
+
+
+def set_optimizer(shard: Any, arrays: list[np.ndarray]) -> None:
+    """Set the state of the update rule."""
+    if arrays:
+        import jax
+
+        shard.state = jax.tree.unflatten(jax.tree.structure(shard.state), arrays)
+
+
 def worker_sets(server: Server) -> list[set[int]]:
     """Return the sets of workers by their state."""
     return [server.active, server.dropped, server.dead]
@@ -76,10 +93,7 @@ def restore(server: Server, tree: dict[str, Any]) -> None:
     """Set a new server to the state of another one."""
     updates, out, pushes = server.updates, server.out, server.pushes
     server.shard.values = tree["values"]
-    for array, saved in zip(
-        getattr(server.shard, "state", ()), tree["optimizer"], strict=True
-    ):
-        array[...] = saved
+    set_optimizer(server.shard, tree["optimizer"])
     vars(server.clocks).update(tree["clocks"])
     server.waiting = [tuple(pull) for pull in tree["waiting"]]
     for each, workers in zip(worker_sets(server), tree["workers"], strict=True):
