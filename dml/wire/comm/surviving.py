@@ -73,12 +73,14 @@ def with_survivors(comm: Any, call: Any) -> Any:
       call: Function of a communicator of the living ranks, and of their ranks in
         `comm`.
     """
+    from dml.wire.collectives.tree import tree_allreduce
+
     while True:
         living = comm.Shrink()
         is_living = np.zeros(comm.size, np.int64)
         is_living[comm.rank] = 1
         try:
-            living.Allreduce(None, is_living)
+            tree_allreduce(living, is_living)
             result = call(living, np.flatnonzero(is_living).tolist())
             done = 1
         except RankFailed:
