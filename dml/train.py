@@ -6,12 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.runs import results
+from dml.runs.saves import Saves, Write
 from dml.runs.writers import Row, Writer, ignore
 from dml.types import BadInput, Comm, Params, Step
 
@@ -183,36 +185,42 @@ def verified(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
 def checkpointed(
     steps: Iterable[Step],
     comm: Comm,
-    save: Callable[[Step], None],
+    save: Callable[[Step], Write | None],
     every: float,
     stop_requested: Callable[[], bool],
+    share: float = 0.0,
 ) -> Iterator[Step]:
     """Yield the steps; save at intervals, at the end, and before a requested stop.
 
-    Ranks agree at every step, so `save` may be collective. A step whose loss is not
-    finite is not saved.
+    Rank 0 decides when a save is due, and ranks agree at every step, so `save` may be
+    collective. A step whose loss is not finite is not saved. Close the generator if an
+    error may end the iteration: it waits for a write in progress.
 
     Args:
       steps: Steps of a strategy.
       comm: Ranks.
-      save: Saves a step.
+      save: Saves a step, or returns a function that writes a snapshot of the step. On
+        real ranks the function is called in the background; its errors are raised at
+        the next save or at the end.
       every: Seconds between saves; 0 saves before a stop only.
       stop_requested: () -> whether a stop was requested.
+      share: Largest share of the time that saves take, which determines the interval in
+        place of `every`; 0: no bound.
     """
     stop_requested()  # after this call a signal no longer raises: a step is saved
-    saved, step = time.monotonic(), None
-    for step in steps:
-        due = every and time.monotonic() - saved >= every
-        requests = np.array([stop_requested(), due], np.int32)  # stop, save
-        comm.Allreduce(None, requests, np.maximum)
-        if requests.any() and math.isfinite(step.loss):
-            save(step)
-            saved = time.monotonic()
-        yield step
-        if requests[0]:
-            return
-    if every and step:
-        save(step)
+    step = None
+    with Saves(every, share, threaded=not comm.platform.virtual) as saves:
+        for step in saves.timed(steps):
+            due = comm.rank == 0 and saves.due()
+            requests = np.array([stop_requested(), due], np.int32)  # stop, save
+            comm.Allreduce(None, requests, np.maximum)
+            if requests.any() and math.isfinite(step.loss):
+                saves.save(partial(save, step))
+            yield step
+            if requests[0]:
+                return
+        if (every or share) and step:
+            saves.save(partial(save, step))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ Result: 4.9 % of 10,070 analogies correct, as with the C program, on 1 to 8 rank
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,11 +86,10 @@ def program(
     steps = strategies.steps(setup, done)
     steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 
-    def save(step: Step) -> None:
-        table = step.params()
-        if table is not None:
-            state = state_of(table)
-            checkpoints.save(path / "checkpoint", step.epoch or 0, rules, state)
+    def save(step: Step) -> Callable[[], object] | None:
+        table, epoch = step.params(), step.epoch or 0
+        write = partial(checkpoints.save, path / "checkpoint", epoch, rules)
+        return None if table is None else partial(write, state_of(table))  # a copy
 
     line = partial(progress, virtual=virtual)
     console = writers.console(
@@ -97,9 +97,10 @@ def program(
     )
     shown = console, figures.chart(path / "loss", "epoch")
     common = {"append": bool(FLAGS.resume), "sentence": sentence}
+    saved = closing(checkpointed(steps, comm, save, FLAGS.save_every, interrupted))
     with writing.run_writer(path, FLAGS, comm, *shown, **common) as writer:
-        steps = checkpointed(steps, comm, save, FLAGS.save_every, interrupted)
-        summary = train(steps, evaluate, writer, finished=finished)
+        with saved as steps:
+            summary = train(steps, evaluate, writer, finished=finished)
         first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 evaluates
         timeless = virtual and not FLAGS.straggle  # computation takes no time
         summary |= setup.summary | speeds(summary, len(tiles.logs), timeless)

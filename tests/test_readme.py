@@ -28,6 +28,8 @@ SMALL = {
     + ["--matchmakings=4"],
     "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
     + ["--steps=2", "--processes=1"],
+    "checkpoints.py": ["--segments=100", "--runs=100", "--draws=1000", "--repeats=1"]
+    + ["--width=8", "--batch=2"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],
@@ -98,7 +100,9 @@ def test_the_readme_is_short_and_shows_commands():
     assert len(shown()) >= 4
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/allreduce.md", "docs/virtual.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/allreduce.md", "docs/checkpoints.md", "docs/virtual.md"]
+)
 def test_the_python_of_a_page_runs(page, tmp_path):
     text = (ROOT / page).read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

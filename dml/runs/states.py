@@ -23,6 +23,13 @@ import numpy as np
 
 from dml.evaluation.scores import digest
 from dml.runs.records import json_round_trip
+from dml.runs.snapshots import (
+    Snapshot,
+    finite,
+    leaves_by_path,
+    shape_text,
+    snapshot,
+)
 from dml.types import BadInput
 
 INDEX, ARRAYS = "index.json", "arrays"
@@ -50,20 +57,34 @@ def save(
       rules: Flags on which the result of the run depends.
       keep: Number of checkpoints to keep.
     """
+    write(folder, number, snapshot(state), rules, keep)
+
+
+def write(
+    folder: Path,
+    number: int,
+    snapshot: Snapshot,
+    rules: Mapping[str, Any],
+    keep: int = 2,
+) -> None:
+    """Write a snapshot as step-<number>, as `save` does; rank 0 only.
+
+    Args:
+      folder: As in `save`.
+      number: As in `save`.
+      snapshot: Arrays of the state.
+      rules: As in `save`.
+      keep: As in `save`.
+    """
     assert jax.process_index() == 0, "orbax writes numpy's arrays on process 0 only"
-    leaves = leaves_by_path(state)
-    arrays = {name: _bits(leaf) for name, leaf in leaves.items()}
-    if not all(map(_finite, arrays.values())):
+    arrays = snapshot.arrays
+    if not all(map(finite, arrays.values())):
         return
     index = {
         "number": number,
         "rules": json_round_trip(rules),
-        "leaves": {name: _shape_text(leaf) for name, leaf in leaves.items()},
-        "keys": {
-            name: str(jax.random.key_impl(leaf))
-            for name, leaf in leaves.items()
-            if _is_key(leaf)
-        },
+        "leaves": snapshot.leaves,
+        "keys": snapshot.keys,
         "sha256": digest(arrays),
     }
     checkpoint, incomplete = folder / f"step-{number}", folder / f".step-{number}"
@@ -136,17 +157,9 @@ def shapes(folder: Path, key: str) -> list[Any]:
 
 
 def _parse_shape(text: str) -> jax.ShapeDtypeStruct:
-    """Return the shape and dtype of a leaf: the inverse of `_shape_text`."""
+    """Return the shape and dtype of a leaf: the inverse of `shape_text`."""
     dtype, _, shape = text.partition("[")
     return jax.ShapeDtypeStruct(json.loads(f"[{shape}"), np.dtype(dtype))
-
-
-def leaves_by_path(tree: Any) -> dict[str, Any]:
-    """Return the leaves by their paths, such as optimizer/0/mu/dense/kernel."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def _read_index(checkpoint: Path) -> Any:
@@ -169,7 +182,7 @@ def _check_agreement(
     checkpoint: Path, index: Any, rules: Mapping[str, Any], like: Any
 ) -> None:
     """Raise BadInput if rules or leaves differ from those of the checkpoint."""
-    leaves = {name: _shape_text(leaf) for name, leaf in leaves_by_path(like).items()}
+    leaves = {name: shape_text(leaf) for name, leaf in leaves_by_path(like).items()}
     pairs = (index["rules"], json_round_trip(rules)), (index["leaves"], leaves)
     for saved, current in pairs:
         for name in dict.fromkeys([*current, *saved]):
@@ -240,28 +253,6 @@ def _orbax() -> Iterator[tuple[Any, Any]]:
     )
     with closing(handler):
         yield orbax, handler
-
-
-def _bits(leaf: Any) -> np.ndarray:
-    return np.asarray(
-        jax.device_get(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-    )
-
-
-def _is_key(leaf: Any) -> bool:
-    dtype = getattr(leaf, "dtype", np.dtype(int))
-    return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-
-
-def _finite(array: np.ndarray) -> bool:
-    inexact = jax.dtypes.issubdtype(array.dtype, np.inexact)  # also bfloat16
-    return not inexact or bool(np.isfinite(array).all())
-
-
-def _shape_text(leaf: Any) -> str:
-    """Return a leaf's dtype and shape, such as float32[2, 3]."""
-    dtype = leaf.dtype if hasattr(leaf, "dtype") else type(leaf).__name__
-    return f"{dtype}{list(np.shape(leaf))}"
 
 
 def _files(folder: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from dml.strategies.parameters import (
     restore_memory,
 )
 from dml.strategies.term_gradients import ALL, Named, term_gradients
-from dml.types import CountedComm, Grads, Problem, Reducer, Step
+from dml.types import CountedComm, Grads, Problem, Reducer, Step, no_op
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
 
@@ -47,6 +47,7 @@ def train_tree(
     shards: int = 0,
     noise: bool = False,
     prefetch: int = 0,
+    commit: Callable[[], object] = no_op,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:
@@ -65,6 +66,7 @@ def train_tree(
       shards: Number of logical shards, each a term of the sums; 0: one per rank.
       noise: Whether the gradient noise scale is measured, which sends one more element.
       prefetch: Number of minibatches prepared in the background.
+      commit: Called before every update; see `synchronous`.
       state: State of the optimizer in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
@@ -79,7 +81,9 @@ def train_tree(
     terms, reduce = own_terms(comm, reducer, shards, sums)
     scalars = terms[0][-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
-    split, compute = term_gradients(comm, problem, shards, accumulate, layered)
+    split, compute = term_gradients(
+        comm, problem, shards, accumulate, layered, joint=commit is no_op
+    )
     minibatches = feed(problem.take, batches, split, parameters.put, prefetch)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         sent, copied = comm.bytes_sent, 0
@@ -102,6 +106,8 @@ def train_tree(
                     if term.number == 0:
                         buffers = [each[n].buffer for each in terms]
                         memories[n] = reduce(comm, buffers, memories[n])
+        with timer("wire"):
+            commit()
         with timer("update"):
             mean, copied_again = join_buckets(sums, layered)
             update_params(comm, parameters, sums, mean)

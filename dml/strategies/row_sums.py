@@ -29,7 +29,16 @@ from dml.strategies.parameters import (
     split_shards,
 )
 from dml.strategies.vectors import ALL, Columns
-from dml.types import BadInput, CountedComm, Problem, Reducer, Rows, Step, identity
+from dml.types import (
+    BadInput,
+    CountedComm,
+    Problem,
+    Reducer,
+    Rows,
+    Step,
+    identity,
+    no_op,
+)
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.collectives.check import check_arguments
@@ -52,6 +61,7 @@ def train_table(
     shards: int = 0,
     every: int | None = None,
     prefetch: int = 0,
+    commit: Callable[[], object] = no_op,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:
@@ -71,6 +81,7 @@ def train_table(
       shards: Number of logical shards, each a term of the sums; 0: one per rank.
       every: Number of updates in a Step; None: 1, and Steps have no epoch.
       prefetch: Number of minibatches prepared in the background.
+      commit: Called before every update; see `synchronous`.
       state: State of the rule in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
@@ -92,16 +103,19 @@ def train_table(
             terms = [parameters.mean_gradient(share, count) for share in shares]
         with timer("wire"):
             total = sums.add_up([grads for _, grads in terms])
+        losses.append([(loss, count) for loss, _ in terms])
+        ends = number % (every or 1) == 0
+        with timer("wire"):
+            if ends:
+                own = np.array(
+                    [mean_loss(of_term) for of_term in zip(*losses, strict=True)]
+                )
+                step_loss = add_losses(comm, own, bool(shards))
+            commit()
         with timer("update"):
             parameters.apply(total)
-        losses.append([(loss, count) for loss, _ in terms])
-        if number % (every or 1):
+        if not ends:
             continue
-        with timer("wire"):
-            own = np.array(
-                [mean_loss(of_term) for of_term in zip(*losses, strict=True)]
-            )
-            step_loss = add_losses(comm, own, bool(shards))
         yield Step(
             number=number,
             loss=step_loss,

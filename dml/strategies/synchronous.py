@@ -20,7 +20,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
-from dml.types import CountedComm, Problem, Reducer, Step
+from dml.types import CountedComm, Problem, Reducer, Step, no_op
 
 
 def synchronous(
@@ -34,6 +34,7 @@ def synchronous(
     accumulate: int = 1,
     shards: int = 0,
     prefetch: int = 0,
+    commit: Callable[[], object] = no_op,
     state: Any = None,
     **own: Any,
 ) -> Iterator[Step]:
@@ -53,6 +54,8 @@ def synchronous(
         separate terms; 0: one per rank. With an order-free reducer the training is
         bit-identical on any number of ranks.
       prefetch: Number of minibatches prepared in the background.
+      commit: Called after the last exchange of an update and before the update. If it
+        raises, the parameters and the state are those of the last Step.
       state: State of the optimizer from the Step to resume from; None initializes it.
       **own: Options of `bucket_sums.train_tree` for a tree, or of
         `row_sums.train_table` for a table.
@@ -67,6 +70,7 @@ def synchronous(
         accumulate=accumulate,
         shards=shards,
         prefetch=prefetch,
+        commit=commit,
         state=state,
         **own,
     )

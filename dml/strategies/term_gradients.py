@@ -50,7 +50,12 @@ Compute = Callable[[Any, Sequence[Part | None], int], Iterator[Term]]
 
 
 def term_gradients(
-    comm: Comm, problem: Problem, shards: int, microbatches: int, layered: bool
+    comm: Comm,
+    problem: Problem,
+    shards: int,
+    microbatches: int,
+    layered: bool,
+    joint: bool = True,
 ) -> tuple[Split, Compute]:
     """Return how minibatches are divided, and the gradients of this rank's terms.
 
@@ -60,10 +65,12 @@ def term_gradients(
       shards: Number of logical shards of a minibatch.
       microbatches: Number of microbatches of a shard; their gradients are accumulated.
       layered: Whether gradients are computed layer by layer.
+      joint: Whether one call may compute several terms. It is compiled for a number of
+        terms, which changes when ranks die.
     """
     start, stop = bounds(shards, comm.rank, comm.size)
     leaves = len(jax.tree.leaves(problem.params)) * (stop - start)
-    joint = stop - start > 1 and microbatches == 1 and not layered
+    joint = joint and stop - start > 1 and microbatches == 1 and not layered
     if joint and problem.model and leaves <= MAX_LEAVES and has_one_dtype(problem):
         own = range(start, stop)
         return partial(own_examples, own, shards), partial(

@@ -37,6 +37,7 @@ def run_writer(
     append: bool = False,
     claims: Sequence[Claim] = (),
     sentence: Callable[[Row], str] | None = None,
+    ranks: int = 0,
 ) -> Iterator[Writer]:
     """Write rows and the summary on rank 0, and print a conclusion; collective.
 
@@ -52,14 +53,15 @@ def run_writer(
       claims: Claims to judge by the rules of `lab.claims`.
       sentence: summary -> conclusion; None: the number of claims that hold, or, without
         claims, the loss at the end.
+      ranks: Number of ranks of the run if `comm` does not have all; 0: it has.
     """
-    rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
-    if not comm and ranks > 1:
-        raise BadInput(f"expected one process, got {ranks} ranks; start without mpirun")
+    rank, size = (comm.rank, comm.size) if comm else (0, processes())
+    if not comm and size > 1:
+        raise BadInput(f"expected one process, got {size} ranks; start without mpirun")
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
-    folder = run_folders.folder(path, flags.chosen(values), append, ranks)
+    folder = run_folders.folder(path, flags.chosen(values), append, ranks or size)
     chosen_exports = [
         make(path, append) for name, make in EXPORTS.items() if values[name].value
     ]

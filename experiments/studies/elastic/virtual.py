@@ -1,0 +1,30 @@
+"""The same training on virtual ranks, with deaths at random virtual times."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import started
+
+from studies.elastic.real import Kill, recoveries
+
+
+def train(
+    ranks: int, options: Sequence[str], out: Path, kills: int, mean: float, seed: int
+) -> tuple[list[Kill], list[tuple[float, int]]]:
+    """Run vision.py on virtual ranks that die; return the deaths and the progress.
+
+    The arguments and the results are those of `real.train`; times are virtual.
+    """
+    draws, time = random.Random(seed), 0.0
+    victims = draws.sample(range(ranks), min(kills, ranks - 1))
+    deaths = []
+    for victim in victims:
+        time += draws.expovariate(1 / mean)
+        deaths.append(Kill(time, victim))
+    events = ";".join(f"die:{kill.process}@{kill.time!r}" for kill in deaths)
+    extra = [f"--simulate={ranks}", f"--events={events}"]
+    run = started.run("vision.py", 0, "vision.py", [*options, *extra], out)
+    noticed = [(row["committed"], row["step"]) for row in recoveries(out)]
+    seconds = sum(row["seconds"] for row in run.rows)
+    return deaths, [(0.0, 0), *noticed, (seconds, run.summary["step"])]
