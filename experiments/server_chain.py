@@ -41,6 +41,7 @@ from dml.runs import folder, writers
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import replicated_roles
 from dml.strategies.server.server import Setup
+from dml.strategies.server.tables import as_table
 from dml.types import CountedComm, Problem
 from dml.wire.comm import first_of_each_host
 from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
@@ -53,6 +54,7 @@ COLUMNS: writers.Columns = {
     "recovery": (12, "{recovery_seconds:.6f} s"),
 }
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
+FLAGS.switch("elastic", True, "Continuation of the run after deaths.")
 FLAGS.integer("replicas", 3, "Replicas of the server.", 2)
 FLAGS.integer("spares", 3, "Spares, each of which takes the place of a replica.", 0)
 FLAGS.text("kill", "head,middle,tail", "Roles of the replicas that die, in turn.")
@@ -66,7 +68,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     simulate_single_process(FLAGS, RANKS)
-    load = cache(loader("digits", FLAGS.seed, 0.0, ""))
+    load = cache(lambda: as_table(loader("digits", FLAGS.seed, 0.0, "")()))
     plain = flags.ranks(partial(program, load, {}, {}), FLAGS)[0]
     roles = plain["roles"]
     ranks = victims(roles.chains()[0], FLAGS.kill.split(","))
