@@ -11,7 +11,8 @@ update that a worker sent after it.
 
 Cost: 2 s of one core on virtual ranks.
 Result: with bsp the table has the bits of the run without deaths. No acknowledged
-update is lost and none is applied twice. Workers recover in 0.1 ms of virtual time.
+update is lost or applied twice. Workers recover in 0.25 ms of virtual time, and in 12
+to 44 ms on 8 processes on 2 cores.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from lab import flags, writing
 import numpy as np
 from studies.server.claims import recovers
 from studies.server.deaths import (
+    COLUMNS,
     count_updates,
     death_rows,
     recoveries,
@@ -47,19 +49,13 @@ from dml.wire.comm import first_of_each_host
 from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
 
 RANKS = 8
-COLUMNS: writers.Columns = {
-    "role": (8, "{role}"),
-    "rank": (6, "{rank}"),
-    "killed at": (11, "{killed_at:.4f} s"),
-    "recovery": (12, "{recovery_seconds:.6f} s"),
-}
+SHARE = 0.75  # of the time without deaths, in which all replicas die
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.switch("elastic", True, "Continuation of the run after deaths.")
 FLAGS.integer("replicas", 3, "Replicas of the server.", 2)
 FLAGS.integer("spares", 3, "Spares, each of which takes the place of a replica.", 0)
 FLAGS.text("kill", "head,middle,tail", "Roles of the replicas that die, in turn.")
-names = list(CONSISTENCIES)
-FLAGS.choice("consistency", "bsp", names, "Consistency of the workers.")
+FLAGS.choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
 FLAGS.integer("batch", 64, "Images in a minibatch, over all workers.", 1)
 FLAGS.integer("clocks", 100, "Number of minibatches.", 1)
 
@@ -70,9 +66,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     simulate_single_process(FLAGS, RANKS)
     load = cache(lambda: as_table(loader("digits", FLAGS.seed, 0.0, "")()))
     plain = flags.ranks(partial(program, load, {}, {}), FLAGS)[0]
-    roles = plain["roles"]
-    ranks = victims(roles.chains()[0], FLAGS.kill.split(","))
-    interval = plain["seconds"] / (len(ranks) + 1)
+    ranks = victims(plain["roles"].chains()[0], FLAGS.kill.split(","))
+    interval = SHARE * plain["seconds"] / (len(ranks) + 1)
     deaths = {rank: interval * (k + 1) for k, rank in enumerate(ranks)}
     if FLAGS.simulate:
         FLAGS.events = ";".join(f"die:{rank}@{t}" for rank, t in deaths.items())
@@ -112,7 +107,7 @@ def program(
             writer.row(row)
         before = plain["summary"]["sha256"] if plain["summary"] else ""
         summary |= count_updates(result, roles.workers, plan.clocks) | {
-            "deaths": len(deaths),
+            "deaths": comm.size - living.size,
             "recovery_seconds": max((wait or 0.0 for wait in waits), default=0.0),
             "sha256_without_deaths": before,
             "virtual": int(comm.platform.virtual),

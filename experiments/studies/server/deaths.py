@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dml.runs.writers import Columns
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.surviving import with_survivors
@@ -15,6 +16,12 @@ from dml.wire.plans.chain import Chain
 from studies.server.runs import RunResult
 
 ROLES = ("head", "middle", "tail")
+COLUMNS: Columns = {
+    "role": (8, "{role}"),
+    "rank": (6, "{rank}"),
+    "killed at": (11, "{killed_at:.4f} s"),
+    "recovery": (12, "{recovery_seconds:.6f} s"),
+}
 
 
 def victims(chain: Chain, names: Sequence[str]) -> list[int]:

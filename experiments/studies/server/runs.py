@@ -287,5 +287,5 @@ def simulate_single_process(flag_values: flags.FlagValues, ranks: int) -> None:
     """Set --simulate to `ranks` in a single process, unless the flag is set."""
     from dml.wire.comm.mpi import world
 
-    if not flag_values.simulate and world(flag_values.watchdog).size == 1:
+    if not flag_values.simulate and world(0).size == 1:
         flag_values.simulate = ranks
