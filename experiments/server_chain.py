@@ -12,7 +12,7 @@ update that a worker sent after it.
 Cost: 2 s of one core on virtual ranks.
 Result: with bsp the table has the bits of the run without deaths. No acknowledged
 update is lost or applied twice. Workers recover in 0.25 ms of virtual time, and in 12
-to 44 ms on 8 processes on 2 cores.
+to 61 ms on 8 processes on 2 cores.
 """
 
 from collections.abc import Callable, Sequence
