@@ -7,6 +7,7 @@ python experiments/server.py --simulate=8 --problem=factors --consistency=ssp \\
 python experiments/server.py --simulate=4 --problem=logistic --l1=1e-4 --kkt_margin=0
 mpirun -n 4 python experiments/server.py --consistency=async --record=run.rec
 python experiments/server.py --consistency=async --replay=run.rec --simulate=4
+python experiments/server.py --simulate=8 --elastic "--events=die:1@0.001"
 
 Cost: 2 to 12 s of one core of a busy machine.
 Result: 96.7 % of the held-out digits correct after 300 minibatches; RMSE 0.894 on
@@ -112,7 +113,8 @@ def setup_from_flags(
     rule = server_flags.rule(FLAGS, roles.workers)
     options = server_flags.worker_options(FLAGS)._replace(row_filter=row_filter)
     rest = options, FLAGS.key_lists, FLAGS.snapshots
-    return Setup(roles, rule, make_worker_update, *rest)
+    elastic = FLAGS.elastic or roles.are_replicated
+    return Setup(roles, rule, make_worker_update, *rest, elastic=elastic)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.strategies.server.replicated import first_with_rows
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.workers import Counts
 from dml.types import CountedComm
 from dml.wire.collectives.gather_arrays import gather_arrays
+from dml.wire.comm.surviving import with_survivors
 from dml.wire.plans.partition import Partition, imbalance
 from dml.wire.server.client import Client
 from dml.wire.server.refusals import Refusal
@@ -54,6 +56,10 @@ class Report:
         self.version = 0
         self.work = np.zeros((0, len(WORK)))
         self.refused: dict[int, Refusal] = {}  # by rank, on a server
+        self.dead: set[int] = set()  # workers that died before their end, on a server
+        # on a worker with replicated servers: seconds of the send of each message and
+        # of its acknowledgement
+        self.acknowledged = np.zeros((0, 2))
 
     def add_snapshot(self, seconds: float, clocks: float, server: Server) -> None:
         """Copy the rows of a server."""
@@ -65,6 +71,7 @@ class Report:
         self.values, self.log = np.asarray(server.shard.values), server.log
         self.version = server.version
         self.refused = dict(server.refused)
+        self.dead = set(server.dead)
 
     def record_worker(self, client: Client) -> None:
         """Store the measurements of a worker after the run."""
@@ -72,8 +79,28 @@ class Report:
         self.work = np.array([[values[name] for name in WORK]], float)
 
 
-def collect_reports(
+def collect_living_reports(
     comm: CountedComm, roles: Roles, split: Partition, width: int, report: Report
+) -> Collected | None:
+    """Gather the reports of the living ranks on the first of them; collective.
+
+    The arguments are those of `collect_reports`, with the ranks of all.
+    """
+
+    def collect(living: CountedComm, ranks: Sequence[int]) -> Collected | None:
+        return collect_reports(living, roles, split, width, report, ranks=ranks)
+
+    return with_survivors(comm, collect)
+
+
+def collect_reports(
+    comm: CountedComm,
+    roles: Roles,
+    split: Partition,
+    width: int,
+    report: Report,
+    *,
+    ranks: Sequence[int] | None = None,
 ) -> Collected | None:
     """Gather all reports on rank 0; return None elsewhere; collective.
 
@@ -83,7 +110,9 @@ def collect_reports(
       split: Partition of the rows among servers.
       width: Number of columns of the table.
       report: Measurements of this rank.
+      ranks: Ranks of the members of `comm` among all; None: all ranks.
     """
+    ranks = range(comm.size) if ranks is None else ranks
     log = np.array(report.log, float).reshape(-1, len(Applied._fields))
     # of each snapshot: seconds, clocks, updates; and the rows
     moments = np.array([entry[:3] for entry in report.snapshots], float).reshape(-1, 3)
@@ -91,7 +120,7 @@ def collect_reports(
     flat_copies = np.concatenate([np.empty(0, np.float32), *copies])
     refused = sum(refusal.messages for refusal in report.refused.values())
     totals = np.array([[comm.bytes_sent // 4, report.version, refused]], float)
-    refusals = describe_refusals(comm.rank, report.refused)
+    refusals = describe_refusals(ranks[comm.rank], report.refused)
     gathered = gather_arrays(
         comm,
         report.values.reshape(-1),
@@ -101,38 +130,46 @@ def collect_reports(
         report.work,
         totals,
         np.frombuffer(refusals.encode(), np.uint8),
+        np.array(sorted(report.dead), np.int64),
     )
     if gathered is None:
         return None
     # lists with an array of each rank
-    values, logs, all_moments, all_copies, works, all_totals, texts = gathered
+    values, logs, all_moments, all_copies, works, all_totals, texts, dead = gathered
 
     def assemble(parts: Sequence[np.ndarray]) -> np.ndarray:
         return assemble_table(split, [part.reshape(-1, width) for part in parts])
 
-    ranks = roles.servers
+    servers = first_with_rows(roles, ranks, values)
     log = np.concatenate(
         [
             np.column_stack([logs[rank], np.full(len(logs[rank]), index)])
-            for index, rank in enumerate(ranks)
+            for index, rank in enumerate(servers)
         ]
     )
     snapshots = assemble_snapshots(
-        [all_moments[rank] for rank in ranks],
-        [all_copies[rank] for rank in ranks],
+        [all_moments[rank] for rank in servers],
+        [all_copies[rank] for rank in servers],
         assemble,
     )
     work = np.concatenate(works)
     words, updates, refused_messages = np.concatenate(all_totals).T
     summary = summarize(log, work) | {
         "words_sent": int(words.sum()),
-        "updates": int(updates[ranks[0]]),
+        "updates": int(updates[servers[0]]),
         "refused_messages": int(refused_messages.sum()),
         "refused": "; ".join(np.concatenate(texts).tobytes().decode().splitlines()),
+        "dead_servers": len(server_ranks(roles).difference(ranks)),
+        "dead_workers": len(np.unique(np.concatenate(dead))),
         "rows_imbalance": imbalance(split),
     }
-    table = assemble([values[rank] for rank in ranks])
+    table = assemble([values[rank] for rank in servers])
     return Collected(table, log, snapshots, work, summary)
+
+
+def server_ranks(roles: Roles) -> set[int]:
+    """Return the ranks of all servers, with their replicas and spares."""
+    return {rank for chain in roles.chains() for rank in chain.members}
 
 
 def describe_refusals(server: int, refused: Mapping[int, Refusal]) -> str:

@@ -1,12 +1,14 @@
-"""The roles of ranks: workers and servers.
+"""The roles of ranks: workers, servers, and the replicas of servers.
 
 separate    rank 0  1  2  3  4  5 │ 6  7        workers, then servers: 1 in 4 ranks
 colocated   rank 0  1  2  3  4  5  6  7         every rank is a worker and a server
+replicated  rank 0  1  2  3 │ 4  5 │ 6  7       2 servers, each a chain of 2 replicas
 """
 
 from typing import NamedTuple
 
 from dml.types import BadInput
+from dml.wire.plans.chain import Chain, chains
 
 
 class Roles(NamedTuple):
@@ -14,16 +16,54 @@ class Roles(NamedTuple):
 
     Attributes:
       workers: Number of workers, which are ranks 0 to workers - 1.
-      servers: Ranks of the servers, which are consecutive.
+      servers: Ranks of the servers, which are consecutive; with replicas the first
+        rank of each.
+      replicas: Number of replicas of each server, on consecutive ranks.
+      spares: Number of spares of each server, after its replicas.
     """
 
     workers: int
     servers: tuple[int, ...]
+    replicas: int = 1
+    spares: int = 0
+
+    @property
+    def are_replicated(self) -> bool:
+        """Whether servers are chains of replicas."""
+        return self.replicas > 1
 
     def server(self, rank: int) -> int | None:
         """Return the index of the server on this rank; None: it has no server."""
-        index = rank - self.servers[0]
+        index = (rank - self.servers[0]) // (self.replicas + self.spares)
         return index if 0 <= index < len(self.servers) else None
+
+    def chains(self) -> list[Chain]:
+        """Return the chain of each server."""
+        numbers = len(self.servers), self.replicas, self.spares
+        return chains(self.servers[0], *numbers)
+
+
+def replicated_roles(
+    size: int, servers: int = 0, replicas: int = 1, spares: int = 0
+) -> Roles:
+    """Return the roles of ranks with replicas of servers.
+
+    Args:
+      size: Number of ranks.
+      servers: Number of servers; 0: 1.
+      replicas: Number of replicas of each server.
+      spares: Number of spares of each server.
+    """
+    servers = servers or 1
+    workers = size - servers * (replicas + spares)
+    if replicas < 2 or spares < 0 or workers < 1:
+        raise BadInput(
+            f"expected 2 replicas or more and a worker on {size} ranks, got {servers} "
+            f"servers of {replicas} replicas and {spares} spares; pass --replicas=2 "
+            f"--spares=0 and more ranks"
+        )
+    firsts = [c.members[0] for c in chains(workers, servers, replicas, spares)]
+    return Roles(workers, tuple(firsts), replicas, spares)
 
 
 def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:

@@ -7,7 +7,7 @@ at the end. The report receives the measurements of this rank. Elements sent per
 and worker: the rows that the worker reads, and its gradient (see `workers`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +15,11 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
+from dml.strategies.server.replicated import (
+    first_with_rows,
+    serve_replica,
+    worker_end,
+)
 from dml.strategies.server.report import Report, assemble_table
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import as_table, row_rule
@@ -24,12 +29,15 @@ from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
+from dml.wire.comm.surviving import Surviving, with_survivors
 from dml.wire.plans.partition import Partition, partition
 from dml.wire.reducers.exact import exact
 from dml.wire.server.client import Client
 from dml.wire.server.colocated import Colocated
 from dml.wire.server.consistency import Consistency
+from dml.wire.server.port import Port
 from dml.wire.server.replica import Replica
+from dml.wire.server.replicated import Replicated
 from dml.wire.server.server import Server
 from dml.wire.server.slots import HostSlots, allocate
 
@@ -49,6 +57,8 @@ class Setup(NamedTuple):
       key_lists: Number of key lists that a server stores for each worker.
       snapshots: Number of clocks between two snapshots of the table; 0: none.
       reducer: Its `combine` adds the gradients of an update on each server.
+      elastic: Whether the run continues without workers that have died, and with the
+        other replicas of a server.
     """
 
     roles: Roles
@@ -58,6 +68,7 @@ class Setup(NamedTuple):
     key_lists: int = 64
     snapshots: int = 0
     reducer: Reducer = exact(tree_allreduce)
+    elastic: bool = False
 
 
 def server(
@@ -91,6 +102,11 @@ def server(
     problem = once(comm, "table", key, partial(as_table, problem))
     update = row_rule(update)
     if every:
+        if setup.elastic:
+            raise BadInput(
+                "expected an elastic run in one piece, got epochs, whose all-reduces "
+                "need all ranks; delete --elastic"
+            )
         from dml.strategies.server.epochs import train_epochs
 
         yield from train_epochs(
@@ -107,31 +123,47 @@ def server(
     if epoch_options:
         names = ", ".join(epoch_options)
         raise TypeError(f"expected `every` with {names}, got None; pass every")
-    # order matters: the servers of an earlier run must end before this run's messages
-    comm.Barrier()
-    run = count_run(comm)
     report = Report() if report is None else report
     roles = setup.roles
     split = row_partition(comm, problem, len(roles.servers))
-    slots = allocate(comm, split, problem.params.shape[1])
+    # order matters: the servers of an earlier run must end before this run's messages
+    if roles.are_replicated and not setup.elastic:
+        raise BadInput(
+            f"expected an elastic run with {roles.replicas} replicas, got another one; "
+            "pass --elastic"
+        )
+    if setup.elastic:
+        check_elastic(setup)
+        comm = Surviving(comm)
+        comm.Agree(1)  # a barrier of the living ranks
+        slots = None  # windows are not fault tolerant
+    else:
+        comm.Barrier()
+        slots = allocate(comm, split, problem.params.shape[1])
+    run = count_run(comm)
+    port = Port(comm) if roles.are_replicated else comm
     local_server = (
-        make_server(problem, update, split, comm, setup, report, slots=slots, run=run)
+        make_server(problem, update, split, port, setup, report, slots=slots, run=run)
         if roles.server(comm.rank) is not None
         else None
     )
+    has_rows = local_server is not None
 
     def rows() -> np.ndarray:
-        if local_server:
+        if local_server and has_rows:
             return np.asarray(local_server.shard.values)
         return problem.params[:0]
 
-    table = partial(collect_table, comm, roles, split, rows)
+    table = partial(collect_table, comm, roles, split, rows, setup.elastic)
     if comm.rank < roles.workers:
+        width = problem.params.shape[1]
+        replicated = roles.are_replicated
+        worker_comm: Any = worker_end(comm, roles, split, width) if replicated else comm
         for step in run_worker(
             problem,
             batches,
             update,
-            comm=comm,
+            comm=worker_comm,
             timer=timer,
             setup=setup,
             report=report,
@@ -143,8 +175,12 @@ def server(
             yield step._replace(params=table)
         return
     assert local_server
-    local_server.serve()
-    report.record_server(local_server)
+    if isinstance(port, Port):
+        has_rows = serve_replica(comm, roles, local_server, port)
+    else:
+        local_server.serve()
+    if has_rows:
+        report.record_server(local_server)
     yield final_step(local_server, timer, table)
 
 
@@ -203,10 +239,22 @@ def run_worker(
     if step is None:  # the worker skipped every clock
         yield Step(client.clock, 0.0, no_op, 0, timer.lap(), words_sent=0)
     report.record_worker(client)
+    if isinstance(comm, Replicated):
+        comm.leave()
+        report.acknowledged = np.array(comm.times()).reshape(-1, 2)
     if local_server:
         colocated.finish()
         local_server.settle()
         report.record_server(local_server)
+
+
+def check_elastic(setup: Setup) -> None:
+    """Raise BadInput if a run with this setup cannot continue after a death."""
+    if setup.roles.workers > setup.roles.servers[0]:
+        raise BadInput(
+            "expected servers on ranks of their own in an elastic run, got colocated "
+            "ones, whose rows die with their worker; delete --colocated"
+        )
 
 
 def collect_table(
@@ -214,19 +262,27 @@ def collect_table(
     roles: Roles,
     split: Partition,
     rows: Callable[[], np.ndarray],
+    elastic: bool = False,
 ) -> np.ndarray | None:
-    """Return the table on rank 0, None elsewhere; collective, after the run.
+    """Return the table on the first living rank, None elsewhere; collective.
 
     Args:
       comm: Workers and servers.
       roles: Which ranks are workers and which are servers.
       split: Partition of the rows among servers.
       rows: () -> the rows of the server on this rank; no rows on other ranks.
+      elastic: Whether ranks may have died.
     """
-    gathered = gather_arrays(comm, rows())
-    if gathered is None:
-        return None
-    return assemble_table(split, [gathered[0][rank] for rank in roles.servers])
+
+    def gather(living: CountedComm, ranks: Sequence[int]) -> np.ndarray | None:
+        gathered = gather_arrays(living, rows())
+        if gathered is None:
+            return None
+        values = gathered[0]
+        servers = first_with_rows(roles, ranks, values)
+        return assemble_table(split, [values[rank] for rank in servers])
+
+    return with_survivors(comm, gather) if elastic else gather(comm, range(comm.size))
 
 
 def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partition:
@@ -301,6 +357,7 @@ def make_server(
         channels=channels,
         lists=setup.key_lists,
         run=run,
+        elastic=setup.elastic and not setup.roles.are_replicated,
     )
     return new_server
 

@@ -33,6 +33,9 @@ class Kind(IntEnum):
     UNSUCCESSFUL = 9  # a number of unsuccessful Iprobes, Tests and computes in a row
     WAITANY = 10
     NOTE = 11
+    FAILED = 12  # a call that raised RankFailed, by its number
+    RANKS = 13  # a number of ranks that died or live; or one of these ranks
+    AGREED = 14  # the result of an Agree
 
 
 DESCRIPTIONS = {
@@ -48,6 +51,9 @@ DESCRIPTIONS = {
     Kind.UNSUCCESSFUL: "{number} unsuccessful polls",
     Kind.WAITANY: "Waitany that returns {number}",
     Kind.NOTE: "note of {number}",
+    Kind.FAILED: "RankFailed in call {number}",
+    Kind.RANKS: "number or rank {number} of dead or living ranks",
+    Kind.AGREED: "Agree that returns {number}",
 }
 WITH_MESSAGE = {Kind.RECV, Kind.SENDRECV, Kind.IRECV, Kind.PROBE, Kind.IPROBE}
 

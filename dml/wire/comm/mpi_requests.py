@@ -36,9 +36,7 @@ class Pending(MPI.Request):
             return True
         finally:
             self.comm.call = None
-        copy_status(mpi, status)
-        if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
-            status.count = WITHDRAWN
+        self.copy_status(mpi, status)
         return True
 
     def Test(self, status: Any = None) -> bool:
@@ -48,12 +46,20 @@ class Pending(MPI.Request):
         except MPI.Exception as error:
             copy_truncated(error, self.comm.rank, mpi, status)
             return True
-        copy_status(mpi, status)
+        if completed:
+            self.copy_status(mpi, status)
         return completed
 
+    def copy_status(self, mpi: MPI.Status | None, status: Status | None) -> None:
+        """Copy the fields of MPI's status, or WITHDRAWN, to `status`."""
+        copy_status(mpi, status)
+        if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
+            status.count = WITHDRAWN
+
     def Cancel(self) -> None:
-        """Withdraw a receive, unless a message is matched with it."""
-        MPI.Request.Cancel(self)
+        """Withdraw a receive, unless a message is matched with it, or it failed."""
+        if self:
+            MPI.Request.Cancel(self)
         self.cancelled = True
 
 

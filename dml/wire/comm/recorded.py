@@ -4,9 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from dml.types import ANY, BadInput, Comm, Status
+import numpy as np
+
+from dml.types import ANY, WITHDRAWN, BadInput, Comm, RankFailed, Status
 from dml.wire.comm.event_log import Log
-from dml.wire.comm.events import Kind
+from dml.wire.comm.events import Event, Kind
+from dml.wire.comm.members import Members
 from dml.wire.comm.wrapper import (
     StrictStatus,
     WrappedRequest,
@@ -20,10 +23,12 @@ from dml.wire.comm.wrapper import (
 class Ordered(Wrapper, ABC):
     """The base class of Recorded and Replayed: a wrapper with a log of events.
 
-    Communicators made from it are wrapped in the same class, with the same log.
+    Communicators made from it are wrapped in the same class, with the same log. Calls
+    that may raise RankFailed are numbered: a failure is an event with the number.
     """
 
     replays: bool
+    calls = 0  # number of calls so far
 
     def __init__(self, comm: Comm, log: Log):
         super().__init__(comm)
@@ -33,6 +38,10 @@ class Ordered(Wrapper, ABC):
 
     def wrap(self, comm: Comm) -> Self:
         return type(self)(comm, self.log)
+
+    @abstractmethod
+    def attempt(self, call: Callable[[], Any]) -> Any:
+        """Return call(); record or repeat that it raises RankFailed."""
 
     @abstractmethod
     def match(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
@@ -57,12 +66,19 @@ class Ordered(Wrapper, ABC):
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
+        self.attempt(lambda: self.receive(buf, source, tag, status))
+
+    def receive(self, buf: Any, source: int, tag: int, status: Any) -> None:
+        """Receive a message, in the recorded order if it is from ANY."""
         if ANY not in (source, tag):
             return self.comm.Recv(buf, source, tag, status)
         source, tag = self.match(Kind.RECV, source, tag)
         status = status_for(status, source, tag)
         self.comm.Recv(buf, source, tag, status)
         self.record_message(Kind.RECV, status)
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        self.attempt(lambda: self.comm.Send(buf, dest, tag))
 
     def Sendrecv(
         self,
@@ -83,6 +99,10 @@ class Ordered(Wrapper, ABC):
             self.record_message(Kind.SENDRECV, status)
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        self.attempt(lambda: self.probe(source, tag, status))
+
+    def probe(self, source: int, tag: int, status: Any) -> None:
+        """Probe for a message, in the recorded order if it is from ANY."""
         if ANY not in (source, tag):
             return self.comm.Probe(source, tag, status)
         source, tag = self.match(Kind.PROBE, source, tag)
@@ -91,7 +111,8 @@ class Ordered(Wrapper, ABC):
         self.record_message(Kind.PROBE, status)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "OrderedRequest":
-        return OrderedRequest(self, self.comm.Isend(buf, dest, tag), None)
+        request = self.attempt(lambda: self.comm.Isend(buf, dest, tag))
+        return OrderedRequest(self, request, None)
 
     def Waitall(self, requests: Sequence[Any]) -> None:
         for request in requests:
@@ -105,16 +126,27 @@ class OrderedRequest(WrappedRequest):
       request: The wrapped request; None for an Irecv that received no message.
       status: Status of a receive; None for a send.
       event_index: Index of the event of a recorded Irecv from ANY, else None.
+      from_any: Whether it is a replayed Irecv from ANY, which has a message.
       done: Whether the receive has completed.
+      cancelled: Whether Cancel was called.
     """
 
     def __init__(self, comm: Any, request: Any, status: Status | None):
         super().__init__(comm, request)
         self.status = status
         self.event_index: int | None = None
-        self.done = False
+        self.from_any = False
+        self.done = self.cancelled = False
 
     def Wait(self, status: Any = None) -> bool:
+        return self.comm.attempt(lambda: self.wait(status))
+
+    def wait(self, status: Any) -> bool:
+        """Wait as `Wait` does; complete a withdrawn receive that was not posted."""
+        if self.request is None and self.cancelled:
+            if status is not None:
+                status.count = WITHDRAWN
+            return True
         if self.request is None:
             raise BadInput(
                 f"{self.comm.events.owner}: expected no Wait for an Irecv that "
@@ -123,10 +155,12 @@ class OrderedRequest(WrappedRequest):
         return self.finish(self.request.Wait, status)
 
     def Test(self, status: Any = None) -> bool:
-        return self.comm.test(self, status)
+        return self.comm.attempt(lambda: self.comm.test(self, status))
 
     def Cancel(self) -> None:
-        super().Cancel()
+        self.cancelled = True
+        if not (self.comm.replays and self.from_any):  # else it has a message
+            super().Cancel()
         self.comm.log.pending.discard(self)
 
     def finish(self, call: Callable[..., bool], status: Any = None) -> bool:
@@ -149,8 +183,11 @@ class OrderedRequest(WrappedRequest):
         if self.status is not None and status is not None:
             vars(self.status).update(vars(status))
         if self.event_index is not None:
-            self.comm.events.set_received(self.event_index, self.status)
             self.comm.log.pending.discard(self)
+            assert self.status is not None
+            if self.status.count == WITHDRAWN or self.status.source < 0:
+                return  # without a message: withdrawn, or ended by a death
+            self.comm.events.set_received(self.event_index, self.status)
 
 
 class UnrecordedRequest:
@@ -173,13 +210,46 @@ class Recorded(Ordered):
         log = Log(codes[comm.rank]);  program(Replayed(comm, log));  log.finish()
 
     Events are the source and tag of each receive from ANY, the results of Iprobe, Test,
-    Waitany and compute(unless), and the numbers that the program notes. Everything else
+    Waitany and compute(unless), the numbers that the program notes, and all that it
+    learns of deaths: failed calls, Get_failed, Agree and Shrink. Everything else
     follows from these, because messages between two ranks do not overtake each other.
     The event of an Irecv stands where the Irecv was posted, because MPI matches
     receives in the order in which they are posted.
     """
 
     replays = False
+
+    def attempt(self, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        number = self.calls
+        try:
+            return call()
+        except RankFailed:
+            self.events.add(Kind.FAILED, number)
+            raise
+
+    def add_ranks(self, ranks: Sequence[int]) -> None:
+        """Append events of ranks that died or live."""
+        for number in (len(ranks), *ranks):
+            self.events.add(Kind.RANKS, number)
+
+    def Get_failed(self) -> Sequence[int]:
+        ranks = self.comm.Get_failed()
+        self.add_ranks(ranks)
+        return ranks
+
+    def Agree(self, flag: int) -> int:
+        result = self.comm.Agree(flag)
+        self.events.add(Kind.AGREED, result)
+        return result
+
+    def Shrink(self) -> "Recorded":
+        living = self.comm.Shrink()
+        is_living = np.zeros(self.size, np.int64)
+        is_living[self.rank] = 1
+        living.Allreduce(None, is_living)
+        self.add_ranks(np.flatnonzero(is_living).tolist())
+        return self.wrap(living)
 
     def match(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
         return source, tag
@@ -206,6 +276,10 @@ class Recorded(Ordered):
         return done
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
+        return self.attempt(lambda: self.wait_any(requests, status))
+
+    def wait_any(self, requests: Sequence[Any], status: Any) -> int:
+        """Return the index of the first completed request; record it."""
         status = status or StrictStatus()
         index = self.comm.Waitany(unwrap(requests, OrderedRequest), status)
         if index >= 0 and isinstance(requests[index], OrderedRequest):
@@ -229,10 +303,35 @@ class Replayed(Ordered):
 
     A successful poll waits for its message, and an unsuccessful one returns at once.
     The first call that differs from its event raises BadInput. Ranks may be real or
-    virtual, with other speeds and networks, if buffered sends are still buffered.
+    virtual, with other speeds and networks, if buffered sends are still buffered. No
+    rank dies: calls fail where they failed, and ranks that died receive no answer.
     """
 
     replays = True
+
+    def attempt(self, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        if self.events.peek() == Event(Kind.FAILED, self.calls):
+            self.events.position += 1
+            raise RankFailed(f"{self.events.owner}: call {self.calls}, as recorded")
+        return call()
+
+    def take_ranks(self) -> list[int]:
+        """Return the recorded ranks that died or live."""
+        count = self.events.take(Kind.RANKS).number
+        return [self.events.take(Kind.RANKS).number for _ in range(count)]
+
+    def Get_failed(self) -> Sequence[int]:
+        return self.take_ranks()
+
+    def Ack_failed(self) -> None:
+        """Do nothing: no rank dies."""
+
+    def Agree(self, flag: int) -> int:
+        return self.events.take(Kind.AGREED).number
+
+    def Shrink(self) -> "Replayed":
+        return self.wrap(Members(self.comm, self.take_ranks()))
 
     def match(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
         event = self.events.take(kind, pattern=(source, tag))
@@ -248,6 +347,10 @@ class Replayed(Ordered):
                 # a posted Irecv might receive a later message
                 return OrderedRequest(self, None, Status())
             source, tag = event.source, event.tag
+            posted = self.comm.Irecv(buf, source, tag)
+            request = OrderedRequest(self, posted, Status())
+            request.from_any = True
+            return request
         return OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
@@ -258,15 +361,21 @@ class Replayed(Ordered):
         return True
 
     def test(self, request: OrderedRequest, status: Any) -> bool:
-        return self.events.take_poll(Kind.TEST) is not None and request.Wait(status)
+        return self.events.take_poll(Kind.TEST) is not None and request.wait(status)
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
+        return self.attempt(lambda: self.wait_any(requests, status))
+
+    def wait_any(self, requests: Sequence[Any], status: Any) -> int:
+        """Return the recorded index after its request."""
         index = self.events.take(Kind.WAITANY).number
         if index >= len(requests):
             self.events.position -= 1  # the error message names this event
             raise self.events.mismatch(f"Waitany of {len(requests)} requests")
         if index >= 0:
-            requests[index].Wait(status)
+            request = requests[index]
+            wait = request.wait if isinstance(request, OrderedRequest) else request.Wait
+            wait(status)
         return index
 
     def compute(self, seconds: float, unless: Any = None) -> bool:

@@ -26,4 +26,6 @@ class Tag(IntEnum):
     VOLUNTEERS = 23  # messages between volunteers; see wire/volunteers
     STATE = 24  # arrays of the state of an elastic run
     COPIES = 25  # states of other ranks; see recovery/peer_memory.py
+    CHAIN = 26  # messages to the replicas of a server; see server/chain.py
+    ANSWER = 27  # answers of the tail to a worker
     BLOCK = 1000  # plus the number of the block

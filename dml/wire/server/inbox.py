@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, WITHDRAWN, Comm, Status
+from dml.types import ANY, WITHDRAWN, Comm, RankFailed, Status
 from dml.wire.comm.tags import Tag
 
 
@@ -13,34 +13,39 @@ class Inbox:
 
     comm: the ranks.
     nbytes: size of the largest message.
+    tag: tag of the messages.
 
     `buffer` contains the message; `status` contains its source and number of bytes.
     """
 
-    def __init__(self, comm: Comm, nbytes: int):
-        self.comm = comm
+    def __init__(self, comm: Comm, nbytes: int, tag: Tag = Tag.SERVER):
+        self.comm, self.tag = comm, tag
         self.buffer = np.empty(nbytes, np.uint8)
         self.status = Status()
         self.posted: Any = None  # request of the next message, or None
 
     def receive(self) -> None:
         """Wait for a message."""
-        self.comm.Recv(self.buffer, ANY, Tag.SERVER, self.status)
+        self.comm.Recv(self.buffer, ANY, self.tag, self.status)
 
     def post(self) -> Any:
         """Return the request of the next message; post the receive if necessary."""
         if self.posted is None:
-            self.posted = self.comm.Irecv(self.buffer, ANY, Tag.SERVER)
+            self.posted = self.comm.Irecv(self.buffer, ANY, self.tag)
         return self.posted
 
     def withdraw(self) -> bool:
         """Cancel the posted receive; return whether its message had already arrived."""
-        if self.posted is None:
+        request, self.posted = self.posted, None
+        if request is None:
             return False
-        self.posted.Cancel()
-        self.posted.Wait(self.status)
-        self.posted = None
-        return self.status.count != WITHDRAWN
+        request.Cancel()
+        try:
+            request.Wait(self.status)
+        except RankFailed:  # the sender died while it sent the message
+            return False
+        # MPI ends such a receive; the status of its second Wait has no source
+        return self.status.count != WITHDRAWN and self.status.source >= 0
 
     def poll(self) -> bool:
         """Receive a message if one has arrived; return whether it has."""
@@ -48,7 +53,7 @@ class Inbox:
             if not self.posted.Test(self.status):
                 return False
             self.posted = None
-        elif self.comm.Iprobe(ANY, Tag.SERVER):
+        elif self.comm.Iprobe(ANY, self.tag):
             self.receive()
         else:
             return False

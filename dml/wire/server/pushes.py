@@ -187,6 +187,11 @@ class Pushes:
         self.announced.pop(rank, None)
         self.post(rank, NO_ROWS)  # cuts the message to no bytes
 
+    def forget(self, rank: int) -> None:
+        """Drop the announced gradient of a rank that has died."""
+        self.announced.pop(rank, None)
+        self.receives.pop(rank, None)
+
     def settle(self) -> None:
         """Withdraw the receives of refused ranks."""
         for rank in self.receives:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import TOO_LONG, Combine, Comm, Shard
+from dml.types import TOO_LONG, Combine, Comm, RankFailed, Shard
+from dml.wire.comm.surviving import new_deaths
 from dml.wire.reducers.rows import Keys, length, sum_rows
 from dml.wire.server.clocks import Clocks
 from dml.wire.server.consistency import Consistency
@@ -48,6 +49,8 @@ class Server:
     channels: slots of shared memory, by worker; empty: messages only.
     lists: number of key lists that are stored for each worker.
     run: number of the run, equal on its workers and servers.
+    elastic: whether the run continues without workers that have died; `comm` is a
+        Surviving one. Otherwise the server waits for them.
 
     `serve` handles messages until every worker has ended, `handle` a single one.
     A malformed message is refused, and its rank no longer is a worker; see `refused`.
@@ -65,8 +68,10 @@ class Server:
         channels: Sequence[Channel] = (),
         lists: int = 64,
         run: int = 0,
+        elastic: bool = False,
     ):
         self.comm, self.shard, self.rule = comm, shard, rule
+        self.elastic = elastic
         self.workers, self.on_clock = workers, on_clock
         rows, self.width = shard.values.shape
         self.inbox = Inbox(comm, max_nbytes(rows, self.width))
@@ -77,7 +82,9 @@ class Server:
         self.waiting: list[tuple[int, int, Keys, int]] = []
         self.refusals = Refusals(comm)
         self.refused = self.refusals.by_rank
-        self.dropped: set[int] = set()  # workers that were refused
+        self.dropped: set[int] = set()  # workers that were refused, or have died
+        self.dead: set[int] = set()  # workers that have died before their end
+        self.failed: set[int] = set()  # ranks that have died
         stores = rule.aggregation_count != 1
         self.pushes = Pushes(comm, shard.values.shape, workers, channels, stores)
         self.out = Replies(comm, shard, workers, rule.push_based, channels)
@@ -100,8 +107,16 @@ class Server:
 
     def serve(self) -> None:
         """Handle messages until every worker has ended."""
+        if self.elastic:
+            self.comm.Ack_failed()  # from now on a death ends the wait for a message
+            self.bury_failed()
         while self.active:
-            self.handle_next()
+            try:
+                self.handle_next()
+            except RankFailed:
+                if not self.elastic:
+                    raise
+                self.bury_failed()
         self.settle()
 
     def handle_next(self, *others: Any) -> int:
@@ -115,7 +130,8 @@ class Server:
         """
         receives, inbox = self.pushes.receives, self.inbox
         while True:
-            if not (others or receives or inbox.posted):
+            # order matters: a receive that fails is posted, so that it can be withdrawn
+            if not (others or receives or inbox.posted or self.elastic):
                 inbox.receive()
                 rank = self.handle_inbox()
             else:
@@ -172,6 +188,8 @@ class Server:
 
     def handle(self, worker: int, message: np.ndarray, nbytes: int) -> None:
         """Handle one message; refuse a malformed one and all later ones of its rank."""
+        if worker in self.dead:  # sent before its death
+            return
         try:
             if nbytes < NBYTES or worker not in self.active:
                 raise Malformed(self.reason(worker, nbytes))
@@ -238,8 +256,24 @@ class Server:
         if rank in self.active:
             self.drop(rank)
 
+    def bury_failed(self) -> None:
+        """Drop the workers that have died since the last call."""
+        for rank in new_deaths(self.comm, self.failed):
+            self.bury(rank)
+        self.withdraw()
+
+    def bury(self, rank: int) -> None:
+        """Drop a worker that has died; other ranks are ignored.
+
+        Its complete gradients are kept, also if they wait for their clock.
+        """
+        self.pushes.forget(rank)
+        if rank in self.active:
+            self.dead.add(rank)
+            self.drop(rank)
+
     def drop(self, worker: int) -> None:
-        """End a worker that was refused."""
+        """End a worker that was refused or has died."""
         self.active.discard(worker)
         self.dropped.add(worker)
         self.waiting = [pull for pull in self.waiting if pull[0] != worker]

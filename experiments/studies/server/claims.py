@@ -1,7 +1,8 @@
-"""Claims on parameter servers, judged by runs of four experiments.
+"""Claims on parameter servers, judged by runs of five experiments.
 
     consistency.py   Ho et al. (SSP), NIPS 2013; Dai et al. (ESSP), AAAI 2015;
                      Li et al. (Parameter Server), OSDI 2014
+    server_chain.py  Li et al. (Parameter Server), OSDI 2014
     server.py        Li et al. (Parameter Server), OSDI 2014
     softsync.py      Zhang et al., 2015
     downpour.py      Dean et al. (DistBelief), NIPS 2012
@@ -25,6 +26,7 @@ STALENESS_RATIO = 0.5  # largest ratio of ESSP's to SSP's mean staleness
 MIN_IDLE, MAX_IDLE = 0.4, 0.05
 DROPPED_SHARE = 0.93  # share of the features, published
 OBJECTIVE_INCREASE = 0.005  # largest relative increase of the objective by a filter
+RECOVERY_SECONDS = 0.8  # published
 WORD_RATIO = 0.55  # largest ratio of buffer elements sent: half, plus message headers
 DIVERGED_ERROR = 0.5  # test error above which a run counts as diverged
 ERROR_INCREASE = 0.05  # largest increase of the error of alpha0/tau over hard sync
@@ -164,6 +166,20 @@ def cached(run: Run, uncached: Run) -> Verdict:
     ratio = run.summary["words_sent"] / uncached.summary["words_sent"]
     reason = "keys of minibatches differ, so only a push repeats the keys of a pull"
     return verdict(ratio <= WORD_RATIO, f"{ratio:.2f} of the words", reason)
+
+
+@claim("a dead server is replaced at once", "0.8 s")
+def recovers(run: Run) -> Verdict:
+    """Workers recover in 0.8 s at most, and no acknowledged update is lost.
+
+    The recovery is the longest time from a death of a replica to the acknowledgement
+    of an update that was sent after it.
+    """
+    seconds, lost = run.summary["recovery_seconds"], run.summary["lost_updates"]
+    unit = "virtual s" if run.summary["virtual"] else "s"
+    measured = f"{seconds:.2g} {unit} after {run.summary['deaths']} deaths, {lost} lost"
+    holds = seconds <= RECOVERY_SECONDS and not lost
+    return verdict(holds, measured, f"required {RECOVERY_SECONDS:g} s")
 
 
 @claim("a fixed rate diverges", "90 % error at n = 15 and 30")

@@ -5,7 +5,7 @@ from functools import partial
 
 from lab import flags
 
-from dml.strategies.server.roles import Roles
+from dml.strategies.server.roles import Roles, replicated_roles
 from dml.strategies.server.roles import roles as divide_ranks
 from dml.strategies.server.workers import SKIP, STOP, WorkerOptions
 from dml.types import BadInput
@@ -21,6 +21,11 @@ def define(values: flags.FlagValues) -> None:
     values.switch(
         "colocated", False, "Workers on all ranks; the first ranks are also servers."
     )
+    values.integer(
+        "replicas", 1, "Replicas of each server, a chain; more than 1: elastic.", 1
+    )
+    values.integer("spares", 0, "Spares of each replicated server.", 0)
+    values.switch("elastic", False, "Continuation of the run without dead workers.")
     values.choice(
         "consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers."
     )
@@ -75,6 +80,14 @@ def images(
 
 def roles(values: flags.FlagValues, size: int) -> Roles:
     """Return the workers and the servers among `size` ranks."""
+    if values.replicas > 1 or values.spares:
+        if values.colocated:
+            raise BadInput(
+                f"expected servers on ranks of their own with --replicas="
+                f"{values.replicas}, got colocated ones; delete --colocated"
+            )
+        numbers = values.servers, values.replicas, values.spares
+        return replicated_roles(size, *numbers)
     return divide_ranks(size, values.servers, values.colocated)
 
 

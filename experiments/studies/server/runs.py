@@ -19,7 +19,12 @@ from dml.metrics.timer import Timer
 from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.parameters import Update
-from dml.strategies.server.report import Collected, Report, collect_reports
+from dml.strategies.server.report import (
+    Collected,
+    Report,
+    collect_living_reports,
+    collect_reports,
+)
 from dml.strategies.server.server import Setup, row_partition, server
 from dml.strategies.server.tables import as_table
 from dml.train import train
@@ -89,8 +94,11 @@ def train_on_servers(
     setup: Setup,
     plan: Plan,
     writer: Writer = SILENT,
+    report: Report | None = None,
 ) -> RunResult | None:
     """Train on all ranks of comm; return the results on rank 0, None elsewhere.
+
+    An elastic run returns them on the first living rank.
 
     Args:
       comm: Communicator.
@@ -99,6 +107,7 @@ def train_on_servers(
       setup: Roles of the ranks, consistency and options of workers.
       plan: Minibatches and delays.
       writer: Writer of a row per clock.
+      report: Receives the measurements of this rank.
     """
     comm = Metered(comm)  # counts the messages of this run only
     if plan.law:
@@ -109,9 +118,12 @@ def train_on_servers(
         )
     key, call = tuple(map(id, problem)), partial(as_table, problem)
     problem = once(comm, "run", key, call)
-    report = Report()
+    report = report or Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
-    comm.Barrier()
+    if setup.elastic:
+        comm.Agree(1)  # a barrier of the living ranks
+    else:
+        comm.Barrier()
     start = comm.Wtime()
     timer = Timer(comm.Wtime)
     limited = islice(batches, plan.clocks)
@@ -123,7 +135,8 @@ def train_on_servers(
     train(steps, lambda table: {}, writer, finite=False)
     split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
-    result = collect_reports(comm, setup.roles, split, width, report)
+    collect = collect_living_reports if setup.elastic else collect_reports
+    result = collect(comm, setup.roles, split, width, report)
     return evaluate_snapshots(problem, result, start, plan.scale) if result else None
 
 
@@ -274,5 +287,5 @@ def simulate_single_process(flag_values: flags.FlagValues, ranks: int) -> None:
     """Set --simulate to `ranks` in a single process, unless the flag is set."""
     from dml.wire.comm.mpi import world
 
-    if not flag_values.simulate and world(flag_values.watchdog).size == 1:
+    if not flag_values.simulate and world(0).size == 1:
         flag_values.simulate = ranks

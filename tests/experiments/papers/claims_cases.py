@@ -67,12 +67,20 @@ def taus(times, idle=(0.49, 0.2, 0.01)):
     return {"staleness": run(rows(keys, *ways))}
 
 
-def keys(sifted=0.95, objective=0.56, words=100):
+def keys(sifted=0.95, objective=0.56, words=100, recovery=0.1, lost=0):
     plain = {"objective": 0.56, "words_sent": 50}
     return {
         "filter": run(summary={"filtered_share": sifted, "objective": objective}),
         "plain": run(summary=plain),
         "uncached": run(summary={"words_sent": words}),
+        "chain": run(
+            summary={
+                "recovery_seconds": recovery,
+                "lost_updates": lost,
+                "deaths": 3,
+                "virtual": 0,
+            }
+        ),
     }
 
 

@@ -240,6 +240,7 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     server.idle: (of.taus((3, 1, 2)), of.taus((3, 1, 2), (0.49, 0.3, 0.1))),
     server.filtered: (of.keys(), of.keys(sifted=0.9)),
     server.cached: (of.keys(), of.keys(words=67)),
+    server.recovers: (of.keys(), of.keys(recovery=0.9)),
     server.fixed: (of.softsync(), of.softsync(fixed=0.1)),
     server.divided: (of.softsync(), of.softsync(damped=0.2)),
     server.within: (of.softsync(), of.softsync(beyond=0.01)),
@@ -347,6 +348,7 @@ MORE = [  # other reasons of a verdict
     (server.interior, of.taus((None, None, None)), FAILS),
     (server.interior, of.taus((140, 150, None)), FAILS),
     (server.filtered, of.keys(objective=0.6), FAILS),
+    (server.recovers, of.keys(lost=1), FAILS),
     (scaling.scales, of.scaling(resnet=(0.6, 1.0)), FAILS),
     (topology.crossed, of.rings(most=1.1), FAILS),
     (batches.gradual, of.warmups(seeds=4), UNTESTED),  # 1 in 16 by chance

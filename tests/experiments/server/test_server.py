@@ -4,6 +4,7 @@ import server
 from sklearn.datasets import dump_svmlight_file
 from studies.server import runs as server_runs
 
+from dml.types import BadInput
 from tests.experiments.run_folder import check_folder, read_rows
 from tests.experiments.server import small_images
 
@@ -79,3 +80,22 @@ def test_optax_moves_a_dense_problem_by_a_rule_without_a_kernel(
     free = run(tmp_path, *argv, "--consistency=ssp", "--staleness=1", "--batch=60")
     assert free["objective"] < 2.2
     assert free["updates"] == 2 * 6
+
+
+def test_a_recorded_run_in_which_workers_died_is_replayed(tmp_path, undrawn):
+    same = ("--simulate=6", "--consistency=async", "--elastic", "--clocks=15")
+    deaths = "--events=die:1@5.3;die:3@9.8"
+    slow = "--straggle=shifted_exponential:1,1"
+    record = f"--record={tmp_path / 'run'}"
+    first = run(tmp_path / "a", *same, slow, deaths, record)
+    assert first["dead_workers"] == 2
+    replay = f"--replay={tmp_path / 'run'}"
+    for more in ([], ["--network=1e-3,1e-9,0"]):
+        again = run(tmp_path / "b", *same, replay, *more)
+        assert again["sha256"] == first["sha256"]
+        assert again["dead_workers"] == 2
+        assert again["words_sent"] == first["words_sent"]
+    with pytest.raises(BadInput, match="expected no deaths of ranks .*with --replay"):
+        run(tmp_path / "c", *same, replay, deaths)
+    with pytest.raises(BadInput, match="expected servers without replicas"):
+        run(tmp_path / "c", *same, record, "--replicas=2")
