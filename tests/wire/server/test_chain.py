@@ -37,7 +37,8 @@ def program(comm, chain, rule=ASYNC, width=1, updates=UPDATES):
         server = Server(port, shard, WORKERS, rule)
         replica = Replica(comm, server, port, chain)
         replica.serve()
-        table, ended = server.shard.values if replica.ready else None, replica.count
+        table = server.shard.values if replica.ready else None
+        ended = [(entry.worker, entry.clock) for entry in server.log]
     else:
         end = Replicated(comm, [chain], 64 + 8 * WORKERS * (1 + width))
         client = Client(end, split, width, [chain.members[0]], known=2)
@@ -107,6 +108,16 @@ def test_spares_take_over_from_two_or_three_dead_replicas(width):
         order = draws.permutation(dying).tolist()
         results = run(chain, *zip(order, times, strict=True), order=seed, **more)
         check(results, chain, set(dying), updates)
+
+
+def test_the_death_of_a_middle_keeps_the_order_of_long_messages():
+    chain, more = Chain((3, 4, 5), 3), {"width": 20_000, "updates": 6}
+    end = run(chain, **more)[0][2]
+    draws = np.random.default_rng(5)
+    for seed in range(24):
+        results = run(chain, (4, draws.uniform(0, end)), order=seed, **more)
+        check(results, chain, {4}, 6)
+        assert results[3][1] == results[5][1]  # the log of head and tail
 
 
 def test_workers_and_replicas_die_together():
