@@ -14,6 +14,7 @@ from dml.wire.plans.partition import partition
 from dml.wire.server.chain import Replica
 from dml.wire.server.client import Client
 from dml.wire.server.consistency import Choice, consistency
+from dml.wire.server.envelope import UPDATE, Envelope
 from dml.wire.server.port import Port
 from dml.wire.server.replicated import Replicated
 from dml.wire.server.server import Server
@@ -147,3 +148,11 @@ def test_the_chain_follows_from_the_dead_ranks():
     assert first.successor(3, {4}) == 5 and first.successor(5, ()) is None
     assert first.living({3, 4, 5}) == () and first.head({3, 4, 5}) is None
     assert first.is_spare(5) and not first.is_spare(4)
+
+
+def test_a_replica_takes_the_next_message_in_the_order_of_the_head_only():
+    third = Envelope(UPDATE, worker=0, number=3, position=7)
+    assert third.follows(7, 2, is_head=False)
+    assert not third.follows(6, 2, is_head=False)  # a message of another worker is lost
+    assert not third.follows(7, 1, is_head=False)
+    assert third.follows(9, 2, is_head=True) and not third.follows(9, 3, is_head=True)
