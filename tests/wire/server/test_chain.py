@@ -14,6 +14,7 @@ from dml.wire.plans.partition import partition
 from dml.wire.server.chain import Replica
 from dml.wire.server.client import Client
 from dml.wire.server.consistency import Choice, consistency
+from dml.wire.server.envelope import UPDATE, Envelope
 from dml.wire.server.port import Port
 from dml.wire.server.replicated import Replicated
 from dml.wire.server.server import Server
@@ -37,7 +38,8 @@ def program(comm, chain, rule=ASYNC, width=1, updates=UPDATES):
         server = Server(port, shard, WORKERS, rule)
         replica = Replica(comm, server, port, chain)
         replica.serve()
-        table, ended = server.shard.values if replica.ready else None, replica.count
+        table = server.shard.values if replica.ready else None
+        ended = [(entry.worker, entry.clock) for entry in server.log]
     else:
         end = Replicated(comm, [chain], 64 + 8 * WORKERS * (1 + width))
         client = Client(end, split, width, [chain.members[0]], known=2)
@@ -109,6 +111,16 @@ def test_spares_take_over_from_two_or_three_dead_replicas(width):
         check(results, chain, set(dying), updates)
 
 
+def test_the_death_of_a_middle_keeps_the_order_of_long_messages():
+    chain, more = Chain((3, 4, 5), 3), {"width": 20_000, "updates": 6}
+    end = run(chain, **more)[0][2]
+    draws = np.random.default_rng(5)
+    for seed in range(24):
+        results = run(chain, (4, draws.uniform(0, end)), order=seed, **more)
+        check(results, chain, {4}, 6)
+        assert results[3][1] == results[5][1]  # the log of head and tail
+
+
 def test_workers_and_replicas_die_together():
     chain = Chain((3, 4, 5, 6), 3)
     for rule in (BSP, ASYNC):
@@ -136,3 +148,11 @@ def test_the_chain_follows_from_the_dead_ranks():
     assert first.successor(3, {4}) == 5 and first.successor(5, ()) is None
     assert first.living({3, 4, 5}) == () and first.head({3, 4, 5}) is None
     assert first.is_spare(5) and not first.is_spare(4)
+
+
+def test_a_replica_takes_the_next_message_in_the_order_of_the_head_only():
+    third = Envelope(UPDATE, worker=0, number=3, position=7)
+    assert third.follows(7, 2, is_head=False)
+    assert not third.follows(6, 2, is_head=False)  # a message of another worker is lost
+    assert not third.follows(7, 1, is_head=False)
+    assert third.follows(9, 2, is_head=True) and not third.follows(9, 3, is_head=True)
