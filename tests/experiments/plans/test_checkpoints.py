@@ -92,7 +92,7 @@ def test_the_claims_of_simulations_hold_and_that_of_a_measurement_is_untested(
 @pytest.mark.parametrize(
     "flag, message",
     [
-        ("--copies=17", "expected from 1 copy to 16, the number of ranks, got 17"),
+        ("--copies=17", "expected 1 to 16 copies on 16 ranks, got 17"),
         ("--factors=0", "expected numbers above 0 in --factors"),
         ("--mean=10", "means between failures, got .*; pass a larger --mean"),
         ("--restart=1e6", "means between failures, got .*; pass a larger --mean"),
