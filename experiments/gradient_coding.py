@@ -12,8 +12,8 @@ documents without s workers, of which each computes s+1 parts. Late workers stop
 
 A delay X is drawn for every update and worker. With --tails=load a computation takes
 X times its load of examples, with --tails=fixed only the least value of X grows.
-`predicted` are order statistics, `virtual error` is the largest difference of running
-ranks from the order statistics of their delays. All schemes use the same delays.
+`predicted` is the mean order statistic, `virtual error` the largest difference of the
+virtual ranks from the order statistics of their delays. All schemes use equal delays.
 
 Cost: 35 s of one core; --data=reuters --workers=10 takes 4 s.
 Result: with one straggler of 30 and a fixed tail, an update takes 5.4 s by repetition,
@@ -42,7 +42,9 @@ FLAGS.text("workers", "10,20,30", "Numbers n of virtual workers.")
 FLAGS.integer("stragglers", 1, "Number s of stragglers that are tolerated.", 0)
 FLAGS.text("law", "shifted_exponential:1,0.5", "Delay distribution of X.")
 FLAGS.text("tails", f"{FIXED},{LOAD}", "Which part of X grows with the load.")
-FLAGS.integer("batch", 0, "Documents in a minibatch; 0: all, in fixed parts.", 0)
+FLAGS.integer(
+    "batch", 0, "Number of documents in a minibatch; 0: all, in fixed parts.", 0
+)
 FLAGS.integer("updates", 20, "Number of updates.", 1)
 FLAGS.choice("optimizer", "momentum", list(RULES), "Update of the weights.")
 FLAGS.number("lr", 60.0, "Learning rate.", 0)

@@ -86,7 +86,9 @@ def train_row(name, *deaths, size=SIZE, updates=4, requests=None):
     params = row().params
     empty = update(params.copy()).state
     saved = Saved(0, lambda: params, lambda: tuple(map(np.copy, empty)))
-    program = partial(run_rank, row, update, saved, name, updates, requests or no_requests)
+    program = partial(
+        run_rank, row, update, saved, name, updates, requests or no_requests
+    )
     return sim.run(program, size, NETWORK, events=[Death(*death) for death in deaths])
 
 

@@ -129,7 +129,7 @@ def server(
     # order matters: the servers of an earlier run must end before this run's messages
     if roles.are_replicated and not setup.elastic:
         raise BadInput(
-            f"expected an elastic run with {roles.replicas} replicas, got one without; "
+            f"expected an elastic run with {roles.replicas} replicas, got none; "
             "pass --elastic"
         )
     if setup.elastic:
