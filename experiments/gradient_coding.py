@@ -5,10 +5,11 @@ python experiments/gradient_coding.py --data=reuters --workers=10 --stragglers=4
 python experiments/gradient_coding.py --workers=10 "--law=constant:1*1,1,1,1,0.2"
 
 Virtual workers train logistic regression on all documents of a data set by gradient
-descent; a master adds their gradients. `waiting` waits for all n workers, `ignoring`
-for n-s, whose documents it uses. `backup` does the same with documents drawn anew for
-every update, n/(n-s) times as many. `repetition` and `cyclic` decode the sum of all
-documents without s workers, of which each computes s+1 parts. Late workers stop.
+descent; a master adds their gradients. `waiting` waits for all n workers; `ignoring`
+waits for n-s workers and uses only their documents. `backup` does the same with
+n/(n-s) times as many documents, drawn anew for every update. With `repetition` and
+`cyclic` each worker computes s+1 times as many documents, and the sum of all documents
+is decoded without the terms of s workers. Late workers stop.
 
 A delay X is drawn for every update and worker. With --tails=load a computation takes
 X times its load of examples, with --tails=fixed only the least value of X grows.

@@ -4,8 +4,9 @@ python experiments/pipeline_templates.py                     22 nodes, 4 at leas
 python experiments/pipeline_templates.py --least=6 --failures=2 --nodes=64
 
 A model needs --least nodes. Templates are pipelines of consecutive sizes, one stage per
-node; the command computes the fewest sizes with which --failures+1 pipelines or more use
-every number of nodes. Then nodes die in random order, until there are too few. After each failure the fewest pipelines change. Each pipeline has microbatches in
+node; the command computes the fewest sizes with which --failures+1 pipelines or more
+use every number of nodes. Then nodes die in random order, until there are too few.
+After each failure the fewest pipelines change. Each pipeline has microbatches in
 proportion to its speed. A slot is the time of one microbatch on one node, and
 `efficiency` is relative to nodes without a bubble. Nothing is trained.
 

@@ -110,7 +110,8 @@ def program(
         before = plain["summary"]["sha256"] if plain["summary"] else ""
         summary |= count_updates(result, roles.workers, plan.clocks) | {
             "deaths": comm.size - living.size,
-            "recovery_seconds": max((wait or 0.0 for wait in waits), default=0.0),
+            # None: no update was sent after a death
+            "recovery_seconds": None if None in waits else max(waits, default=None),
             "sha256_without_deaths": before,
             "virtual": int(comm.platform.virtual),
         }
