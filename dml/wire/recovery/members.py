@@ -106,8 +106,7 @@ class Members:
         self.target = target or self.target
         has_spares = self.world.size > comm.size
         changes = self.target < comm.size or (self.target > comm.size and has_spares)
-        requests = changes * STAY | stop * GO_ON
-        agreed = comm.Agree(DONE | (STAY | GO_ON) & ~requests)
+        agreed = comm.Agree(DONE | (not changes) * STAY | (not stop) * GO_ON)
         if not agreed & DONE:
             raise NotCommitted(f"rank {comm.rank}: the operation is repeated")
         self.changing, self.stopped = not agreed & STAY, not agreed & GO_ON
