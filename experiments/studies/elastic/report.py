@@ -82,7 +82,7 @@ def conclude(summary: Row) -> str:
     bits = "the same bits as" if summary["same_bits"] else "other bits than"
     return (
         f"{summary['deaths']} ranks died; the next update was committed after "
-        f"at most {summary['recovery_seconds']:.3f} s, and the parameters have {bits} "
+        f"at most {summary['recovery_seconds']:.2g} s, and the parameters have {bits} "
         "an undisturbed run."
     )
 
