@@ -25,7 +25,7 @@ from dml.wire.comm.tags import Tag
 from dml.wire.recovery import Members
 from studies.deep import flags as deep_flags
 from studies.deep import strategies
-from studies.deep.following import FollowingWriter, following, write_recovery
+from studies.deep.following import FollowingWriter, following, write_recoveries
 from studies.deep.preparation import (
     Task,
     evaluate_held_out,
@@ -161,7 +161,11 @@ def train_rank(
     begun = time.perf_counter()
     check(values)
     path = shared_path(comm, path)
-    members = Members(comm, comm.size - values.spares)
+    workers = comm.size - values.spares
+    members = Members(comm, workers)
+    if values.reduce.startswith("order_free"):
+        values.shards = values.shards or workers
+    strategies.check(values, workers)
     if values.allreduce == "auto":
         values.allreduce = ALLREDUCE
     setup, updates = prepare(values, comm, built)
@@ -210,9 +214,6 @@ def train_rank(
             summary = train(
                 chained(first, steps), measure, files, values.evaluate_every
             )
-        if members.stopped:
-            run.finish(lambda workers: None)
-            return summary
 
         def conclude() -> None:
             last = jax.device_get(run.saved.params())
@@ -254,7 +255,8 @@ def saved_on_worker_0(
         for step in saves.timed(steps):
             first = members.comm.rank == 0
             if first and len(members.recoveries) > known:
-                write_recovery(path / RECOVERIES, members, step.number)
+                new = members.recoveries[known:]
+                write_recoveries(path / RECOVERIES, new, members.comm, step.number)
             known = len(members.recoveries)
             if first and (saves.due() or members.stopped) and math.isfinite(step.loss):
                 save = partial(save_checkpoint, members.own, folder, rules, {})

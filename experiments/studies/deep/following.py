@@ -2,14 +2,16 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dml.runs import results
 from dml.runs.writers import Row, Writer
+from dml.types import Comm
 from dml.wire.recovery import Members
+from dml.wire.recovery.members import Recovery
 
 
 class FollowingWriter:
@@ -64,26 +66,30 @@ def following(writer: FollowingWriter) -> Iterator[Writer]:
         yield Writer(writer.row, lambda summary: writer.open().writer.summary(summary))
 
 
-def write_recovery(path: Path, members: Members, number: int) -> None:
-    """Append the last recovery to a file, after the commit of the next update.
+def write_recoveries(
+    path: Path, recoveries: Sequence[Recovery], comm: Comm, number: int
+) -> None:
+    """Append recoveries to a file, after the commit of the next update.
 
     Times are those of time.time(), or virtual ones.
 
     Args:
       path: File of the recoveries.
-      members: Workers and spares.
+      recoveries: Recoveries since the last committed update.
+      comm: Workers.
       number: Number of updates.
     """
-    last, comm = members.recoveries[-1], members.comm
     now = comm.Wtime()
     offset = 0.0 if comm.platform.virtual else time.time() - now
-    row = {
-        "step": number,
-        "deaths": last.deaths,
-        "workers": last.workers,
-        "noticed": last.time + offset,
-        "formed": last.time + last.seconds + offset,
-        "committed": now + offset,
-    }
+    path.parent.mkdir(parents=True, exist_ok=True)  # a death before the first row
     with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+        for each in recoveries:
+            row = {
+                "step": number,
+                "deaths": each.deaths,
+                "workers": each.workers,
+                "noticed": each.time + offset,
+                "formed": each.time + each.seconds + offset,
+                "committed": now + offset,
+            }
+            file.write(json.dumps(row) + "\n")
