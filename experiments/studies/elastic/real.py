@@ -42,7 +42,7 @@ def has_ulfm() -> bool:
     if not info.exists():
         return False
     text = subprocess.run([info], capture_output=True, text=True).stdout
-    return "FT MPI support: yes" in text or "ULFM" in text
+    return "FT MPI support: yes" in text
 
 
 def train(
@@ -83,7 +83,7 @@ def train(
         due = due or (now + draws.expovariate(1 / mean) if updates else 0.0)
         recovered = count_lines(out / "recoveries.jsonl") >= len(done)
         if due and now >= due and len(done) < kills and recovered:
-            victim = draws.choice(workers_of(child.pid))
+            victim = draws.choice(ranks_of(child.pid))
             done.append(Kill(time.time(), victim))
             os.kill(victim, signal.SIGKILL)
             due = now + draws.expovariate(1 / mean)
@@ -97,8 +97,8 @@ def count_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def workers_of(mpirun: int) -> list[int]:
-    """Return the processes below mpirun that run vision.py; spares never die here."""
+def ranks_of(mpirun: int) -> list[int]:
+    """Return the processes of workers and spares below mpirun."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
