@@ -30,7 +30,7 @@ from dml.wire.costs.checkpointing import Failures
 from dml.wire.plans.placement import check
 
 FLAGS = flags.define("seed")
-FLAGS.number("checkpoint", 60.0, "Seconds of a checkpoint.", 1e-6)
+FLAGS.number("checkpoint", 60.0, "Duration of a checkpoint in seconds.", 1e-6)
 FLAGS.number("restart", 120.0, "Seconds from a failure until work continues.", 0)
 FLAGS.number("mean", 3600.0, "Mean seconds between failures.", 1e-3)
 FLAGS.text(
@@ -43,7 +43,7 @@ FLAGS.integer("machines", 16, "Number of machines with copies in memory.", 1, 40
 FLAGS.integer("copies", 2, "Number of copies of each state.", 1, 64)
 FLAGS.integer("draws", 100_000, "Number of random sets of failed machines.", 2, 10**7)
 FLAGS.integer("width", 384, "Layer width of the measured network.", 1, 10**5)
-FLAGS.integer("batch", 64, "Minibatch of the measured network.", 1, 10**5)
+FLAGS.integer("batch", 64, "Minibatch size of the measured network.", 1, 10**5)
 FLAGS.number("overhead", 3.5, "Largest overhead of saves in percent.", 0.1, 100)
 FLAGS.integer("repeats", 25, "Number of measured saves of each kind; 0: none.", 0)
 

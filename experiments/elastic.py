@@ -1,12 +1,12 @@
 """Training while ranks are killed: equal bits, and the time to the next update.
 
-python experiments/elastic.py           real ranks with Open MPI, else virtual ones
+python experiments/elastic.py           real ranks with Open MPI, else virtual ranks
 python experiments/elastic.py --kills=3 --spares=2
-python experiments/elastic.py --simulate=9 --mean=0.01            virtual ranks
+python experiments/elastic.py --simulate=9                        virtual ranks
 launch/local.sh --mpi=openmpi experiments/elastic.py     an environment with Open MPI
 
-vision.py trains with --elastic on workers and spares. Random ranks are killed at random
-moments by SIGKILL. The survivors shrink the communicator, spares take the place of dead
+vision.py trains with --elastic on workers and spares. Random workers are killed at
+random moments by SIGKILL. The survivors shrink the communicator, spares replace dead
 workers, and the failed update is repeated. An order-free sum adds the gradients of
 logical shards, so the parameters have the bits of an undisturbed run.
 
@@ -16,6 +16,7 @@ roles and states, and until the next update is committed.
 Cost: 60 s on 2 cores for 9 ranks, 2,500 updates and 5 deaths.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,13 +24,20 @@ from lab import flags, started, writing
 from studies.elastic import real, report, virtual
 
 from dml.runs import folder, writers
+from dml.types import BadInput
 
 FLAGS = flags.define("seed")
 FLAGS.integer("simulate", 0, "Number of virtual ranks; 0: real ranks if possible.", 0)
 FLAGS.integer("workers", 8, "Number of real workers.", 1, 64)
 FLAGS.integer("spares", 1, "Number of spare ranks.", 0, 64)
-FLAGS.integer("kills", 5, "Number of ranks to kill.", 0, 64)
-FLAGS.number("mean", 6.0, "Mean seconds between two kills; exponential.", 1e-6)
+FLAGS.integer("kills", 5, "Number of workers to kill.", 0, 64)
+FLAGS.number(
+    "mean",
+    0.0,
+    f"Mean of the exponential time between two kills in s; 0: {real.MEAN:g}, or "
+    f"{virtual.MEAN:g} on virtual ranks.",
+    0,
+)
 FLAGS.integer("steps", 2500, "Number of updates.", 1, 10**6)
 FLAGS.integer("batch", 64, "Number of examples of an update.", 1)
 FLAGS.integer("shards", 8, "Number of logical shards of a minibatch.", 1, 64)
@@ -46,21 +54,29 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     options = [f"--{name}={FLAGS[name].value}" for name in names]
     options.append("--reduce=order_free")
     simulated = FLAGS.simulate
+    if simulated and simulated <= FLAGS.spares:
+        raise BadInput(
+            f"expected more virtual ranks than {FLAGS.spares} spares, got --simulate="
+            f"{simulated}; pass fewer --spares"
+        )
     if not simulated and not real.has_ulfm():
         simulated = FLAGS.workers + FLAGS.spares
-        print("MPI without ULFM: virtual ranks; --mpi=openmpi of local.sh has ULFM")
+        sys.stdout.write(
+            "MPI without ULFM: virtual ranks; --mpi=openmpi of local.sh has ULFM\n"
+        )
     with writing.run_writer(
         path, FLAGS, None, writers.table(report.COLUMNS), sentence=report.conclude
     ) as writer:
         plain = started.run("vision.py", 0, "vision.py", options, path / "undisturbed")
         elastic = [*options, "--elastic", f"--spares={FLAGS.spares}", "--save_every=0"]
-        plan = FLAGS.kills, FLAGS.mean, FLAGS.seed
-        run = virtual.train if simulated else real.train
+        place = virtual if simulated else real
         ranks = simulated or FLAGS.workers + FLAGS.spares
-        deaths, progress = run(ranks, elastic, path / "elastic", *plan)
+        mean = FLAGS.mean or place.MEAN
+        plan = real.Plan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
+        deaths, progress = place.train(plan, elastic, path / "elastic")
         begun = progress[0][0]
-        found = real.recoveries(path / "elastic")
-        rows = report.timeline([kill.time for kill in deaths], found, begun)
+        recoveries = real.recoveries(path / "elastic")
+        rows = report.timeline([kill.time for kill in deaths], recoveries, begun)
         for row in rows:
             writer.row(row)
         report.draw(path, progress, rows, begun)

@@ -5,15 +5,16 @@ python experiments/gradient_coding.py --data=reuters --workers=10 --stragglers=4
 python experiments/gradient_coding.py --workers=10 "--law=constant:1*1,1,1,1,0.2"
 
 Virtual workers train logistic regression on all documents of a data set by gradient
-descent; a master adds their gradients. `waiting` waits for all n workers, `ignoring`
-for n-s, whose documents it uses. `backup` does the same with documents drawn anew for
-every update, n/(n-s) times as many. `repetition` and `cyclic` decode the sum of all
-documents without s workers, of which each computes s+1 parts. Late workers stop.
+descent; a master adds their gradients. `waiting` waits for all n workers; `ignoring`
+waits for n-s workers and uses only their documents. `backup` does the same with
+n/(n-s) times as many documents, drawn anew for every update. With `repetition` and
+`cyclic` each worker computes s+1 times as many documents, and the sum of all documents
+is decoded without the terms of s workers. Late workers stop.
 
 A delay X is drawn for every update and worker. With --tails=load a computation takes
 X times its load of examples, with --tails=fixed only the least value of X grows.
-`predicted` are order statistics, `virtual error` is the largest difference of running
-ranks from the order statistics of their delays. All schemes use the same delays.
+`predicted` is the mean order statistic, `virtual error` the largest difference of the
+virtual ranks from the order statistics of their delays. All schemes use equal delays.
 
 Cost: 35 s of one core; --data=reuters --workers=10 takes 4 s.
 Result: with one straggler of 30 and a fixed tail, an update takes 5.4 s by repetition,
@@ -42,7 +43,9 @@ FLAGS.text("workers", "10,20,30", "Numbers n of virtual workers.")
 FLAGS.integer("stragglers", 1, "Number s of stragglers that are tolerated.", 0)
 FLAGS.text("law", "shifted_exponential:1,0.5", "Delay distribution of X.")
 FLAGS.text("tails", f"{FIXED},{LOAD}", "Which part of X grows with the load.")
-FLAGS.integer("batch", 0, "Documents in a minibatch; 0: all, in fixed parts.", 0)
+FLAGS.integer(
+    "batch", 0, "Number of documents in a minibatch; 0: all, in fixed parts.", 0
+)
 FLAGS.integer("updates", 20, "Number of updates.", 1)
 FLAGS.choice("optimizer", "momentum", list(RULES), "Update of the weights.")
 FLAGS.number("lr", 60.0, "Learning rate.", 0)

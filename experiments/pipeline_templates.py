@@ -4,9 +4,9 @@ python experiments/pipeline_templates.py                     22 nodes, 4 at leas
 python experiments/pipeline_templates.py --least=6 --failures=2 --nodes=64
 
 A model needs --least nodes. Templates are pipelines of consecutive sizes, one stage per
-node; the command computes the smallest largest size with which --failures+1 pipelines
-or more use every number of nodes. Then nodes die in random order, until there are too
-few. After each failure the fewest pipelines change. Each pipeline has microbatches in
+node; the command computes the fewest sizes with which --failures+1 pipelines or more
+use every number of nodes. Then nodes die in random order, until there are too few.
+After each failure the fewest pipelines change. Each pipeline has microbatches in
 proportion to its speed. A slot is the time of one microbatch on one node, and
 `efficiency` is relative to nodes without a bubble. Nothing is trained.
 
@@ -24,13 +24,15 @@ from studies.pipeline.templates import COLUMNS, chart, failures, sentence, summa
 from dml.runs import folder, writers
 from dml.wire.plans.templates import make_templates
 
-MAX_NODES = 256  # which take 15 s: each failure tries sets of pipelines
+MAX_NODES = 256  # takes 15 s: each failure tries sets of pipelines
 
 FLAGS = flags.define("seed")
-FLAGS.integer("least", 4, "Fewest nodes that the model fits on.", 1)
-FLAGS.integer("failures", 1, "Simultaneous failures that leave a replica.", 0)
+FLAGS.integer("least", 4, "Least number of nodes that the model fits on.", 1)
+FLAGS.integer("failures", 1, "Number of simultaneous failures that leave a replica.", 0)
 FLAGS.integer("nodes", 22, "Number of nodes at the start.", 1, MAX_NODES)
-FLAGS.integer("microbatches", 96, "Microbatches of an update, of all pipelines.", 1)
+FLAGS.integer(
+    "microbatches", 96, "Number of microbatches of an update, over all pipelines.", 1
+)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

@@ -52,11 +52,13 @@ RANKS = 8
 SHARE = 0.75  # of the time without deaths, in which all replicas die
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.switch("elastic", True, "Continuation of the run after deaths.")
-FLAGS.integer("replicas", 3, "Replicas of the server.", 2)
-FLAGS.integer("spares", 3, "Spares, each of which takes the place of a replica.", 0)
+FLAGS.integer("replicas", 3, "Number of replicas of the server.", 2)
+FLAGS.integer(
+    "spares", 3, "Number of spares, each of which replaces a dead replica.", 0
+)
 FLAGS.text("kill", "head,middle,tail", "Roles of the replicas that die, in turn.")
 FLAGS.choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
-FLAGS.integer("batch", 64, "Images in a minibatch, over all workers.", 1)
+FLAGS.integer("batch", 64, "Number of images in a minibatch, over all workers.", 1)
 FLAGS.integer("clocks", 100, "Number of minibatches.", 1)
 
 
@@ -108,7 +110,8 @@ def program(
         before = plain["summary"]["sha256"] if plain["summary"] else ""
         summary |= count_updates(result, roles.workers, plan.clocks) | {
             "deaths": comm.size - living.size,
-            "recovery_seconds": max((wait or 0.0 for wait in waits), default=0.0),
+            # None: no update was sent after a death
+            "recovery_seconds": None if None in waits else max(waits, default=None),
             "sha256_without_deaths": before,
             "virtual": int(comm.platform.virtual),
         }

@@ -17,20 +17,20 @@ supervisor starts the script again with --resume, from its newest complete check
 
   -n P          Number of ranks.
   --spares=S    Number of spare slots [0]. Each death uses up a slot: the run keeps P
-                ranks for S deaths, then has one rank less after each further death, and
+                ranks for S deaths, then has one rank fewer after each further death, and
                 ends without a rank. With --reduce=order_free --shards=V the result has
                 equal bits on any number of ranks.
   --memory      Checkpoints in the memory of this host (/dev/shm). They survive the
                 ranks and the supervisor, but not the host, and are moved to the run
                 folder at the end.
   --attempts=N  Number of starts in a row without a new checkpoint after which the
-                supervisor gives up [3].
+                supervisor ends [3].
 
 The supervisor passes --out=runs/<experiment>/<UTC time> and --save_every=10 (seconds)
 unless the script's flags have --out, --resume or --save_every.
 
-How a run ends                        What the supervisor does
-a signal killed a rank or mpirun      restarts with one slot less
+End of a run                          Action of the supervisor
+a signal killed a rank or mpirun      restarts with one slot fewer
 another error                         restarts if there is a new checkpoint
 exit code 0                           ends with code 0
 exit code 2, bad input                ends with code 2

@@ -84,7 +84,7 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
         place = f"from {newest.place}" if newest else "from the beginning"
         say(f"start {start} ended after {seconds:.1f} s: {cause}")
         if idle >= (plan.attempts if number else 1) or not ranks:
-            return give_up(plan, 128 + number if number else code, idle, place)
+            return report_failure(plan, 128 + number if number else code, idle, place)
         say(f"start {start + 1} on {ranks} of {plan.ranks} ranks, {place}")
         if newest:
             drop_rows_after(plan.folder, newest)
@@ -102,8 +102,8 @@ def number_of_ranks(plan: Plan, deaths: int) -> int:
     return plan.ranks + min(0, plan.spares - deaths)
 
 
-def give_up(plan: Plan, code: int, idle: int, place: str) -> int:
-    """Print why the supervisor ends; return the exit code."""
+def report_failure(plan: Plan, code: int, idle: int, place: str) -> int:
+    """Print the reason of a failed run; return the exit code."""
     reason = "no slot is left"
     if idle:
         starts = "start" if idle == 1 else f"{idle} starts"

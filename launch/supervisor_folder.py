@@ -43,18 +43,18 @@ class Checkpoint(NamedTuple):
 
 def newest_checkpoint(folder: Path) -> Checkpoint | None:
     """Return the newest complete checkpoint of a run; None if there is none."""
-    found = []
+    checkpoints = []
     for path in (folder / STEPS).glob("step-*"):
         match = STEP_FOLDER.fullmatch(path.name)
         with suppress(OSError):  # no index
             written = (path / "index.json").stat().st_mtime_ns
             if match:
-                found.append(Checkpoint("step", int(match[1]), written))
+                checkpoints.append(Checkpoint("step", int(match[1]), written))
     with suppress(OSError, ValueError, KeyError):
         index = folder / EPOCHS / "checkpoint.json"
         epoch = int(json.loads(index.read_text())["epoch"])
-        found.append(Checkpoint("epoch", epoch, index.stat().st_mtime_ns))
-    return max(found, key=lambda checkpoint: checkpoint.number, default=None)
+        checkpoints.append(Checkpoint("epoch", epoch, index.stat().st_mtime_ns))
+    return max(checkpoints, key=lambda checkpoint: checkpoint.number, default=None)
 
 
 def summary_time(folder: Path) -> int:

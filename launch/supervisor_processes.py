@@ -1,4 +1,4 @@
-"""A run of mpirun whose ranks are ended with it, wherever they are."""
+"""A run of mpirun whose ranks are all ended with it."""
 
 import os
 import shutil
@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-MARK = "DML_SUPERVISED_RUN"  # variable by which the processes of a run are found
+VARIABLE = "DML_SUPERVISED_RUN"  # of the environment of all processes of a run
 KILL_SECONDS = 0.02  # between two searches for processes that were killed
 
 
 class SupervisedRun:
     """mpirun and its ranks.
 
-    MPICH starts each rank in a session of its own, and the ranks of Open MPI survive
-    the death of mpirun. All are found by a variable of their environment in /proc, so
-    other systems than Linux end mpirun only.
+    MPICH starts each rank in a separate session, and the ranks of Open MPI survive
+    the death of mpirun. All are identified by a variable of their environment in /proc;
+    on systems other than Linux only mpirun is ended.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        self.mark = f"{MARK}={uuid.uuid4()}"
+        self.variable = f"{VARIABLE}={uuid.uuid4()}"
         setpriv = shutil.which("setpriv")
         # mpirun gets SIGTERM if the supervisor is killed; it then ends its ranks
         guard = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
-        name, _, value = self.mark.partition("=")
+        name, _, value = self.variable.partition("=")
         self.process = subprocess.Popen(
             [*guard, *command],
             stdin=subprocess.DEVNULL,
@@ -56,10 +56,10 @@ class SupervisedRun:
 
     def processes(self) -> list[int]:
         """Return the numbers of the living processes of this run."""
-        mark = self.mark.encode()
-        found = []
+        variable = self.variable.encode()
+        living = []
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # ended, or of another user
-                if mark in (path / "environ").read_bytes().split(b"\0"):
-                    found.append(int(path.name))
-        return found
+                if variable in (path / "environ").read_bytes().split(b"\0"):
+                    living.append(int(path.name))
+        return living

@@ -1,6 +1,6 @@
-"""Deaths of virtual ranks as other ranks see them: failed waits, revocation, agreement.
+"""Effects of the death of a virtual rank: failed waits, revocation, agreement.
 
-    rank 2 dies at t ─► at t + α all communicators know it
+    rank 2 dies at t ─► at t + α all its communicators record the death
                         waits that need rank 2 raise RankFailed
     rank 0 revokes   ─► α later, all waits and all later operations on that
                         communicator raise RankFailed, except Agree and Shrink
@@ -69,9 +69,9 @@ def any_failure(comm: Any) -> str:
 
     On a communicator without `Ack_failed` it never fails.
     """
-    new = (
-        comm.shared.failed - comm.acknowledged if comm.acknowledged is not None else ()
-    )
+    if comm.acknowledged is None:
+        return ""
+    new = comm.shared.failed - comm.acknowledged
     return failed_text(comm, sorted(new), "a receive from ANY") if new else ""
 
 

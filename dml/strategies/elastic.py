@@ -2,7 +2,7 @@
 
     step t     gradients ─► reduce ─► vote ─► update    a death: RankFailed, or a failed
     step t+1   gradients ─► reduce ─ × ─► vote fails    vote: no rank updates
-    recovery   shrink, spares join, state from a healthy rank
+    recovery   shrink, spares join, state from a living worker
     step t+1   gradients ─► reduce ─► vote ─► update    on the living ranks
 
 A strategy with `commit` votes between its last exchange and its update, so all workers
@@ -51,7 +51,8 @@ class Elastic:
       attempt: Starts the strategy from a state.
       start: State at the start, equal on all ranks.
       updates: Number of updates of the run.
-      wishes: () -> arguments of `Members.commit`: whether to stop, wanted workers.
+      requests: () -> arguments of `Members.commit`: whether to stop, and the
+        requested number of workers.
 
     Attributes:
       saved: State after the last committed update.
@@ -63,13 +64,13 @@ class Elastic:
         attempt: Attempt,
         start: Saved,
         updates: int,
-        wishes: Callable[[], tuple[bool, int]] = lambda: (False, 0),
+        requests: Callable[[], tuple[bool, int]] = lambda: (False, 0),
     ):
         self.members, self.attempt, self.saved = members, attempt, start
-        self.updates, self.wishes = updates, wishes
+        self.updates, self.requests = updates, requests
 
     def steps(self) -> Iterator[Step]:
-        """Yield every committed Step; on a spare, those after it became a worker."""
+        """Yield the committed Steps; on a spare, those after it became a worker."""
         members = self.members
         while True:
             if members.comm is None:
@@ -97,10 +98,10 @@ class Elastic:
                 return
 
     def commit(self) -> None:
-        self.members.commit(*self.wishes())
+        self.members.commit(*self.requests())
 
     def warm_up(self) -> None:
-        """Compile what a worker runs, by one update that is not used; for spares."""
+        """Compile an update on a spare, by one whose result is discarded."""
         # a copy, because updates take the memory of the state
         arrays = [array.copy() for array in leaves(self.saved)]
         copy = restored(self.saved, arrays)
@@ -122,7 +123,7 @@ class Elastic:
         return None
 
     def share(self, comm: Any, sources: dict[int, int]) -> None:
-        """Send the last committed state to the workers without it."""
+        """Send the last committed state to the workers without a state."""
         saved = self.saved
         arrays = exchange_state(
             comm, sources, partial(leaves, saved), partial(blank, saved)

@@ -21,8 +21,8 @@ WITHDRAWN = -2  # count of a receive that was cancelled
 class RankFailed(Exception):
     """A rank that an operation needs has died, or its communicator was revoked.
 
-    Some ranks may have completed the operation. `Revoke` makes the other ranks fail,
-    too; `Agree` tells all living ranks whether to use the result.
+    Some ranks may have completed the operation. After `Revoke` it fails on the other
+    ranks, too; `Agree` returns on all living ranks whether all have completed it.
     """
 
 

@@ -71,7 +71,7 @@ def supervised(plan, monkeypatch, runs):
         ([(130, 5)], 130, [(4, False)]),  # ended by its user
         ([(KILLED, 0), (0, 9)], 0, [(4, False), (4, False)]),
         ([(KILLED, 5), (0, 9)], 0, [(4, False), (4, True)]),
-        # one spare slot, then a rank less after each death
+        # one spare slot, then a rank fewer after each death
         (
             [(KILLED, 5), (137, 6), (-9, 7), (0, 0)],
             0,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from supervisor_processes import MARK
+from supervisor_processes import VARIABLE
 
 LAUNCH = Path(__file__).parents[2] / "launch"
 
@@ -53,7 +53,7 @@ def ranks_in(folder):
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # ended, or of another user
             names = path.read_bytes().split(b"\0")
-            marked = any(name.startswith(MARK.encode()) for name in names)
+            marked = any(name.startswith(VARIABLE.encode()) for name in names)
             if marked and f"FOLDER={folder}".encode() in names:
                 found.append(int(path.parent.name))
     return found
@@ -95,19 +95,19 @@ def received(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_lets_the_ranks_save_and_leaves_none(start, tmp_path, number):
+def test_ranks_save_their_state_after_a_signal_and_end(start, tmp_path, number):
     process = start(MPIRUN)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, received(tmp_path)) == (130, 2)
     assert err.endswith(f"stopped by a signal; to resume, pass --resume={tmp_path}\n")
     assert not ranks_in(tmp_path)
 
 
-def test_ranks_that_mpirun_leaves_are_killed(start, tmp_path):
+def test_ranks_that_survive_mpirun_are_killed(start, tmp_path):
     process = start(LEAVES)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert (process.returncode, received(tmp_path)) == (130, 0)
     assert not ranks_in(tmp_path)
 
@@ -118,7 +118,7 @@ def test_a_second_signal_kills_ranks_that_do_not_end(start, tmp_path):
     wait_for(lambda: received(tmp_path) == 2)
     assert process.poll() is None
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert not ranks_in(tmp_path)
 
@@ -179,7 +179,7 @@ def ranks_of(run):
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def test_without_ulfm_the_supervisor_runs_and_says_how_to_get_it(house):
+def test_without_ulfm_the_supervisor_runs_and_prints_how_to_get_ulfm(house):
     run = house.run("-n", "2", "--elastic", "experiments/echo.py")
     assert len(ranks_of(run)) == 2
     assert "MPI without ULFM" in run.stderr and "--mpi=openmpi" in run.stderr
@@ -208,7 +208,7 @@ def test_an_environment_with_open_mpi_is_made_once_and_then_used(house):
     assert "FT" not in ranks_of(plain)[0]["env"]
 
 
-def test_an_mpirun_on_path_with_ulfm_is_taken(house):
+def test_an_mpirun_on_path_with_ulfm_is_used(house):
     house.write(house.bin / "mpirun", (house.fakes / "mpirun").read_text())
     house.write(house.bin / "ompi_info", (house.fakes / "ompi_info").read_text())
     run = house.run(*ELASTIC)

@@ -105,7 +105,7 @@ def test_an_error_of_a_write_is_raised_at_the_next_save_or_at_the_end():
         run(save, count=2, every=3600)
 
 
-def test_an_error_of_a_step_is_kept_beside_that_of_a_write():
+def test_an_error_of_a_step_is_raised_with_a_note_on_that_of_a_write():
     def broken():
         yield from steps(1)
         raise FloatingPointError("not finite")

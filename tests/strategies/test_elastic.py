@@ -56,11 +56,11 @@ def attempt(make, update, name, updates, comm, saved, commit):
         yield step._replace(number=saved.number + step.number)
 
 
-def run_rank(make, update, start, name, updates, wishes, comm):
+def run_rank(make, update, start, name, updates, requests, comm):
     comm = Metered(comm)
     members = Members(comm, min(WORKERS, comm.size))
     run = Elastic(
-        members, partial(attempt, make, update, name, updates), start, updates, wishes
+        members, partial(attempt, make, update, name, updates), start, updates, requests
     )
     losses = [(step.number, step.loss) for step in run.steps()]
     last = run.finish(lambda workers: digest(run.saved))
@@ -76,21 +76,23 @@ def train_tree(name, *deaths):
     """Train a network of JAX by Adam."""
     start, adam = problem().params, optimizer("adam", False)
     saved = Saved(0, lambda: start, lambda: adam.init(start))
-    program = partial(run_rank, problem, adam, saved, name, 4, no_wishes)
+    program = partial(run_rank, problem, adam, saved, name, 4, no_requests)
     return sim.run(program, SIZE, NETWORK, events=[Death(*death) for death in deaths])
 
 
-def train_row(name, *deaths, size=SIZE, updates=4, wishes=None):
+def train_row(name, *deaths, size=SIZE, updates=4, requests=None):
     """Train a row by momentum."""
     update = partial(table, "momentum", rate=0.1)
     params = row().params
     empty = update(params.copy()).state
     saved = Saved(0, lambda: params, lambda: tuple(map(np.copy, empty)))
-    program = partial(run_rank, row, update, saved, name, updates, wishes or no_wishes)
+    program = partial(
+        run_rank, row, update, saved, name, updates, requests or no_requests
+    )
     return sim.run(program, size, NETWORK, events=[Death(*death) for death in deaths])
 
 
-def no_wishes():
+def no_requests():
     return False, 0
 
 
@@ -165,18 +167,18 @@ def test_a_spare_takes_the_place_of_a_worker_and_then_there_are_fewer():
 def test_workers_leave_and_join_on_request():
     calls = iter([4, 4, 2, 2, 2, 5, 5, 5])  # at each vote
 
-    def wishes():
+    def requests():
         return False, next(calls, 0)
 
     undisturbed = train_row("ring", updates=8)[0]
 
     def run(comm):
-        wish = wishes if comm.rank == 0 else no_wishes
+        request = requests if comm.rank == 0 else no_requests
         update = partial(table, "momentum", rate=0.1)
         params = row().params
         empty = update(params.copy()).state
         saved = Saved(0, lambda: params, lambda: tuple(map(np.copy, empty)))
-        return run_rank(row, update, saved, "ring", 8, wish, comm)
+        return run_rank(row, update, saved, "ring", 8, request, comm)
 
     results = sim.run(run, SIZE, NETWORK)
     check(results, undisturbed)
@@ -187,10 +189,10 @@ def test_workers_leave_and_join_on_request():
 def test_a_stop_of_one_worker_ends_the_run_on_all_after_the_same_update():
     def run(comm):
         votes = iter(range(100))
-        wish = lambda: (comm.rank == 1 and next(votes) == 2, 0)  # noqa: E731
+        request = lambda: (comm.rank == 1 and next(votes) == 2, 0)  # noqa: E731
         update = partial(table, "sgd", rate=0.1)
         saved = Saved(0, lambda: row().params, lambda: ())
-        return run_rank(row, update, saved, "tree", 8, wish, comm)[0]
+        return run_rank(row, update, saved, "tree", 8, request, comm)[0]
 
     *workers, spare = sim.run(run, SIZE, NETWORK)
     assert all([number for number, _ in losses] == [1, 2, 3] for losses in workers)

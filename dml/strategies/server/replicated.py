@@ -53,10 +53,10 @@ def first_with_rows(
       ranks: Living ranks.
       values: Rows of each living rank; a spare without rows has none.
     """
-    found = []
+    firsts = []
     for server, chain in enumerate(roles.chains()):
         places = [ranks.index(rank) for rank in chain.members if rank in ranks]
         if not places:
             raise RankFailed(f"all replicas of server {server} have died")
-        found.append(max(places, key=lambda place: (len(values[place]), -place)))
-    return tuple(found)
+        firsts.append(max(places, key=lambda place: (len(values[place]), -place)))
+    return tuple(firsts)

@@ -39,8 +39,8 @@ class Roles(NamedTuple):
 
     def chains(self) -> list[Chain]:
         """Return the chain of each server."""
-        numbers = len(self.servers), self.replicas, self.spares
-        return chains(self.servers[0], *numbers)
+        first, servers = self.servers[0], len(self.servers)
+        return chains(first, servers, self.replicas, self.spares)
 
 
 def replicated_roles(

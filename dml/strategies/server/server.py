@@ -104,7 +104,7 @@ def server(
     if every:
         if setup.elastic:
             raise BadInput(
-                "expected an elastic run in one piece, got epochs, whose all-reduces "
+                "expected an elastic run without epochs, got epochs, whose all-reduces "
                 "need all ranks; delete --elastic"
             )
         from dml.strategies.server.epochs import train_epochs
@@ -129,7 +129,7 @@ def server(
     # order matters: the servers of an earlier run must end before this run's messages
     if roles.are_replicated and not setup.elastic:
         raise BadInput(
-            f"expected an elastic run with {roles.replicas} replicas, got another one; "
+            f"expected an elastic run with {roles.replicas} replicas, got none; "
             "pass --elastic"
         )
     if setup.elastic:

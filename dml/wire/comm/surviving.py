@@ -1,9 +1,9 @@
 """A communicator whose sends to dead ranks complete without effect.
 
     send to a living rank  ──► as on the wrapped communicator
-    send to a dead rank    ──► completes; nobody receives it
+    send to a dead rank    ──► completes; the message is dropped
 
-A program that learns of deaths by its receives needs no other handling of its sends.
+A program whose receives detect deaths needs no error handling for its sends.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def with_survivors(comm: Any, call: Any) -> Any:
     """Return call(survivors, ranks); repeated if a rank dies in it. Collective.
 
     Args:
-      comm: Communicator of which ranks may have died.
+      comm: Communicator; some of its ranks may have died.
       call: Function of a communicator of the living ranks, and of their ranks in
         `comm`.
     """

@@ -9,11 +9,11 @@
     a term of each part        any 3 terms                any 3 terms, without a part
 
 NAME:S tolerates S stragglers (Tandon 2017). Each worker computes S+1 parts of n, or one
-of n/(S+1): less is not possible. Repetition selects a term of each group, so that the
+of n/(S+1): fewer do not suffice. Repetition selects a term of each group, so that the
 sum has the same bits whichever worker of a group is first. It needs n-S terms in the
 worst case, and often fewer. `cyclic` solves a·B[arrived] = 1 for the weights a with the
 code of `coding`, `random` with the random code of Tandon (algorithm 2). `uncoded`
-leaves the parts of stragglers out (Chen 2016) and scales the others by n/(n-S);
+omits the parts of stragglers (Chen 2016) and scales the others by n/(n-S);
 uncoded:0 waits for all workers.
 """
 
@@ -176,7 +176,7 @@ def conditioning(code: Code, stragglers: int, seed: int = 0) -> Conditioning:
     """
     residual = weight = worst = 0.0
     sizes = np.abs(code.coefficients).sum(axis=1) / code.parts
-    tried = list(sets(code.workers, stragglers, seed))
+    tried = list(missing_sets(code.workers, stragglers, seed))
     for missing in tried:
         arrived = np.ones(code.workers, bool)
         arrived[list(missing)] = False
@@ -187,7 +187,9 @@ def conditioning(code: Code, stragglers: int, seed: int = 0) -> Conditioning:
     return Conditioning(residual, weight, float(np.log10(max(1, worst))), len(tried))
 
 
-def sets(workers: int, stragglers: int, seed: int = 0) -> Iterator[tuple[int, ...]]:
+def missing_sets(
+    workers: int, stragglers: int, seed: int = 0
+) -> Iterator[tuple[int, ...]]:
     """Yield sets of missing workers: all, or all consecutive and some random ones.
 
     Args:

@@ -19,7 +19,7 @@ def choose_workers(positions: Sequence[int], target: int) -> list[int]:
 
     Args:
       positions: Position of each living rank among the workers; SPARE for others.
-      target: Wanted number of workers; there are fewer if fewer ranks live.
+      target: Requested number of workers; there are fewer if fewer ranks live.
     """
     if target < 1:
         raise BadInput(f"expected 1 worker or more, got {target}; pass 1 or more")

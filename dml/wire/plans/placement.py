@@ -72,7 +72,7 @@ def check(size: int, copies: int) -> None:
     """Raise BadInput if there are more copies than ranks, or none."""
     if not 1 <= copies <= size:
         raise BadInput(
-            f"expected from 1 copy to {size}, the number of ranks, got {copies}; pass "
+            f"expected 1 to {size} copies on {size} ranks, got {copies}; pass "
             "fewer copies or more ranks"
         )
 

@@ -134,9 +134,10 @@ def reinstantiate(
       dead: Numbers of the nodes that died.
     """
     gone = set(dead)
-    living = [tuple(node for node in one if node not in gone) for one in pipelines]
-    intact = [one for one, old in zip(living, pipelines, strict=True) if one == old]
-    broken = [one for one, old in zip(living, pipelines, strict=True) if one != old]
+    living = [tuple(node for node in old if node not in gone) for old in pipelines]
+    pairs = list(zip(living, pipelines, strict=True))
+    intact = [new for new, old in pairs if new == old]
+    broken = [new for new, old in pairs if new != old]
     if not broken:
         return intact
     for count in range(len(intact) + 1):
@@ -150,7 +151,7 @@ def reinstantiate(
 def candidates(
     templates: Templates, intact: list[Pipeline], broken: list[Pipeline], count: int
 ) -> Iterator[tuple[int, int, list[Pipeline]]]:
-    """Yield the pipelines if `count` intact ones change, after their order.
+    """Yield the choices of pipelines if `count` intact ones change, with sort keys.
 
     Args:
       templates: Sizes of pipelines.
@@ -164,10 +165,10 @@ def candidates(
     seen = set()
     for chosen in combinations(range(len(intact)), count):
         sizes = tuple(len(intact[number]) for number in chosen)
-        if sizes in seen:  # others of the same sizes
+        if sizes in seen:  # as other pipelines of these sizes
             continue
         seen.add(sizes)
-        kept = [one for number, one in enumerate(intact) if number not in chosen]
+        kept = [each for number, each in enumerate(intact) if number not in chosen]
         changed = [*(intact[number] for number in chosen), *broken]
         fewest = templates.failures + 1 - len(kept)
         for pipelines in templates.counts(sum(map(len, changed)), fewest):
@@ -178,27 +179,27 @@ def candidates(
 def rearranged(
     templates: Templates, changed: Sequence[Pipeline], count: int
 ) -> tuple[list[Pipeline], int]:
-    """Return `count` pipelines of the nodes of others, and how many nodes move.
+    """Return `count` pipelines of the nodes of others, and the number that moves.
 
     The largest pipelines keep their nodes; those of the others are distributed. Then
-    the largest pipelines give nodes to those that are too small.
+    nodes of the largest pipelines move to those that are too small.
 
     Args:
       templates: Sizes of pipelines.
       changed: The nodes of pipelines.
       count: Number of pipelines to make.
     """
-    longest = sorted(changed, key=lambda one: (-len(one), one))
-    made = [list(one) for one in longest[:count]]
+    longest = sorted(changed, key=lambda nodes: (-len(nodes), nodes))
+    made = [list(nodes) for nodes in longest[:count]]
     made += [[] for _ in range(count - len(made))]
-    free = [node for one in longest[count:] for node in one]
+    free = [node for nodes in longest[count:] for node in nodes]
     moved = len(free)
     for node in free:
         min(made, key=len).append(node)
     while made and len(small := min(made, key=len)) < templates.least:
         small.append(max(made, key=len).pop())
         moved += 1
-    return [tuple(one) for one in made], moved
+    return [tuple(nodes) for nodes in made], moved
 
 
 def moves(before: Sequence[Pipeline], after: Sequence[Pipeline]) -> int:
@@ -206,14 +207,15 @@ def moves(before: Sequence[Pipeline], after: Sequence[Pipeline]) -> int:
 
     The main origin is the former pipeline of most of its nodes.
     """
-    homes = {node: number for number, one in enumerate(before) for node in one}
+    origins = {node: number for number, nodes in enumerate(before) for node in nodes}
     return sum(
-        len(one) - max(Counter(homes[node] for node in one).values()) for one in after
+        len(nodes) - max(Counter(origins[node] for node in nodes).values())
+        for nodes in after
     )
 
 
 def changes(before: Sequence[Pipeline], after: Sequence[Pipeline]) -> int:
-    """Return the number of pipelines that were not there before."""
+    """Return the number of pipelines that are new or changed."""
     return len(set(after) - set(before))
 
 
@@ -238,7 +240,7 @@ def batch_shares(speeds: Sequence[float], batch: int) -> list[int]:
       speeds: Speed of each pipeline.
       batch: Number of examples of a minibatch.
     """
-    exact = [batch * one / sum(speeds) for one in speeds]
+    exact = [batch * speed / sum(speeds) for speed in speeds]
     shares = [int(share) for share in exact]
     order = sorted(range(len(exact)), key=lambda n: shares[n] - exact[n])
     for number in order[: batch - sum(shares)]:

@@ -75,7 +75,8 @@ def newest(copies_PxCx2: np.ndarray, roles_PxR: np.ndarray) -> tuple[int, list[M
                 moves.append(Move(owner, dest if dest in ranks else ranks[0], dest))
             return number, moves
     lost = [owner for owner in sorted(dests) if all(key[1] != owner for key in holders)]
+    missing = f"no copy of the states of ranks {lost}" if lost else "none"
     raise Unrecoverable(
-        f"expected a save with a copy of each of {len(dests)} states, got no copy of "
-        f"ranks {lost}, and saves {numbers}; resume from a checkpoint on disk"
+        f"expected a save with a copy of each of {len(dests)} states, got {missing} "
+        f"in saves {numbers}; resume from a checkpoint on disk"
     )

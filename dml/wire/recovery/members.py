@@ -1,19 +1,19 @@
 """The workers and the spares of an elastic run, and their recovery after a death.
 
-    world (workers and spares)   0  1  2  3 │ 4        rank 4 sleeps until a revocation
+    world (workers and spares)   0  1  2  3 │ 4        rank 4 waits for a revocation
     workers' communicator        0  1  2  3
 
     death of 2    workers    a wait raises RankFailed ─► Revoke ─► Agree: not committed
                   all ranks  Revoke world ─► Shrink ─► roles ─► Split ─► state ─► Agree
 
 Each operation of all workers, such as a step of training, ends by a vote: it counts
-only if all living workers have completed it. Therefore all workers always have the same
+only if all living workers have completed it. All workers therefore always have the same
 number of committed steps, and a step that failed is repeated from the state before it.
 A death during the recovery makes the last vote fail, and the recovery is repeated.
 
 Cost of a vote: one Agree, in place of the all-reduce of requests to stop or save. Cost
-of a recovery: Revoke, Shrink, two Agree, one all-reduce of 3 words per rank, one Split,
-and one message with the state to each rank that becomes a worker.
+of a recovery: Revoke, Shrink, two Agree, one all-reduce of 2 words per rank, two Split,
+and the state, a message per array, to each rank that becomes a worker.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class Members:
       own: Communicator of this rank alone.
       stopped: Whether a worker has voted to stop.
       changing: Whether a worker has voted to change the number of workers.
-      target: Wanted number of workers.
+      target: Requested number of workers.
       recoveries: All changes so far.
     """
 
@@ -96,8 +96,8 @@ class Members:
         """End an operation of all workers; collective.
 
         Args:
-          stop: Whether this rank wants to end the run after the operation.
-          target: Number of workers that this rank wants; 0: no change.
+          stop: Whether this rank requests the end of the run after the operation.
+          target: Number of workers that this rank requests; 0: no change.
 
         Raises:
           NotCommitted: A worker has not completed the operation.
@@ -106,8 +106,7 @@ class Members:
         self.target = target or self.target
         has_spares = self.world.size > comm.size
         changes = self.target < comm.size or (self.target > comm.size and has_spares)
-        wishes = changes * STAY | stop * GO_ON
-        agreed = comm.Agree(DONE | (STAY | GO_ON) & ~wishes)
+        agreed = comm.Agree(DONE | (not changes) * STAY | (not stop) * GO_ON)
         if not agreed & DONE:
             raise NotCommitted(f"rank {comm.rank}: the operation is repeated")
         self.changing, self.stopped = not agreed & STAY, not agreed & GO_ON
@@ -123,7 +122,7 @@ class Members:
 
         Args:
           call: An operation of all workers.
-          share: As of `reform`.
+          share: As in `reform`.
         """
         while self.comm is not None:
             try:
@@ -138,7 +137,7 @@ class Members:
         return None
 
     def wait(self) -> None:
-        """Sleep as a spare until workers and spares are divided anew."""
+        """Wait on a spare until workers and spares are divided anew."""
         request = self.world.Irecv(np.empty(0, np.uint8), self.world.rank, Tag.FIRST)
         try:
             if self.world.platform.virtual:
@@ -155,10 +154,10 @@ class Members:
         self.ended = True
 
     def reform(self, share: "Share") -> bool:
-        """Divide the living ranks in workers and spares; collective.
+        """Divide the living ranks into workers and spares; collective.
 
         Args:
-          share: Called with the new communicator and the sources of the state.
+          share: Sends the state; called with the new communicator and the sources.
 
         Returns:
           False if the run has ended.
@@ -176,7 +175,7 @@ class Members:
         return True
 
     def recover(self, share: "Share") -> None:
-        """Divide the living ranks anew until none of them dies meanwhile."""
+        """Divide the living ranks anew; repeated if a rank dies meanwhile."""
         complete = 0
         while not complete:
             world, comm = self.world.Shrink(), None
@@ -224,9 +223,9 @@ def exchange_state(
     state: Callable[[], Sequence[np.ndarray]],
     buffers: Callable[[], Sequence[np.ndarray]],
 ) -> list[np.ndarray] | None:
-    """Send the state to the workers without it; return it on these.
+    """Send the state to the workers without it; return it there, None elsewhere.
 
-    One message per array, to each receiver.
+    Cost: one message per array, to each receiver.
 
     Args:
       comm: Workers.

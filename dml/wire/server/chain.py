@@ -5,16 +5,16 @@
 
 The head orders the messages of all workers. Every replica handles them in this order
 with a Server, and keeps those that the tail has not stored. The messages of a replica
-are a prefix of those of its predecessor, so the state at the tail, which alone answers
-workers, is never lost:
+are a prefix of those of its predecessor. Only the tail answers workers, so no state
+that a worker has seen is lost:
 
     head dies      the next replica orders; workers repeat what is not acknowledged
-    middle dies    its successor joins its predecessor, which repeats what is missing
+    middle dies    its successor joins its predecessor, which repeats missing messages
     tail dies      its predecessor repeats all answers that workers may lack
     a spare joins  its predecessor sends it the state of the Server
 
-Workers recognise answers, and replicas messages, that they have by their numbers. A
-death of a worker is a message of the head, so that clocks close equally everywhere.
+Workers drop answers, and replicas drop messages, that they already have, by numbers.
+The death of a worker is a message of the head, so clocks close equally everywhere.
 
 Cost of f + 1 replicas: the throughput of one server, f + 1 times the latency, f + 1
 short messages per message of a worker for the acknowledgements. A death of a replica
@@ -43,7 +43,7 @@ from dml.wire.server.state import decode, encode, restore, state
 
 
 class Answer:
-    """An answer of the Server to a worker, which may lack it."""
+    """An answer of the Server, which the worker may not have received."""
 
     def __init__(self, number: int, tag: int, buffer: np.ndarray):
         self.number, self.tag, self.buffer = number, tag, buffer
@@ -55,7 +55,7 @@ class Replica:
 
     comm: Surviving communicator of all ranks.
     server: the Server, whose communicator is `port`.
-    port: hands over its messages.
+    port: the communicator that passes messages to the Server.
     chain: the members of the chain.
     """
 
@@ -69,14 +69,14 @@ class Replica:
         self.out = Outgoing(comm, Tag.CHAIN)
         self.out_to_workers = Outgoing(comm, Tag.ANSWER)
         self.failed: set[int] = set()
-        self.left: set[int] = set()  # workers that need no more answers
-        self.buried: set[int] = set()  # workers whose death is stored
+        self.left: set[int] = set()  # workers that have sent LEAVE
+        self.dead: set[int] = set()  # workers whose death is stored
         self.ready = not chain.is_spare(self.rank)
         self.predecessor = chain.predecessor(self.rank, ())
         self.successor = chain.successor(self.rank, ())
         self.tail = self.ready and self.successor is None
         self.joined = 0  # number of messages that the successor has stored at its JOIN
-        # messages of workers that know earlier than this replica that it is the head
+        # messages of workers that knew before this replica that it is the head
         self.early: list[tuple[Envelope, np.ndarray]] = []
         self.count = 0  # number of messages stored
         self.last = [0] * self.workers  # number of the last message of each worker
@@ -136,7 +136,7 @@ class Replica:
         if not is_head and head.position < 0:
             self.early.append((head, message))
             return
-        if not self.ready or worker in self.buried:
+        if not self.ready or worker in self.dead:
             return
         if not head.follows(self.count, self.last[worker], is_head):
             return
@@ -148,8 +148,8 @@ class Replica:
             if self.successor is not None:
                 entry[1] = self.out.send(message, self.successor)
         if head.kind == envelope.DEATH:
-            self.buried.add(worker)
-            self.server.bury(worker)
+            self.dead.add(worker)
+            self.server.drop_dead(worker)
             self.release(worker, self.numbers[worker])
         else:
             self.last[worker] = head.number
@@ -159,7 +159,7 @@ class Replica:
             self.acknowledge([worker])
 
     def deliver(self, head: Envelope) -> None:
-        """Hand a worker's message to the Server."""
+        """Pass a worker's message to the Server."""
         if head.tag == Tag.SERVER:
             # the Server may write to the message: it reads gradients in place
             self.server.handle(head.worker, head.content.copy(), len(head.content))
@@ -195,7 +195,7 @@ class Replica:
         """Keep an answer until the worker has received it; send it at the tail."""
         answer = Answer(self.numbers[worker], tag, buffer)
         self.numbers[worker] += 1
-        if worker in self.buried:
+        if worker in self.dead:
             return
         self.answers[worker].append(answer)
         if self.tail:
@@ -224,7 +224,7 @@ class Replica:
     # Deaths.
 
     def repair(self) -> None:
-        """Take the place in the chain that follows from the deaths."""
+        """Update the place of this replica in the chain after deaths."""
         if self.inbox.withdraw():
             self.handle_inbox()
         if self.comm.Is_revoked():
@@ -265,7 +265,12 @@ class Replica:
         self.acknowledge(range(self.workers))
 
     def join(self, successor: int, stored: int) -> None:
-        """Continue with a successor that has stored so many messages, or NOTHING."""
+        """Send the messages or the state that a new successor lacks.
+
+        Args:
+          successor: Rank of the successor.
+          stored: Number of messages that it has stored, or NOTHING for a spare.
+        """
         self.successor, self.joined, self.tail = successor, stored, False
         if not self.ready:
             return  # until this spare has its own state
@@ -288,7 +293,7 @@ class Replica:
         ]
         return {
             "server": state(self.server),
-            "numbers": [self.count, self.last, self.numbers, sorted(self.buried)],
+            "numbers": [self.count, self.last, self.numbers, sorted(self.dead)],
             "answers": answers,
         }
 
@@ -301,8 +306,8 @@ class Replica:
             return
         tree = decode(content)
         restore(self.server, tree["server"])
-        self.count, self.last, self.numbers, buried = tree["numbers"]
-        self.buried = set(buried)
+        self.count, self.last, self.numbers, dead = tree["numbers"]
+        self.dead = set(dead)
         for queue, answers in zip(self.answers, tree["answers"], strict=True):
             queue.extend(Answer(*answer) for answer in answers)
         self.ready = True

@@ -1,10 +1,10 @@
-"""Messages of a chain of replicas: a head of int64 numbers, then bytes.
+"""Messages of a chain of replicas: a header of int64 numbers, then bytes.
 
 | kind | worker | number | received | tag | position | message of a worker or answer |
 
 Each message of a worker has a number, by which every replica recognises a second copy.
-Each answer of a Server to a worker has a number, too, and so do acknowledgements: of
-the worker's messages at the tail, and of the messages of the whole chain upstream.
+Each answer of a Server to a worker has a number, too. Acknowledgements have the number
+of the worker's last message at the tail, or of all messages stored at the tail.
 """
 
 from typing import Any, NamedTuple
@@ -42,11 +42,11 @@ class Envelope(NamedTuple):
     def follows(self, stored: int, last: int, is_head: bool) -> bool:
         """Return whether this is the next message of a replica.
 
-        A dead rank may have sent a message, but not the one before it, which was long.
+        The long message before it may be lost, if its sender has died.
 
         Args:
           stored: Number of messages that the replica has stored.
-          last: Number of the last one of this worker.
+          last: Number of the last stored message of this worker.
           is_head: Whether the replica orders the messages of all workers.
         """
         is_next = self.kind == DEATH or self.number == last + 1

@@ -1,4 +1,4 @@
-"""Sends that nobody waits for, kept until the next one to the same rank."""
+"""Sends without a wait; a short one is kept until the next one to the same rank."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The communicator of a Server inside a replica: its messages are handed over.
+"""The communicator of a Server inside a replica, which passes messages to it.
 
 chain ─► deliver ─► Server ─► answer ─► kept by the replica; sent if it is the tail
 """
@@ -15,9 +15,9 @@ from dml.wire.server.envelope import as_bytes
 
 
 class Port(Wrapper):
-    """Sends by a function; receives what `deliver` is called with.
+    """Sends by a function; receives the messages of `deliver`.
 
-    comm: the ranks; for their numbers, the clock and the cache.
+    comm: communicator of all ranks, for rank numbers, clock and cache.
     """
 
     def __init__(self, comm: Comm):

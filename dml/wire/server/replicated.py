@@ -32,8 +32,8 @@ class Link:
     def __init__(self, chain: Chain):
         self.chain = chain
         self.head = chain.head(())
-        self.number = 0  # of messages so far
-        self.acknowledged = 0  # of them at the tail
+        self.number = 0  # number of messages so far
+        self.acknowledged = 0  # number of messages that the tail has stored
         # not acknowledged: message, send request, time of the first send
         self.unacknowledged: deque[list[Any]] = deque()
         self.received = 0  # number of answers
@@ -166,7 +166,7 @@ class Replicated(Wrapper):
         return [times for link in self.links.values() for times in link.times]
 
     def leave(self) -> None:
-        """Tell all replicas that this worker needs no more answers."""
+        """Notify all replicas that this worker needs no more answers."""
         self.inbox.withdraw()
         for rank in self.link_of:
             self.out.notify(Envelope(envelope.LEAVE, self.rank), rank)
@@ -200,7 +200,7 @@ class ChainReceive:
         self.complete = False
 
     def copy(self, content: np.ndarray) -> None:
-        """Complete by an answer."""
+        """Complete with the content of an answer."""
         into = self.buffer.reshape(-1).view(np.uint8)
         into[: len(content)] = content
         self.status.count, self.complete = len(content), True

@@ -109,14 +109,14 @@ class Server:
         """Handle messages until every worker has ended."""
         if self.elastic:
             self.comm.Ack_failed()  # from now on a death ends the wait for a message
-            self.bury_failed()
+            self.drop_failed()
         while self.active:
             try:
                 self.handle_next()
             except RankFailed:
                 if not self.elastic:
                     raise
-                self.bury_failed()
+                self.drop_failed()
         self.settle()
 
     def handle_next(self, *others: Any) -> int:
@@ -256,13 +256,13 @@ class Server:
         if rank in self.active:
             self.drop(rank)
 
-    def bury_failed(self) -> None:
+    def drop_failed(self) -> None:
         """Drop the workers that have died since the last call."""
         for rank in new_deaths(self.comm, self.failed):
-            self.bury(rank)
+            self.drop_dead(rank)
         self.withdraw()
 
-    def bury(self, rank: int) -> None:
+    def drop_dead(self, rank: int) -> None:
         """Drop a worker that has died; other ranks are ignored.
 
         Its complete gradients are kept, also if they wait for their clock.

@@ -22,12 +22,12 @@ MAX_ERROR = 0.01  # standard error of the overhead
 )
 def recovery(run: Run) -> Verdict:
     """Formulas have the published digits; random sets are within 4 standard errors."""
-    found = {
+    by_key = {
         (row["placement"], row["failures"]): row
         for row in rows(run, table="recovery")
         if (row["machines"], row["copies"]) == (16, 2)
     }
-    chosen = {key: found[key] for key in PUBLISHED}
+    chosen = {key: by_key[key] for key in PUBLISHED}
     exact = all(
         abs(row["probability"] - PUBLISHED[key]) <= DIGITS
         for key, row in chosen.items()
@@ -52,14 +52,14 @@ def standard_error(row: dict[str, float]) -> float:
 @claim("a run takes M e^(R/M) (e^((tau+d)/M) - 1) W/tau", "closed form")
 def expected_time(run: Run) -> Verdict:
     """Random runs and a virtual cluster are within 1 % of the formula."""
-    found = rows(run, table="intervals")
+    intervals = rows(run, table="intervals")
     errors = {
-        name: max((row[f"{key}_error"] for row in found), key=abs)
+        name: max((row[f"{key}_error"] for row in intervals), key=abs)
         for name, key in (("random runs", "sampled"), ("virtual cluster", "virtual"))
     }
     measured = ", ".join(f"{name} {error:+.2%}" for name, error in errors.items())
     holds = all(abs(error) <= TOLERANCE for error in errors.values())
-    return verdict(holds, measured, f"{len(found)} intervals, required 1 %")
+    return verdict(holds, measured, f"{len(intervals)} intervals, required 1 %")
 
 
 @claim("the best interval is close to sqrt(2 d M)", "Young 1974, Daly 2006")

@@ -15,7 +15,7 @@ from dml.types import Comm
 from dml.wire.costs.checkpointing import Failures
 
 NOTICE = 1  # tag of the message of a rank that has failed
-LANES = 4000  # runs of the Monte Carlo that advance together
+RUNS = 4000  # independent runs, which advance together
 
 
 class Job(NamedTuple):
@@ -84,15 +84,15 @@ def segment(job: Job) -> float:
     return job.interval + job.failures.checkpoint
 
 
-def sampled_seconds(job: Job, seed: int, lanes: int = LANES) -> np.ndarray:
+def sampled_seconds(job: Job, seed: int, runs: int = RUNS) -> np.ndarray:
     """Return the seconds of many independent runs, by a loop over their events."""
     random = np.random.default_rng(seed)
     mean, restart = job.failures.mean, job.failures.restart
-    seconds = np.zeros(lanes)
-    done = np.zeros(lanes, np.int64)
-    restarting = np.zeros(lanes, bool)
-    lifetime = random.exponential(mean, lanes)  # time until the next failure
-    active = np.arange(lanes)
+    seconds = np.zeros(runs)
+    done = np.zeros(runs, np.int64)
+    restarting = np.zeros(runs, bool)
+    lifetime = random.exponential(mean, runs)  # time until the next failure
+    active = np.arange(runs)
     while len(active):
         phase = np.where(restarting[active], restart, segment(job))
         failed = lifetime[active] < phase

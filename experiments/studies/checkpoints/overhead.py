@@ -127,13 +127,13 @@ def rows(network: Network, share: float, repeats: int, folder: Path) -> Iterator
             by_mode[name].append(pair(saves, busy, before, after))
     nbytes = sum(buffer.nbytes for buffer in buffers.values())
     for name, pairs in by_mode.items():
-        found: Row = {
+        medians: Row = {
             key: statistics.median(row[key] for row in pairs) for key in pairs[0]
         }
         added = np.array([row["added"] for row in pairs])
-        found["overhead"] = found["added"] / found["work"]
-        found["error"] = standard_error(added) / found["work"]
-        yield {"mode": name, "megabytes": nbytes / 1e6, "pairs": repeats} | found
+        medians["overhead"] = medians["added"] / medians["work"]
+        medians["error"] = standard_error(added) / medians["work"]
+        yield {"mode": name, "megabytes": nbytes / 1e6, "pairs": repeats} | medians
 
 
 def standard_error(values: np.ndarray) -> float:

@@ -147,10 +147,10 @@ def recovery_rows(arguments: Arguments, tables: Tables) -> Iterator[Row]:
 def overhead_rows(arguments: Arguments, tables: Tables) -> Iterator[Row]:
     """Yield the measured costs of saves."""
     if arguments.network:
-        found = overhead.rows(
+        measured = overhead.rows(
             arguments.network, arguments.share, arguments.repeats, arguments.folder
         )
-        yield from (row | {"share": arguments.share} for row in found)
+        yield from (row | {"share": arguments.share} for row in measured)
 
 
 TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
@@ -163,16 +163,16 @@ TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
 
 def summarize(tables: Tables) -> dict[str, Any]:
     """Return the largest errors, the intervals and the overheads."""
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         f"interval_{row['formula'].lower()}": row["interval"]
         for row in tables["formulas"]
     }
     for key in ("sampled_error", "virtual_error"):
-        found[key] = max(abs(row[key]) for row in tables["intervals"])
+        summary[key] = max(abs(row[key]) for row in tables["intervals"])
     for row in tables["overhead"]:
-        found[f"overhead_{row['mode']}"] = row["overhead"]
-        found[f"save_interval_{row['mode']}"] = row["interval"]
-    return found
+        summary[f"overhead_{row['mode']}"] = row["overhead"]
+        summary[f"save_interval_{row['mode']}"] = row["interval"]
+    return summary
 
 
 def sentence(summary: Row) -> str:

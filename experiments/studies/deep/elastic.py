@@ -1,9 +1,8 @@
 """Training of a deep network on workers and spares that may die; see --elastic."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from dml.data.minibatches import draws
 from dml.figures.learning import learning
 from dml.runs import writers
-from dml.runs.saves import Saves
 from dml.runs.writers import Writer
 from dml.strategies.elastic import Elastic, Saved
 from dml.train import train, verified
@@ -25,21 +23,13 @@ from dml.wire.comm.tags import Tag
 from dml.wire.recovery import Members
 from studies.deep import flags as deep_flags
 from studies.deep import strategies
-from studies.deep.following import FollowingWriter, following, write_recoveries
-from studies.deep.preparation import (
-    Task,
-    evaluate_held_out,
-    prepare,
-    progress_line,
-    save_checkpoint,
-)
+from studies.deep.following import FollowingWriter, following, saved_on_worker_0
+from studies.deep.preparation import Task, evaluate_held_out, prepare, progress_line
+from studies.deep.requests import Requests
 from studies.deep.setup import Setup
 from studies.deep.steps import Speed, renumbered
 
-ALLREDUCE = "halving_doubling"  # of --allreduce=auto, which measures after each death
-TARGET_SECONDS = 0.5  # between two reads of the wanted number of workers
-TARGET = "workers"  # file in the run folder with the wanted number of workers
-RECOVERIES = "recoveries.jsonl"  # file in the run folder
+ALLREDUCE = "halving_doubling"  # for auto, which would measure after each death
 PATH_BYTES = 4096
 POLL_SECONDS = 0.002
 
@@ -49,7 +39,7 @@ def check(values: flags.FlagValues) -> None:
     if values.strategy != "synchronous":
         raise BadInput(
             f"expected --strategy=synchronous with --elastic, got "
-            f"{values.strategy}; leave one of them out"
+            f"{values.strategy}; delete one of them"
         )
     base = values.reduce.split(":")[0]
     if base not in ("exact", "order_free"):
@@ -61,7 +51,7 @@ def check(values: flags.FlagValues) -> None:
         if name in values and values[name].value != values[name].default:
             raise BadInput(
                 f"expected no --{name} with --elastic, got {values[name].value}; "
-                "leave it out"
+                "delete it"
             )
 
 
@@ -107,29 +97,8 @@ def attempt(
     return verified(steps, comm, every)
 
 
-class Requests:
-    """Requests to stop and to change the number of workers, read by each worker.
-
-    Args:
-      path: Run folder.
-      stopped: () -> whether a signal to stop was received.
-    """
-
-    def __init__(self, path: Path, stopped: Callable[[], bool]):
-        self.file, self.stopped = path / TARGET, stopped
-        self.read, self.target = 0.0, 0
-
-    def __call__(self) -> tuple[bool, int]:
-        now = time.monotonic()
-        if now - self.read >= TARGET_SECONDS:
-            self.read = now
-            text = self.file.read_text().strip() if self.file.exists() else ""
-            self.target = int(text) if text.isdecimal() else 0
-        return self.stopped(), self.target
-
-
 def finish_first(comm: CountedComm, call: Callable[[], Any]) -> None:
-    """Call on rank 0 while the other ranks sleep; collective."""
+    """Call on rank 0 while the other ranks wait; collective."""
     empty = np.empty(0, np.uint8)
     if comm.rank == 0:
         call()
@@ -140,6 +109,42 @@ def finish_first(comm: CountedComm, call: Callable[[], Any]) -> None:
     while not comm.platform.virtual and not request.Test():
         time.sleep(POLL_SECONDS)
     request.Wait()
+
+
+def prepare_run(
+    values: flags.FlagValues,
+    comm: CountedComm,
+    requests: Requests,
+    built: Task,
+) -> tuple[Elastic, Setup, int]:
+    """Return the elastic run, the arguments of its strategy, and the total updates.
+
+    Args:
+      values: Flags.
+      comm: Communicator of all ranks.
+      requests: Requests to stop and to change the number of workers.
+      built: Network and data.
+    """
+    check(values)
+    workers = comm.size - values.spares
+    members = Members(comm, workers)
+    if values.reduce.startswith("order_free"):
+        values.shards = values.shards or workers
+    strategies.check(values, workers)
+    if values.allreduce == "auto":
+        values.allreduce = ALLREDUCE
+    setup, updates = prepare(values, comm, built)
+    requests.stopped()  # after this call a signal no longer raises
+    total = deep_flags.total(values, built.count)
+    params, state = setup.problem.params, setup.state
+    if state is None:
+        state = setup.update.init(params)
+    start = Saved(setup.done, lambda: params, lambda: state)
+    continued = partial(attempt, setup, total, values.check_every)
+    run = Elastic(members, continued, start, updates, requests)
+    if members.comm is None and not comm.platform.virtual:
+        run.warm_up()
+    return run, setup, updates
 
 
 def train_rank(
@@ -159,37 +164,14 @@ def train_rank(
       built: Network and data.
     """
     begun = time.perf_counter()
-    check(values)
     path = shared_path(comm, path)
-    workers = comm.size - values.spares
-    members = Members(comm, workers)
-    if values.reduce.startswith("order_free"):
-        values.shards = values.shards or workers
-    strategies.check(values, workers)
-    if values.allreduce == "auto":
-        values.allreduce = ALLREDUCE
-    setup, updates = prepare(values, comm, built)
-    stopped()  # after this call a signal no longer raises
-    total = deep_flags.total(values, built.count)
-    params, state = setup.problem.params, setup.state
-    if state is None:
-        state = setup.update.init(params)
-    start = Saved(setup.done, lambda: params, lambda: state)
-    run = Elastic(
-        members,
-        partial(attempt, setup, total, values.check_every),
-        start,
-        updates,
-        Requests(path, stopped),
-    )
-    if members.comm is None and not comm.platform.virtual:
-        run.warm_up()
+    run, setup, updates = prepare_run(values, comm, Requests(path, stopped), built)
+    members = run.members
     speed = Speed(built.units)
     text = partial(progress_line, speed, built)
 
-    @contextmanager
-    def open_writer(append: bool) -> Iterator[Writer]:
-        with writing.run_writer(
+    def open_writer(append: bool) -> AbstractContextManager[Writer]:
+        return writing.run_writer(
             path,
             values,
             members.own,
@@ -197,13 +179,12 @@ def train_rank(
             learning(path / "loss"),
             append=append,
             ranks=comm.size,
-        ) as writer:
-            yield writer
+        )
 
     def measure(params: Any) -> Mapping[str, Any]:
-        ended = run.saved.number >= updates
-        rank = members.comm.rank
-        return {} if ended else evaluate_held_out(built, rank, params)
+        if run.saved.number >= updates:
+            return {}
+        return evaluate_held_out(built, members.comm.rank, params)
 
     writer = FollowingWriter(members, open_writer, path, bool(values.resume))
     summary: dict[str, Any] = {}
@@ -242,23 +223,3 @@ def describe(members: Members) -> dict[str, Any]:
 def chained(first: Step, steps: Iterator[Step]) -> Iterator[Step]:
     yield first
     yield from steps
-
-
-def saved_on_worker_0(
-    run: Elastic, steps: Iterator[Step], values: flags.FlagValues, path: Path
-) -> Iterator[Step]:
-    """Yield the steps; worker 0 writes recoveries and checkpoints."""
-    members, known = run.members, 0
-    folder, rules = path / "checkpoints", deep_flags.rules(values)
-    share, threaded = values.save_overhead / 100, not members.world.platform.virtual
-    with Saves(values.save_every, share, threaded=threaded) as saves:
-        for step in saves.timed(steps):
-            first = members.comm.rank == 0
-            if first and len(members.recoveries) > known:
-                new = members.recoveries[known:]
-                write_recoveries(path / RECOVERIES, new, members.comm, step.number)
-            known = len(members.recoveries)
-            if first and (saves.due() or members.stopped) and math.isfinite(step.loss):
-                save = partial(save_checkpoint, members.own, folder, rules, {})
-                saves.save(partial(save, step))
-            yield step

@@ -185,7 +185,9 @@ def define(**defaults: Any) -> flags.FlagValues:
         "Training that continues when ranks die, with Open MPI's --with-ft ulfm or on "
         "virtual ranks.",
     )
-    values.integer("spares", 0, "Ranks of --elastic that wait to replace others.", 0)
+    values.integer(
+        "spares", 0, "Number of spares, which replace dead workers of --elastic.", 0
+    )
     return values
 
 

@@ -1,17 +1,26 @@
 """The files of an elastic run, written by the rank that is worker 0."""
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab import flags
+
 from dml.runs import results
+from dml.runs.saves import Saves
 from dml.runs.writers import Row, Writer
-from dml.types import Comm
+from dml.strategies.elastic import Elastic
+from dml.types import Step
 from dml.wire.recovery import Members
-from dml.wire.recovery.members import Recovery
+from studies.deep import flags as deep_flags
+from studies.deep.preparation import save_checkpoint
+
+RECOVERIES = "recoveries.jsonl"  # file in the run folder
 
 
 class FollowingWriter:
@@ -34,7 +43,7 @@ class FollowingWriter:
         self.members, self.open_writer, self.path = members, open_writer, path
         self.append = append
         self.stack, self.writer = ExitStack(), None
-        self.before: Row | None = None  # the last row, which nobody may have written
+        self.before: Row | None = None  # the last row, which may not be written yet
         self.written = 0
 
     def row(self, row: Row) -> None:
@@ -66,30 +75,48 @@ def following(writer: FollowingWriter) -> Iterator[Writer]:
         yield Writer(writer.row, lambda summary: writer.open().writer.summary(summary))
 
 
-def write_recoveries(
-    path: Path, recoveries: Sequence[Recovery], comm: Comm, number: int
-) -> None:
-    """Append recoveries to a file, after the commit of the next update.
+def write_recoveries(path: Path, members: Members, known: int, number: int) -> None:
+    """Append new recoveries to a file, after the commit of the next update.
 
     Times are those of time.time(), or virtual ones.
 
     Args:
       path: File of the recoveries.
-      recoveries: Recoveries since the last committed update.
-      comm: Workers.
+      members: Workers and spares.
+      known: Number of recoveries before the last update.
       number: Number of updates.
     """
+    comm = members.comm
     now = comm.Wtime()
     offset = 0.0 if comm.platform.virtual else time.time() - now
     path.parent.mkdir(parents=True, exist_ok=True)  # a death before the first row
     with path.open("a") as file:
-        for each in recoveries:
+        for recovery in members.recoveries[known:]:
             row = {
                 "step": number,
-                "deaths": each.deaths,
-                "workers": each.workers,
-                "noticed": each.time + offset,
-                "formed": each.time + each.seconds + offset,
+                "deaths": recovery.deaths,
+                "workers": recovery.workers,
+                "noticed": recovery.time + offset,
+                "formed": recovery.time + recovery.seconds + offset,
                 "committed": now + offset,
             }
             file.write(json.dumps(row) + "\n")
+
+
+def saved_on_worker_0(
+    run: Elastic, steps: Iterator[Step], values: flags.FlagValues, path: Path
+) -> Iterator[Step]:
+    """Yield the steps; worker 0 writes recoveries and checkpoints."""
+    members, known = run.members, 0
+    folder, rules = path / "checkpoints", deep_flags.rules(values)
+    share, threaded = values.save_overhead / 100, not members.world.platform.virtual
+    with Saves(values.save_every, share, threaded=threaded) as saves:
+        for step in saves.timed(steps):
+            first = members.comm.rank == 0
+            if first and len(members.recoveries) > known:
+                write_recoveries(path / RECOVERIES, members, known, step.number)
+            known = len(members.recoveries)
+            if first and (saves.due() or members.stopped) and math.isfinite(step.loss):
+                save = partial(save_checkpoint, members.own, folder, rules, {})
+                saves.save(partial(save, step))
+            yield step

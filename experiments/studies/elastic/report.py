@@ -81,7 +81,7 @@ def conclude(summary: Row) -> str:
     """Return the sentence of a summary."""
     bits = "the same bits as" if summary["same_bits"] else "other bits than"
     return (
-        f"{summary['deaths']} of the ranks died; the next update was committed after "
+        f"{summary['deaths']} ranks died; the next update was committed after "
         f"at most {summary['recovery_seconds']:.3f} s, and the parameters have {bits} "
         "an undisturbed run."
     )

@@ -6,24 +6,26 @@ from pathlib import Path
 
 from lab import started
 
-from studies.elastic.real import Kill, recoveries
+from studies.elastic.real import Kill, Plan, recoveries
+
+MEAN = 0.01  # virtual seconds between two deaths by default
 
 
 def train(
-    ranks: int, options: Sequence[str], out: Path, kills: int, mean: float, seed: int
+    plan: Plan, options: Sequence[str], out: Path
 ) -> tuple[list[Kill], list[tuple[float, int]]]:
     """Run vision.py on virtual ranks that die; return the deaths and the progress.
 
     The arguments and the results are those of `real.train`; times are virtual.
     """
-    draws, time = random.Random(seed), 0.0
-    victims = draws.sample(range(ranks), min(kills, ranks - 1))
+    draws, time = random.Random(plan.seed), 0.0
+    victims = draws.sample(range(plan.workers), plan.most_kills)
     deaths = []
     for victim in victims:
-        time += draws.expovariate(1 / mean)
+        time += draws.expovariate(1 / plan.mean)
         deaths.append(Kill(time, victim))
     events = ";".join(f"die:{kill.process}@{kill.time!r}" for kill in deaths)
-    extra = [f"--simulate={ranks}", f"--events={events}"]
+    extra = [f"--simulate={plan.ranks}", f"--events={events}"]
     run = started.run("vision.py", 0, "vision.py", [*options, *extra], out)
     noticed = [(row["committed"], row["step"]) for row in recoveries(out)]
     seconds = sum(row["seconds"] for row in run.rows)

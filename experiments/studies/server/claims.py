@@ -177,12 +177,15 @@ def recovers(run: Run) -> Verdict:
     latency, so that they test only whether updates are lost.
     """
     seconds, lost = run.summary["recovery_seconds"], run.summary["lost_updates"]
+    if seconds is None and not lost:
+        return untested("no update was sent after a death; pass more --clocks")
     unit = "virtual s" if run.summary["virtual"] else "s"
-    measured = f"{seconds:.2g} {unit} after {run.summary['deaths']} deaths, {lost} lost"
+    recovery = "none" if seconds is None else f"{seconds:.2g} {unit}"
+    measured = f"{recovery} after {run.summary['deaths']} deaths, {lost} lost"
     if run.summary["virtual"] and not lost:
         reason = "virtual ranks detect a death after one latency; use real ranks"
         return untested(reason, measured)
-    holds = seconds <= RECOVERY_SECONDS and not lost
+    holds = not lost and seconds <= RECOVERY_SECONDS
     return verdict(holds, measured, f"required {RECOVERY_SECONDS:g} s")
 
 

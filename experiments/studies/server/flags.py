@@ -22,9 +22,12 @@ def define(values: flags.FlagValues) -> None:
         "colocated", False, "Workers on all ranks; the first ranks are also servers."
     )
     values.integer(
-        "replicas", 1, "Replicas of each server, a chain; more than 1: elastic.", 1
+        "replicas",
+        1,
+        "Number of replicas of each server; more than 1 implies --elastic.",
+        1,
     )
-    values.integer("spares", 0, "Spares of each replicated server.", 0)
+    values.integer("spares", 0, "Number of spares of each replicated server.", 0)
     values.switch("elastic", False, "Continuation of the run without dead workers.")
     values.choice(
         "consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers."
@@ -86,8 +89,7 @@ def roles(values: flags.FlagValues, size: int) -> Roles:
                 f"expected servers on ranks of their own with --replicas="
                 f"{values.replicas}, got colocated ones; delete --colocated"
             )
-        numbers = values.servers, values.replicas, values.spares
-        return replicated_roles(size, *numbers)
+        return replicated_roles(size, values.servers, values.replicas, values.spares)
     return divide_ranks(size, values.servers, values.colocated)
 
 

@@ -349,6 +349,7 @@ MORE = [  # other reasons of a verdict
     (server.interior, of.taus((140, 150, None)), FAILS),
     (server.filtered, of.keys(objective=0.6), FAILS),
     (server.recovers, of.keys(lost=1), FAILS),
+    (server.recovers, of.keys(recovery=None), UNTESTED),
     (scaling.scales, of.scaling(resnet=(0.6, 1.0)), FAILS),
     (topology.crossed, of.rings(most=1.1), FAILS),
     (batches.gradual, of.warmups(seeds=4), UNTESTED),  # 1 in 16 by chance

@@ -38,7 +38,7 @@ def test_a_virtual_cluster_takes_the_expected_time_within_1_percent(ranks):
 def test_one_virtual_rank_takes_the_time_of_the_loop_over_events():
     for failures in COSTS:
         job = Job(failures, best(failures), segments=300)
-        seconds = sampled_seconds(job, seed=(5, 0), lanes=1)
+        seconds = sampled_seconds(job, seed=(5, 0), runs=1)
         assert virtual_seconds(job, 1, seed=5) == pytest.approx(seconds[0], rel=1e-12)
 
 
@@ -49,7 +49,7 @@ def test_the_simulated_time_is_least_at_the_best_interval(failures):
     for factor in factors:
         interval = factor * best(failures)
         job = Job(failures, interval, round(work / interval))
-        runs = sampled_seconds(job, seed=2, lanes=4000)
+        runs = sampled_seconds(job, seed=2, runs=4000)
         seconds.append(runs.mean() / (interval * job.segments))
     assert np.argmin(seconds) == 1
 
@@ -92,7 +92,7 @@ def test_the_claims_of_simulations_hold_and_that_of_a_measurement_is_untested(
 @pytest.mark.parametrize(
     "flag, message",
     [
-        ("--copies=17", "expected from 1 copy to 16, the number of ranks, got 17"),
+        ("--copies=17", "expected 1 to 16 copies on 16 ranks, got 17"),
         ("--factors=0", "expected numbers above 0 in --factors"),
         ("--mean=10", "means between failures, got .*; pass a larger --mean"),
         ("--restart=1e6", "means between failures, got .*; pass a larger --mean"),

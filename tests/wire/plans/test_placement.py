@@ -102,5 +102,5 @@ def test_random_sets_have_the_probability(placement):
 
 @pytest.mark.parametrize("copies", (0, 5))
 def test_more_copies_than_ranks_are_refused(copies):
-    with pytest.raises(BadInput, match="expected from 1 copy to 4"):
+    with pytest.raises(BadInput, match="expected 1 to 4 copies"):
         groups(4, copies)
