@@ -112,10 +112,15 @@ class Elastic:
 
         On a spare that never worked the result is None.
         """
-        value = self.members.finish(call, self.share)
-        if not self.members.ended:
-            self.members.end()
-        return value
+        members = self.members
+        while not members.ended:
+            value = members.finish(call, self.share)
+            if members.comm is not None:
+                members.end()
+                return value
+            members.wait()  # a worker that became a spare
+            members.reform(self.share)
+        return None
 
     def share(self, comm: Any, sources: dict[int, int]) -> None:
         """Send the last committed state to the workers without a state."""

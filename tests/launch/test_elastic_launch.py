@@ -98,7 +98,7 @@ def received(tmp_path):
 def test_ranks_save_their_state_after_a_signal_and_end(start, tmp_path, number):
     process = start(MPIRUN)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, received(tmp_path)) == (130, 2)
     assert err.endswith(f"stopped by a signal; to resume, pass --resume={tmp_path}\n")
     assert not ranks_in(tmp_path)
@@ -107,7 +107,7 @@ def test_ranks_save_their_state_after_a_signal_and_end(start, tmp_path, number):
 def test_ranks_that_survive_mpirun_are_killed(start, tmp_path):
     process = start(LEAVES)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert (process.returncode, received(tmp_path)) == (130, 0)
     assert not ranks_in(tmp_path)
 
@@ -118,7 +118,7 @@ def test_a_second_signal_kills_ranks_that_do_not_end(start, tmp_path):
     wait_for(lambda: received(tmp_path) == 2)
     assert process.poll() is None
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert not ranks_in(tmp_path)
 

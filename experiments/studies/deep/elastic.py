@@ -126,7 +126,11 @@ def prepare_run(
       built: Network and data.
     """
     check(values)
-    members = Members(comm, comm.size - values.spares)
+    workers = comm.size - values.spares
+    members = Members(comm, workers)
+    if values.reduce.startswith("order_free"):
+        values.shards = values.shards or workers
+    strategies.check(values, workers)
     if values.allreduce == "auto":
         values.allreduce = ALLREDUCE
     setup, updates = prepare(values, comm, built)
@@ -191,9 +195,6 @@ def train_rank(
             summary = train(
                 chained(first, steps), measure, files, values.evaluate_every
             )
-        if members.stopped:
-            run.finish(lambda workers: None)
-            return summary
 
         def conclude() -> None:
             last = jax.device_get(run.saved.params())

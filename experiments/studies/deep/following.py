@@ -89,6 +89,7 @@ def write_recoveries(path: Path, members: Members, known: int, number: int) -> N
     comm = members.comm
     now = comm.Wtime()
     offset = 0.0 if comm.platform.virtual else time.time() - now
+    path.parent.mkdir(parents=True, exist_ok=True)  # a death before the first row
     with path.open("a") as file:
         for recovery in members.recoveries[known:]:
             row = {

@@ -72,7 +72,7 @@ def has_ulfm() -> bool:
     if not info.exists():
         return False
     text = subprocess.run([info], capture_output=True, text=True).stdout
-    return "FT MPI support: yes" in text or "ULFM" in text
+    return "FT MPI support: yes" in text
 
 
 def train(

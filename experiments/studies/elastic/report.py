@@ -39,8 +39,8 @@ def timeline(
     """
     rows, left = [], sorted(deaths)
     for recovery in recoveries:
-        died = [time for time in left if time <= recovery["committed"]]
-        left = left[len(died) :]
+        count = recovery["deaths"]
+        died, left = left[:count], left[count:]
         since = died[0] if died else None
         row = {
             "event": "recovery",

@@ -1,13 +1,89 @@
-"""The files and the kills of an elastic run."""
+"""Elastic runs of a command: files, bits and bad input."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
+import vision
 from studies.deep.following import write_recoveries
 from studies.elastic.real import Plan
 
 from dml.runs import results
+from dml.types import BadInput
 from dml.wire.recovery.members import Recovery
+
+FLAGS = ["--data=digits", "--model=mlp", "--batch=16", "--steps=6"]
+FLAGS += ["--reduce=order_free", "--shards=4"]
+
+
+def see(path, *flags):
+    return vision.main(["vision.py", *FLAGS, *flags, f"--out={path}"])
+
+
+def rows(path, name="metrics.jsonl"):
+    return [json.loads(line) for line in (path / name).read_text().splitlines()]
+
+
+def test_deaths_of_worker_0_and_of_others_change_neither_rows_nor_parameters(tmp_path):
+    see(tmp_path / "plain", "--simulate=3")
+    plain = json.loads((tmp_path / "plain" / "summary.json").read_text())
+    losses = [(row["step"], row["loss"]) for row in rows(tmp_path / "plain")]
+    elastic = ["--simulate=5", "--elastic", "--spares=2"]
+    see(tmp_path / "calm", *elastic)
+    seconds = sum(row["seconds"] for row in rows(tmp_path / "calm"))
+    for n, share in enumerate((0.1, 0.4, 0.7)):
+        path = tmp_path / str(n)
+        time = share * seconds
+        see(path, *elastic, f"--events=die:0@{time!r};die:2@{1.2 * time!r}")
+        assert [(row["step"], row["loss"]) for row in rows(path)] == losses
+        summary = json.loads((path / "summary.json").read_text())
+        assert summary["params_sha256"] == plain["params_sha256"]
+        assert summary["accuracy"] == plain["accuracy"]
+        recoveries = rows(path, "recoveries.jsonl")
+        assert sum(row["deaths"] for row in recoveries) == 2
+        for row in recoveries:
+            assert row["noticed"] <= row["formed"] <= row["committed"]
+
+
+def test_an_elastic_run_resumes_from_its_checkpoint(tmp_path):
+    see(tmp_path / "plain", "--simulate=3")
+    see(tmp_path / "first", "--simulate=3", "--elastic", "--save_every=1e-9")
+    folder = tmp_path / "first"
+    (folder / "summary.json").unlink()
+    last = folder / "checkpoints" / "step-6"
+    for path in last.rglob("*"):
+        if path.is_file():
+            path.unlink()  # the one before is complete
+    see(folder, "--simulate=2", "--elastic", f"--resume={folder}")
+    digests = {
+        json.loads((path / "summary.json").read_text())["params_sha256"]
+        for path in (tmp_path / "plain", folder)
+    }
+    assert len(digests) == 1
+    assert [row["step"] for row in rows(folder)] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "flags, text",
+    (
+        (
+            ["--strategy=local", "--reduce=exact", "--shards=0"],
+            "--strategy=synchronous",
+        ),
+        (["--reduce=power_sgd:2", "--shards=0"], "--reduce=exact or order_free"),
+        (["--spares=2"], "expected 1 to 2 workers of 2 ranks, got 0"),
+        (["--shards=1"], "at least one logical shard for each of 2 ranks"),
+        (["--timeline=3"], "no --timeline"),
+    ),
+)
+def test_flags_that_do_not_fit_are_refused(tmp_path, flags, text):
+    with pytest.raises(BadInput, match=text):
+        see(tmp_path, "--simulate=2", "--elastic", *flags)
+
+
+def test_spares_without_elastic_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="--elastic with --spares=1"):
+        see(tmp_path, "--simulate=2", "--spares=1")
 
 
 def test_every_recovery_since_the_last_update_is_written(tmp_path):

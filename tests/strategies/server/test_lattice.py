@@ -83,9 +83,9 @@ def test_every_consistency_learns_on_any_roles(name, colocated):
 
 
 def test_roles_refuse_what_leaves_no_worker_or_no_server():
-    assert roles(8) == (6, (6, 7))
-    assert roles(2) == (1, (1,))
-    assert roles(3, colocated=True) == (3, (0, 1, 2))
+    assert roles(8)[:2] == (6, (6, 7))
+    assert roles(2)[:2] == (1, (1,))
+    assert roles(3, colocated=True)[:2] == (3, (0, 1, 2))
     for message, *arguments in [
         ("2 ranks or more, a worker and a server, got 1", 1, 0),
         ("1 to 3 servers of 4 ranks, got 4", 4, 4),
