@@ -76,6 +76,8 @@ def start(tmp_path):
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            # a shell that runs the tests in the background ignores SIGINT
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         processes.append(process)
         wait_for(lambda: len([*tmp_path.glob("up-*")]) == 2)
