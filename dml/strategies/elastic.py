@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import Params, RankFailed, Step
+from dml.types import Params, RankFailed, Step, no_op
 from dml.wire.recovery.members import Members, NotCommitted, exchange_state
 
 
@@ -53,6 +53,7 @@ class Elastic:
       updates: Number of updates of the run.
       requests: () -> arguments of `Members.commit`: whether to stop, and the
         requested number of workers.
+      verify: (comm of the workers, Step) -> None; collective, after every update.
 
     Attributes:
       saved: State after the last committed update.
@@ -65,9 +66,10 @@ class Elastic:
         start: Saved,
         updates: int,
         requests: Callable[[], tuple[bool, int]] = lambda: (False, 0),
+        verify: Callable[[Any, Step], object] = no_op,
     ):
         self.members, self.attempt, self.saved = members, attempt, start
-        self.updates, self.requests = updates, requests
+        self.updates, self.requests, self.verify = updates, requests, verify
 
     def steps(self) -> Iterator[Step]:
         """Yield the committed Steps; on a spare, those after it became a worker."""
@@ -86,6 +88,8 @@ class Elastic:
                         yield step
                         if members.stopped:
                             return
+                        # order matters: the update is saved, a death cannot undo it
+                        self.verify(members.comm, step)
                         if members.changing:
                             break
                     else:

@@ -66,7 +66,6 @@ def shared_path(comm: CountedComm, path: Path) -> Path:
 def attempt(
     setup: Setup,
     total: int,
-    every: int,
     comm: CountedComm,
     saved: Saved,
     commit: Callable[[], object],
@@ -76,7 +75,6 @@ def attempt(
     Args:
       setup: Arguments of the strategy.
       total: Number of examples that the run draws.
-      every: Number of updates between two verifications of replicas; 0: never.
       comm: Workers.
       saved: State to continue from.
       commit: Called before every update.
@@ -93,8 +91,13 @@ def attempt(
         done=saved.number,
         commit=commit,
     )
-    steps = renumbered(strategies.steps(setup), saved.number)
-    return verified(steps, comm, every)
+    return renumbered(strategies.steps(setup), saved.number)
+
+
+def verify(every: int, comm: CountedComm, step: Step) -> None:
+    """Verify that replicas are bit-identical, after every `every` updates; 0: never."""
+    if every and step.number % every == 0:
+        list(verified([step], comm, 1))
 
 
 def finish_first(comm: CountedComm, call: Callable[[], Any]) -> None:
@@ -140,8 +143,9 @@ def prepare_run(
     if state is None:
         state = setup.update.init(params)
     start = Saved(setup.done, lambda: params, lambda: state)
-    continued = partial(attempt, setup, total, values.check_every)
-    run = Elastic(members, continued, start, updates, requests)
+    continued = partial(attempt, setup, total)
+    check_step = partial(verify, values.check_every)
+    run = Elastic(members, continued, start, updates, requests, check_step)
     if members.comm is None and not comm.platform.virtual:
         run.warm_up()
     return run, setup, updates

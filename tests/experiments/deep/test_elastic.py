@@ -28,7 +28,7 @@ def test_deaths_of_worker_0_and_of_others_change_neither_rows_nor_parameters(tmp
     see(tmp_path / "plain", "--simulate=3")
     plain = json.loads((tmp_path / "plain" / "summary.json").read_text())
     losses = [(row["step"], row["loss"]) for row in rows(tmp_path / "plain")]
-    elastic = ["--simulate=5", "--elastic", "--spares=2"]
+    elastic = ["--simulate=5", "--elastic", "--spares=2", "--check_every=1"]
     see(tmp_path / "calm", *elastic)
     seconds = sum(row["seconds"] for row in rows(tmp_path / "calm"))
     for n, share in enumerate((0.1, 0.4, 0.7)):
