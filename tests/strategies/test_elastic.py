@@ -221,3 +221,31 @@ def test_the_last_operation_is_repeated_until_all_workers_have_completed_it():
         return value, calls
 
     assert sim.run(program, 3, NETWORK) == [(3, [3, 3])] * 3
+
+
+def test_a_failed_verification_does_not_repeat_an_update():
+    """One worker fails after update 2, which is saved on all workers."""
+    undisturbed = train_row("ring")[0]
+
+    def run(comm):
+        failures = iter([RankFailed("for the test")] if comm.rank == 1 else [])
+
+        def verify(workers, step):
+            if step.number == 2:
+                for failure in failures:
+                    raise failure
+
+        update = partial(table, "momentum", rate=0.1)
+        params = row().params
+        empty = update(params.copy()).state
+        saved = Saved(0, lambda: params, lambda: tuple(map(np.copy, empty)))
+        members = Members(Metered(comm), WORKERS)
+        continued = partial(attempt, row, update, "ring", 4)
+        elastic = Elastic(members, continued, saved, 4, no_requests, verify)
+        losses = [(step.number, step.loss) for step in elastic.steps()]
+        last = elastic.finish(lambda workers: digest(elastic.saved))
+        return losses, last, len(members.recoveries)
+
+    results = sim.run(run, SIZE, NETWORK)
+    check(results, undisturbed)
+    assert results[0][0] == undisturbed[0] and results[0][2] == 1
