@@ -38,6 +38,12 @@ folder.mkdir(parents=True, exist_ok=True)
 (folder / f"up-{os.getpid()}").touch()
 time.sleep(60)
 """
+# A shell that runs the tests in the background ignores SIGINT, and so do its children.
+LISTEN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 def wait_for(condition):
@@ -69,15 +75,17 @@ def start(tmp_path):
         (tmp_path / "mpirun").write_text(mpirun)
         (tmp_path / "mpirun").chmod(0o755)
         options = ["--ranks=2", "--spares=0", "--attempts=3"]
-        options += [f"--mpirun={tmp_path}/mpirun", tmp_path / "rank.py"]
+        options += [
+            f"--mpirun={tmp_path}/mpirun",
+            tmp_path / "rank.py",
+            f"--out={tmp_path}",
+        ]
         process = subprocess.Popen(
-            [sys.executable, LAUNCH / "supervisor.py", *options, f"--out={tmp_path}"],
+            [sys.executable, "-c", LISTEN, LAUNCH / "supervisor.py", *options],
             env=os.environ | {"FOLDER": str(tmp_path)} | env,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            # a shell that runs the tests in the background ignores SIGINT
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         processes.append(process)
         wait_for(lambda: len([*tmp_path.glob("up-*")]) == 2)

@@ -20,7 +20,7 @@ from dml.wire.plans.partition import partition
 from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.server import Server
 
-ROWS = 5_000
+ROWS = 20_000
 WIDTH = 4
 
 
