@@ -61,7 +61,7 @@ class Members:
       comm: Communicator of the workers; None on a spare.
       own: Communicator of this rank alone.
       stopped: Whether a worker has voted to stop.
-      changing: Whether a worker has voted to change the number of workers.
+      changing: Whether worker 0 has voted to change the number of workers.
       target: Requested number of workers.
       recoveries: All changes so far.
     """
@@ -97,13 +97,15 @@ class Members:
 
         Args:
           stop: Whether this rank requests the end of the run after the operation.
-          target: Number of workers that this rank requests; 0: no change.
+          target: Requested number of workers; 0: no change. That of worker 0 counts,
+            because workers may read a request at different updates.
 
         Raises:
           NotCommitted: A worker has not completed the operation.
         """
         comm = self.workers_comm()
-        self.target = target or self.target
+        if comm.rank == 0:
+            self.target = target or self.target
         has_spares = self.world.size > comm.size
         changes = self.target < comm.size or (self.target > comm.size and has_spares)
         agreed = comm.Agree(DONE | (not changes) * STAY | (not stop) * GO_ON)
