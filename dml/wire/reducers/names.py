@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from dml.types import AllReduce, BadInput, Reducer
+from dml.wire.reducers.exact import exact
 
 FEEDBACK = "feedback"
 LOSSLESS = ("exact", "order_free")
@@ -109,6 +110,9 @@ class Choice(NamedTuple):
         return FEEDBACK in self.suffixes
 
 
+EXACT = Choice("exact", None, "")
+
+
 def is_name(text: str) -> bool:
     """Return whether a text begins with a name of REDUCERS."""
     return text.partition("+")[0].partition("@")[0].partition(":")[0] in REDUCERS
@@ -197,6 +201,8 @@ def reducer(text: str, allreduce: AllReduce, byzantine: Any = None) -> Reducer:
         then the robust rule `mean`.
     """
     choice = parse(text)
+    if choice == EXACT and byzantine is None:
+        return exact(allreduce)
     # imported at the first use: most reducers need a compiler of kernels
     makers = import_module("dml.wire.reducers.makers")
     made: Reducer
@@ -221,7 +227,7 @@ def estimator(text: str) -> Any:
       BadInput: The text names no robust rule, or one with momentum or a transport.
     """
     choice = parse(text)
-    if choice == Choice("exact", None, ""):
+    if choice == EXACT:
         return None
     if choice.name not in ROBUST or choice.transport or MOMENTUM in choice.suffixes:
         raise BadInput(
