@@ -1,4 +1,4 @@
-"""What all tests share: nothing hangs, nothing is compiled twice."""
+"""Fixtures of all tests: a time limit, and a cache of compiled programs."""
 
 import os
 import re
@@ -8,11 +8,11 @@ from functools import cache
 
 import pytest
 
-PATIENCE = 300  # seconds; the slowest test takes 40 of a quiet core
+LIMIT = 300  # seconds; the slowest test takes 40 s on an idle core
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each rank would compile every module
 COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
-KEEP = {  # what jax compiles in this run; it looks here when it is imported
+KEEP = {  # read by jax when it is imported
     "JAX_COMPILATION_CACHE_DIR": COMPILED.name,
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
 }
@@ -21,7 +21,7 @@ os.environ.update(KEEP)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give a worker all files that share what is dear; one starts all real ranks."""
+    """Assign files with a shared fixture to one worker, and all mpirun to one."""
     from xdist.scheduler import LoadScopeScheduling
 
     def group(nodeid):  # not by marks: xdist 3.8 loses its groups with pytest 9
@@ -36,20 +36,20 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish():
-    """Keep it for this process: ranks would read what others have half written."""
+    """Remove the variables: ranks might read half-written files of other ranks."""
     for name in KEEP:
         os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
-def patience():
-    """End a test that hangs, with the trace of where it does."""
+def time_limit():
+    """End a test after LIMIT seconds, with a traceback."""
 
     def end(*_):
-        raise TimeoutError(f"a test ran for more than {PATIENCE} s")
+        raise TimeoutError(f"a test ran for more than {LIMIT} s")
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(PATIENCE)
+    signal.alarm(LIMIT)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

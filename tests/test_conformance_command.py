@@ -132,6 +132,8 @@ def test_a_correct_allreduce_conforms(mine, capsys):
     ],
 )
 def test_a_fault_is_named(mine, capsys, monkeypatch, name, check, message):
+    monkeypatch.setattr(conformance, "VIRTUAL_SIZES", (1, 2, 3))
+    monkeypatch.setattr(conformance, "SEGMENTED_SIZES", (2,))
     if name == "endless":
         monkeypatch.setattr(conformance, "SECONDS", 1)
     assert conformance.main([f"{mine}:{name}", "--ranks=0"]) == 1

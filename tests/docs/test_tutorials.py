@@ -1,4 +1,4 @@
-"""The tutorials run as written: commands succeed and print what is shown."""
+"""The tutorials run, with small sizes: commands succeed and print what is shown."""
 
 import re
 
@@ -8,6 +8,15 @@ from tests.commands import ROOT, command
 
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
+SMALL = {  # sizes of commands and files, and those of the test
+    r"--steps=\d+": "--steps=8",
+    r"-n 4\b": "-n 2",
+    r"\b1000\b": "32",
+    r"\b1024\b": "64",
+    r"\b128x8\b": "8x8",
+    r"\b25_600_000\b": "100_000",
+    r"--simulate=256\b": "--simulate=16",
+}
 FILE = re.compile(r"`(\w+\.py)`")
 
 
@@ -16,9 +25,22 @@ def lines(text):
     return {re.sub(r"\d[\d.,e+-]*", "0", line.strip()) for line in text.splitlines()}
 
 
+def reduced(text):
+    """Return a command or file with small sizes."""
+    for pattern, size in SMALL.items():
+        text = re.sub(pattern, size, text)
+    return text
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Return the folder of compiled programs of all tutorials."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_tutorial_runs(page, tmp_path):
+def test_a_tutorial_runs(page, tmp_path, cache):
     for name in ("experiments", "launch"):
         (tmp_path / name).symlink_to(ROOT / name)
     text, output, kinds = page.read_text(), "", set()
@@ -26,10 +48,12 @@ def test_a_tutorial_runs(page, tmp_path):
         kind, body = block.groups()
         kinds.add(kind)
         if kind == "python":  # the last file that the text before it names
-            (tmp_path / FILE.findall(text[: block.start()])[-1]).write_text(body)
+            file = FILE.findall(text[: block.start()])[-1]
+            (tmp_path / file).write_text(reduced(body))
         elif kind == "sh":
-            cache = {"DML_DATA": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-            ended = command("bash", "-e", "-c", body, cwd=tmp_path, **cache)
+            paths = {"DML_DATA": str(cache), "PYTHONPATH": str(ROOT)}
+            shell = "bash", "-e", "-c", reduced(body)
+            ended = command(*shell, cwd=tmp_path, **paths)
             assert ended.returncode == 0, ended.stderr
             output = ended.stdout
         else:
