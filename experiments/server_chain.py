@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     simulate_single_process(FLAGS, RANKS)
     load = cache(lambda: as_table(loader("digits", FLAGS.seed, 0.0, "")()))
     plain = flags.ranks(partial(program, load, {}, {}), FLAGS)[0]
-    ranks = victims(plain["roles"].chains()[0], FLAGS.kill.split(","))
+    ranks = plain["victims"]
     interval = SHARE * plain["seconds"] / (len(ranks) + 1)
     deaths = {rank: interval * (k + 1) for k, rank in enumerate(ranks)}
     if FLAGS.simulate:
@@ -88,6 +88,7 @@ def program(
     make_shard, _ = shards(defaults, "sgd", default_rate(defaults, "sgd"), 0.0)
     problem = first_of_each_host(comm, load)
     roles = replicated_roles(comm.size, 1, FLAGS.replicas, FLAGS.spares)
+    ranks = victims(roles.chains()[0], FLAGS.kill.split(","))  # refused before a run
     rule = consistency(FLAGS.consistency, Choice(), roles.workers)
     plan, report = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed), Report()
     start = start_deaths(comm, deaths)
@@ -96,7 +97,7 @@ def program(
     summary = result and summarize(result)
     if not deaths:
         seconds = broadcast_number(comm, np.ptp(result.log["seconds"]) if result else 0)
-        return {"roles": roles, "seconds": seconds, "summary": summary}
+        return {"victims": ranks, "seconds": seconds, "summary": summary}
     times = list(deaths.values())
     waits = recoveries(comm, report.acknowledged, [start + time for time in times])
     path, living = folder.path(FLAGS.out, "server_chain"), comm.Shrink()

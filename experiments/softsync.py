@@ -34,6 +34,7 @@ from studies.server.softsync_report import (
 )
 
 from dml.sim.delays import delay_distribution
+from dml.strategies.server.roles import roles
 from dml.types import CountedComm
 from dml.wire.server.consistency import Choice, consistency
 
@@ -61,6 +62,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             result = run(make(alpha), rule, law=FLAGS.law)
             return result and case(result, n, alpha, scaled)
 
+        for n in ns:  # a number that is refused is refused before the first run
+            workers = roles(comm.size, FLAGS.servers).workers
+            consistency("softsync", Choice(softsync=n), workers)
         hard = []
         for alpha in alphas:
             hard.append(trial("bsp", 0, alpha))
