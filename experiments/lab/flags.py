@@ -118,7 +118,7 @@ def ranks(
 
     call = record_or_replay(counted, program, values)
     if not values.simulate:
-        from dml.wire.comm.mpi import world
+        from dml.wire.comm.mpi import is_fault_tolerant, world
         from dml.wire.comm.sleeping import sleep_if_oversubscribed
 
         if values.events:
@@ -126,7 +126,13 @@ def ranks(
                 f"expected --simulate with --events={values.events}, got real ranks; "
                 "pass --simulate=<number of ranks>"
             )
-        elastic = "elastic" in values and values.elastic  # dead ranks report nothing
+        elastic = survives_deaths(values)  # dead ranks report nothing
+        if elastic and not is_fault_tolerant():
+            raise BadInput(
+                "expected mpirun --with-ft ulfm of Open MPI with --elastic, got an MPI "
+                "that ends all ranks when one dies; start by launch/local.sh -n P "
+                "--elastic, or pass --simulate=P"
+            )
         comm = world(0 if elastic else values.watchdog)
         return [call(sleep_if_oversubscribed(comm) if sleeping else comm)]
     from dml import sim
@@ -142,7 +148,7 @@ def ranks(
     from dml.sim.networks.named import network
 
     try:
-        return sim.run(
+        results = sim.run(
             call,
             size,
             network(values.network, size),
@@ -153,6 +159,18 @@ def ranks(
         head, *lines = str(error).splitlines()
         details = "; ".join(line.strip() for line in lines[:4])
         raise BadInput(f"{head}: {details}" if details else head) from error
+    if "die" in values.events and all(result is None for result in results):
+        raise BadInput(
+            f"expected a rank that lives until the end, got --events={values.events}; "
+            "delete a death"
+        )
+    return results
+
+
+def survives_deaths(values: FlagValues) -> bool:
+    """Return whether the flags request a run that continues when ranks die."""
+    replicas = values.replicas if "replicas" in values else 1
+    return replicas > 1 or ("elastic" in values and bool(values.elastic))
 
 
 def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:

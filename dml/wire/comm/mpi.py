@@ -193,7 +193,7 @@ class World(MPI.Intracomm):
 
     def Abort(self, errorcode: int = 0) -> NoReturn:
         """End all ranks; with ULFM by the end of mpirun, whose exit code is then 1."""
-        if os.environ.get(FAULT_TOLERANT) == "1":
+        if is_fault_tolerant():
             # MPI's Abort ends this rank only, and the others wait for it
             time.sleep(OUTPUT_SECONDS)
             os.kill(os.getppid(), signal.SIGTERM)
@@ -406,6 +406,11 @@ class FreedWorld(freed(World)):  # type: ignore[misc]
     @property
     def rank(self) -> int:
         return self.freed_rank
+
+
+def is_fault_tolerant() -> bool:
+    """Return whether ranks survive the death of others: Open MPI with ULFM enabled."""
+    return os.environ.get(FAULT_TOLERANT) == "1"
 
 
 def compute(seconds: float, unless: Any = None) -> bool:

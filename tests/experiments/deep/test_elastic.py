@@ -106,6 +106,16 @@ def test_the_requested_number_of_workers_is_a_number_or_no_request(
     assert requested_workers(tmp_path / "none") == 0
 
 
+def test_real_ranks_without_fault_tolerance_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="expected mpirun --with-ft ulfm"):
+        see(tmp_path, "--elastic")
+
+
+def test_the_death_of_all_ranks_is_an_error(tmp_path):
+    with pytest.raises(BadInput, match="expected a rank that lives until the end"):
+        see(tmp_path, "--simulate=2", "--elastic", "--events=die:0@0;die:1@0")
+
+
 def test_spares_without_elastic_are_refused(tmp_path):
     with pytest.raises(BadInput, match="--elastic with --spares=1"):
         see(tmp_path, "--simulate=2", "--spares=1")
