@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 from dml import extend, processes
-from dml.types import BadInput, Comm, CountedComm, Reducer
+from dml.types import BadInput, Comm, CountedComm, RankFailed, Reducer
 from dml.wire.reducers import names as reducer_names
 
 
@@ -194,11 +194,13 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         complete = True
     except (
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
-        MemoryError,
+        *(MemoryError, RankFailed),
     ) as error:
         text = " ".join(str(error).split())
         if isinstance(error, MemoryError):
             text = f"expected enough memory, got: {text}; pass smaller sizes"
+        if isinstance(error, RankFailed):
+            text += "; the run cannot continue: start it again"
         line = f"{Path(sys.argv[0]).name}: {text}"
         if "--help" in sys.argv:  # without MPI
             sys.stderr.write(f"{line}\n")
@@ -212,7 +214,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             )
         if isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
-        exit_with_error(world(), line, STOPPED if isinstance(error, Stopped) else 2)
+        codes = {Stopped: STOPPED, RankFailed: 1}
+        exit_with_error(world(), line, codes.get(type(error), 2))
     finally:
         PROGRESS.end(complete)
 
