@@ -17,6 +17,7 @@ sha256.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any
 
@@ -74,12 +75,19 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         estimates.warn(comm, what, messages, "server")
         text = server_runs.summary_text
         console = writers.console(plan.clocks, unit="clock", summary_text=text)
+        open_files = partial(writing.run_writer, path, FLAGS, sentence=sentence)
         with (
             writers.rank_0_writer(comm.rank, console) as bar,
-            writing.run_writer(path, FLAGS, comm, sentence=sentence) as writer,
+            open_files(comm) if not setup.elastic else ExitStack() as files,
         ):
             arguments = (problem, make_shard, setup, plan, Writer(bar.row, ignore))
             result = server_runs.train_on_servers(comm, *arguments)
+            writer = files
+            if setup.elastic:  # of the first living rank
+                living = comm.Shrink()
+                if not comm.platform.virtual:
+                    comm.Revoke()  # ends receives from dead ranks, for MPI's end
+                writer = files.enter_context(open_files(living, ranks=comm.size))
             if not result:
                 return {}
             for row in rows(result):

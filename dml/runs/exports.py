@@ -6,21 +6,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dml.runs.writers import Row, Writer, ignore
+from dml.runs.writers import Row, Writer, ignore, is_repeated
 
 FLUSH_INTERVAL = 10.0  # seconds between writes to the file of events
 
 
 @contextmanager
 def table(path: Path, append: bool = False) -> Iterator[Writer]:
-    """Write each row at once; rewrite the file if a row has a new column."""
+    """Write each row at once; rewrite the file if a row has a new column.
+
+    The first row of a resumed run replaces the rows that it repeats.
+    """
     columns = read(path)[0] if append and path.exists() else []
     with open(path, "a" if append else "w", newline="", buffering=1) as file:
+        to_cut = append
 
         def row(row: Row) -> None:
+            nonlocal to_cut
             new_columns = [name for name in row if name not in columns]
-            if new_columns:
+            if new_columns or to_cut:
                 _, earlier_rows = read(path)
+                if to_cut:
+                    earlier_rows = [r for r in earlier_rows if not is_repeated(r, row)]
+                to_cut = False
                 columns.extend(new_columns)
                 file.seek(0)
                 file.truncate()

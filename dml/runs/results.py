@@ -73,7 +73,7 @@ def read_text(path: Path) -> str:
         ) from error
 
 
-def parse_json(line: str, path: Path) -> Any:
+def parse_json(line: str | bytes, path: Path) -> Any:
     """Parse JSON; `path` is for the error message."""
     try:
         return json.loads(line)

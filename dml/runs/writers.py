@@ -4,6 +4,7 @@ Writers are context managers, closed at the end of a run.
 """
 
 import json
+import math
 import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +12,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from dml.runs import results
 
 Row = Mapping[str, Any]
 
@@ -52,13 +55,44 @@ def rank_0_writer(
 
 @contextmanager
 def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
-    """Write each row at once as a line of JSON."""
+    """Write each row at once as a line of JSON.
+
+    A resumed run repeats the rows after its checkpoint: its first row replaces them.
+    """
     with open(path, "a" if append else "w", buffering=1) as file:
+        to_cut = append
 
         def row(row: Row) -> None:
+            nonlocal to_cut
+            if to_cut:
+                to_cut = False
+                file.truncate(start_of_repeated(path, row))
             file.write(json.dumps(row) + "\n")
 
         yield Writer(row, ignore)
+
+
+def start_of_repeated(path: Path, row: Row) -> int:
+    """Return the length in bytes of the rows of a run before a row of its resume.
+
+    Args:
+      path: File of the rows. Its last row is incomplete if the run was killed.
+      row: The first row of the resume.
+    """
+    kept = 0
+    with open(path, "rb") as file:
+        for line in file:
+            complete = line.endswith(b"\n")
+            if not complete or is_repeated(results.parse_json(line, path), row):
+                break
+            kept += len(line)
+    return kept
+
+
+def is_repeated(earlier: Row, first: Row) -> bool:
+    """Return whether a resumed run, by its first row, repeats an earlier row."""
+    unit = "epoch" if "epoch" in first else "step"
+    return int(earlier.get(unit) or 0) >= first.get(unit, math.inf)
 
 
 @contextmanager

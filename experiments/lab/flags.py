@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 from dml import extend, processes
-from dml.types import BadInput, Comm, CountedComm, Reducer
+from dml.types import BadInput, Comm, CountedComm, RankFailed, Reducer
 from dml.wire.reducers import names as reducer_names
 
 
@@ -118,7 +118,7 @@ def ranks(
 
     call = record_or_replay(counted, program, values)
     if not values.simulate:
-        from dml.wire.comm.mpi import world
+        from dml.wire.comm.mpi import is_fault_tolerant, world
         from dml.wire.comm.sleeping import sleep_if_oversubscribed
 
         if values.events:
@@ -126,7 +126,13 @@ def ranks(
                 f"expected --simulate with --events={values.events}, got real ranks; "
                 "pass --simulate=<number of ranks>"
             )
-        elastic = "elastic" in values and values.elastic  # dead ranks report nothing
+        elastic = survives_deaths(values)  # dead ranks report nothing
+        if elastic and not is_fault_tolerant():
+            raise BadInput(
+                "expected mpirun --with-ft ulfm of Open MPI with --elastic, got an MPI "
+                "that ends all ranks when one dies; start by launch/local.sh -n P "
+                "--elastic, or pass --simulate=P"
+            )
         comm = world(0 if elastic else values.watchdog)
         return [call(sleep_if_oversubscribed(comm) if sleeping else comm)]
     from dml import sim
@@ -142,7 +148,7 @@ def ranks(
     from dml.sim.networks.named import network
 
     try:
-        return sim.run(
+        results = sim.run(
             call,
             size,
             network(values.network, size),
@@ -153,6 +159,18 @@ def ranks(
         head, *lines = str(error).splitlines()
         details = "; ".join(line.strip() for line in lines[:4])
         raise BadInput(f"{head}: {details}" if details else head) from error
+    if "die" in values.events and all(result is None for result in results):
+        raise BadInput(
+            f"expected a rank that lives until the end, got --events={values.events}; "
+            "delete a death"
+        )
+    return results
+
+
+def survives_deaths(values: FlagValues) -> bool:
+    """Return whether the flags request a run that continues when ranks die."""
+    replicas = values.replicas if "replicas" in values else 1
+    return replicas > 1 or ("elastic" in values and bool(values.elastic))
 
 
 def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
@@ -176,11 +194,13 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         complete = True
     except (
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
-        MemoryError,
+        *(MemoryError, RankFailed),
     ) as error:
         text = " ".join(str(error).split())
         if isinstance(error, MemoryError):
             text = f"expected enough memory, got: {text}; pass smaller sizes"
+        if isinstance(error, RankFailed):
+            text += "; the run cannot continue: start it again"
         line = f"{Path(sys.argv[0]).name}: {text}"
         if "--help" in sys.argv:  # without MPI
             sys.stderr.write(f"{line}\n")
@@ -194,7 +214,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             )
         if isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
-        exit_with_error(world(), line, STOPPED if isinstance(error, Stopped) else 2)
+        codes = {Stopped: STOPPED, RankFailed: 1}
+        exit_with_error(world(), line, codes.get(type(error), 2))
     finally:
         PROGRESS.end(complete)
 

@@ -118,9 +118,10 @@ def test_a_deep_run_that_is_told_to_end_saves_and_ends_well(start, tmp_path):
     trains = lambda: rows.exists() and rows.stat().st_size  # noqa: E731
     flags = "--data=digits", "--model=mlp", "--steps=4000", "--strategy=mesh"
     flags += "--timeline=0", "--check_every=1000"
-    code, _ = start(2, "vision.py", signal.SIGTERM, trains, *flags, group=False)
-    assert code == 0
+    code, err = start(2, "vision.py", signal.SIGTERM, trains, *flags, group=False)
+    assert code == 130
     steps = summary(tmp_path)["steps"]
+    assert f"stopped after update {steps} of 4000; to resume" in err
     assert 0 < steps < 4000
     (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
     assert checkpoint.name == f"step-{steps}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dml.runs import folder, results
+from dml.runs import exports, folder, results, writers
 from dml.types import BadInput
 
 
@@ -41,6 +41,24 @@ def test_a_run_that_is_killed_has_no_summary_and_its_finished_rows(tmp_path, app
     run = results.read(tmp_path)
     assert run.summary == {}
     assert [row["step"] for row in run.rows] == ([1, 2] if append else [2])
+
+
+@pytest.mark.parametrize("unit", ("step", "epoch"))
+def test_the_first_row_of_a_resumed_run_replaces_the_rows_that_it_repeats(
+    tmp_path, unit
+):
+    rows, table = tmp_path / "metrics.jsonl", tmp_path / "metrics.csv"
+    for first, append in ((1, False), (3, True), (6, True)):
+        with writers.jsonl(rows, append) as a, exports.table(table, append) as b:
+            for number in range(first, first + 4):
+                for writer in (a, b):
+                    writer.row({unit: number, "loss": first})
+        with open(rows, "a") as file:
+            file.write(f'{{"{unit}": {first + 4}, "lo')  # the run is killed
+    expected = [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (6, 6), (7, 6), (8, 6), (9, 6)]
+    assert [(row[unit], row["loss"]) for row in results.read_rows(rows)] == expected
+    in_table = [(int(row[unit]), int(row["loss"])) for row in exports.read(table)[1]]
+    assert in_table == expected
 
 
 def test_the_commit_is_a_hash_and_none_outside_git(tmp_path, monkeypatch):

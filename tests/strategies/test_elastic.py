@@ -16,6 +16,7 @@ from dml.types import Problem, RankFailed, Rows
 from dml.update.table import table
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
+from dml.wire.plans.membership import SPARE, choose_workers
 from dml.wire.recovery import Members
 from dml.wire.recovery.members import Recovery
 from dml.wire.reducers.fixed_point import order_free
@@ -152,6 +153,11 @@ def test_several_deaths_also_during_recoveries_change_no_bit():
         results = train_row("halving_doubling", *deaths, updates=6)
         check(results, undisturbed)
         assert any(result and result[1] for result in results)
+
+
+def test_workers_keep_their_order_and_spares_follow():
+    assert choose_workers([3, SPARE, 0, SPARE, 2], 4) == [2, 4, 0, 1]
+    assert choose_workers([3, SPARE, 0, SPARE, 2], 2) == [2, 4]
 
 
 def test_a_spare_takes_the_place_of_a_worker_and_then_there_are_fewer():

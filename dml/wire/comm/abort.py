@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, NoReturn
 
+from dml.types import RankFailed
+
 TIMEOUT = 2.0  # seconds
 
 
@@ -29,14 +31,24 @@ def report(comm: Any, problem: str, code: int) -> None:
 
     A rank waits TIMEOUT seconds for the other ranks.
     """
-    barrier = comm.Ibarrier()
-    deadline = time.monotonic() + TIMEOUT
-    while not barrier.Test():
-        if time.monotonic() > deadline:
-            sys.stderr.write(f"rank {comm.rank}: {problem}\n")
-            sys.stderr.flush()
-            comm.Abort(code)
-        time.sleep(0.001)
-    if comm.rank == 0:
-        sys.stderr.write(f"{problem}\n")
+    together = all_call(comm)
+    if not together or comm.rank == 0:
+        name = "" if together else f"rank {comm.rank}: "
+        sys.stderr.write(f"{name}{problem}\n")
         sys.stderr.flush()
+    if not together:
+        comm.Abort(code)
+
+
+def all_call(comm: Any) -> bool:
+    """Return whether all ranks call this within TIMEOUT seconds, and none has died."""
+    deadline = time.monotonic() + TIMEOUT
+    try:
+        barrier = comm.Ibarrier()
+        while not barrier.Test():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+    except RankFailed:
+        return False
+    return True

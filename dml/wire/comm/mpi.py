@@ -6,13 +6,14 @@ Only this module and `mpi_requests` import mpi4py.
 import atexit
 import functools
 import os
+import signal
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -42,6 +43,8 @@ from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 PAUSES = 64  # calls of `pause` between two tests for deaths
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
+FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # variable of mpirun --with-ft ulfm
+OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
     np.add: MPI.SUM,
@@ -146,7 +149,7 @@ class World(MPI.Intracomm):
         try:
             yield
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         finally:
             self.call = None
 
@@ -178,7 +181,7 @@ class World(MPI.Intracomm):
             except MPI.Exception as error:
                 # all ranks have this error until all have acknowledged the same deaths
                 if error.Get_error_class() != MPI.ERR_PROC_FAILED:
-                    raise translated(error, self.rank) from error
+                    raise translated(error, self) from error
 
     def Shrink(self) -> "World":
         comm = World(MPI.Intracomm.Shrink(self))
@@ -187,6 +190,14 @@ class World(MPI.Intracomm):
         comm.lineage = (*self.lineage, -self.shrinks, 0)
         comm.set_attributes(self.windows, self.watchdog)
         return comm
+
+    def Abort(self, errorcode: int = 0) -> NoReturn:
+        """End all ranks; with ULFM by the end of mpirun, whose exit code is then 1."""
+        if is_fault_tolerant():
+            # MPI's Abort ends this rank only, and the others wait for it
+            time.sleep(OUTPUT_SECONDS)
+            os.kill(os.getppid(), signal.SIGTERM)
+        MPI.Intracomm.Abort(self, errorcode)
 
     def Get_failed(self) -> list[int]:  # type: ignore[override]
         failed = MPI.Intracomm.Get_failed(self)
@@ -207,7 +218,7 @@ class World(MPI.Intracomm):
         try:
             MPI.Intracomm.Send(self, [buf, MPI.BYTE], dest, tag)
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         finally:
             self.call = None
 
@@ -219,7 +230,7 @@ class World(MPI.Intracomm):
                 self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi
             )
         except MPI.Exception as error:
-            copy_truncated(error, self.rank, mpi, status)
+            copy_truncated(error, self, mpi, status)
             return
         finally:
             self.call = None
@@ -249,7 +260,7 @@ class World(MPI.Intracomm):
                 mpi,
             )
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         finally:
             self.call = None
         copy_status(mpi, status)
@@ -258,7 +269,7 @@ class World(MPI.Intracomm):
         try:
             request = Pending(MPI.Intracomm.Isend(self, [buf, MPI.BYTE], dest, tag))
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         request.comm, request.call = self, ("Isend", "dest", dest, tag, buf)
         return request
 
@@ -269,7 +280,7 @@ class World(MPI.Intracomm):
                 MPI.Intracomm.Irecv(self, buffer, mpi_source(source), mpi_tag(tag))
             )
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         request.comm, request.call = self, ("Irecv", "source", source, tag, buf)
         return request
 
@@ -279,7 +290,7 @@ class World(MPI.Intracomm):
         try:
             MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         finally:
             self.call = None
         copy_status(mpi, status)
@@ -289,7 +300,7 @@ class World(MPI.Intracomm):
         try:
             arrived = MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         copy_status(mpi, status)
         return arrived
 
@@ -302,7 +313,7 @@ class World(MPI.Intracomm):
             index = MPI.Request.Waitany(requests, mpi)
         except MPI.Exception as error:
             # MPI has set the request to null; there is no index in the exception
-            copy_truncated(error, self.rank, mpi, status)
+            copy_truncated(error, self, mpi, status)
             return next(k for k in active if requests[k] == MPI.REQUEST_NULL)
         finally:
             self.call = None
@@ -318,7 +329,10 @@ class World(MPI.Intracomm):
             MPI.Intracomm.Barrier(self)
 
     def Ibarrier(self):
-        request = Pending(MPI.Intracomm.Ibarrier(self))
+        try:
+            request = Pending(MPI.Intracomm.Ibarrier(self))
+        except MPI.Exception as error:
+            raise translated(error, self) from error
         request.comm, request.call = self, ("Barrier", "size", self.size, 0, None)
         return request
 
@@ -328,7 +342,7 @@ class World(MPI.Intracomm):
         try:
             MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
         except MPI.Exception as error:
-            raise translated(error, self.rank) from error
+            raise translated(error, self) from error
         finally:
             self.call = None
 
@@ -392,6 +406,11 @@ class FreedWorld(freed(World)):  # type: ignore[misc]
     @property
     def rank(self) -> int:
         return self.freed_rank
+
+
+def is_fault_tolerant() -> bool:
+    """Return whether ranks survive the death of others: Open MPI with ULFM enabled."""
+    return os.environ.get(FAULT_TOLERANT) == "1"
 
 
 def compute(seconds: float, unless: Any = None) -> bool:

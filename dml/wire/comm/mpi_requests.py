@@ -12,10 +12,23 @@ FAILURES = {*(MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)
 }
 
 
-def translated(error: MPI.Exception, rank: int) -> Exception:
-    """Return RankFailed for a death or a revocation, and other errors unchanged."""
-    if error.Get_error_class() in FAILURES:
-        return RankFailed(f"rank {rank}: {error.Get_error_string()}")
+# Classes of errors inside a collective call after a death or a revocation.
+UNSPECIFIC = MPI.ERR_OTHER, MPI.ERR_INTERN, MPI.ERR_UNKNOWN
+
+
+def translated(error: MPI.Exception, comm: Any) -> Exception:
+    """Return RankFailed for a death or a revocation, and other errors unchanged.
+
+    Args:
+      error: Error of an operation.
+      comm: World of the operation.
+    """
+    code = error.Get_error_class()
+    failed = code in FAILURES
+    if FAILURES and code in UNSPECIFIC:
+        failed = comm.Is_revoked() or bool(comm.Get_failed())
+    if failed:
+        return RankFailed(f"rank {comm.rank}: {error.Get_error_string()}")
     return error
 
 
@@ -32,7 +45,7 @@ class Pending(MPI.Request):
         try:
             MPI.Request.Wait(self, mpi)
         except MPI.Exception as error:
-            copy_truncated(error, self.comm.rank, mpi, status)
+            copy_truncated(error, self.comm, mpi, status)
             return True
         finally:
             self.comm.call = None
@@ -44,7 +57,7 @@ class Pending(MPI.Request):
         try:
             completed = MPI.Request.Test(self, mpi)
         except MPI.Exception as error:
-            copy_truncated(error, self.comm.rank, mpi, status)
+            copy_truncated(error, self.comm, mpi, status)
             return True
         if completed:
             self.copy_status(mpi, status)
@@ -77,13 +90,13 @@ def copy_status(mpi: MPI.Status | None, status: Status | None) -> None:
 
 
 def copy_truncated(
-    error: MPI.Exception, rank: int, mpi: MPI.Status | None, status: Status | None
+    error: MPI.Exception, comm: Any, mpi: MPI.Status | None, status: Status | None
 ) -> None:
     """Copy the status of a message longer than its buffer; raise other errors.
 
     Without a status it is an error, too.
     """
     if status is None or error.Get_error_class() != MPI.ERR_TRUNCATE:
-        raise translated(error, rank) from error
+        raise translated(error, comm) from error
     copy_status(mpi, status)
     status.count = TOO_LONG

@@ -1,5 +1,6 @@
 """Training of a deep network on workers and spares that may die; see --elastic."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -24,7 +25,13 @@ from dml.wire.recovery import Members
 from studies.deep import flags as deep_flags
 from studies.deep import strategies
 from studies.deep.following import FollowingWriter, following, saved_on_worker_0
-from studies.deep.preparation import Task, evaluate_held_out, prepare, progress_line
+from studies.deep.preparation import (
+    Task,
+    evaluate_held_out,
+    prepare,
+    progress_line,
+    stopped_text,
+)
 from studies.deep.requests import Requests
 from studies.deep.setup import Setup
 from studies.deep.steps import Speed, renumbered
@@ -210,7 +217,19 @@ def train_rank(
             files.summary(summary)
 
         run.finish(lambda workers: finish_first(workers, conclude))
+    if members.comm is not None and run.saved.number < updates:
+        exit_stopped(members, stopped_text(run.saved.number, updates, path))
     return summary
+
+
+def exit_stopped(members: Members, text: str) -> None:
+    """End a worker of a run that was stopped by a signal, with exit code STOPPED."""
+    if members.comm.platform.virtual:
+        raise flags.Stopped(text)
+    # not by flags.Stopped, whose barrier fails after a death
+    if members.comm.rank == 0:
+        sys.stderr.write(f"{Path(sys.argv[0]).name}: {text}\n")
+    sys.exit(flags.STOPPED)
 
 
 def describe(members: Members) -> dict[str, Any]:

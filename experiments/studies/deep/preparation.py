@@ -165,6 +165,14 @@ def start_or_resume(
     return done, saved["params"], saved["state"], memory or None
 
 
+def stopped_text(done: int, updates: int, path: Path) -> str:
+    """Return the message of a run that was stopped by a signal."""
+    return (
+        f"stopped after update {done} of {updates}; to resume, pass the same flags and "
+        f"--resume={path}"
+    )
+
+
 def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:
     """Evaluate on held-out data; rank 0 only."""
     if rank:

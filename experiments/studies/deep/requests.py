@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 TARGET_SECONDS = 0.5  # between two reads of the requested number of workers
+DIGITS = 9
 TARGET = "workers"  # file in the run folder with the requested number of workers
 
 
@@ -23,7 +24,14 @@ class Requests:
     def __call__(self) -> tuple[bool, int]:
         now = time.monotonic()
         if now - self.read >= TARGET_SECONDS:
-            self.read = now
-            text = self.file.read_text().strip() if self.file.exists() else ""
-            self.target = int(text) if text.isdecimal() else 0
+            self.read, self.target = now, requested_workers(self.file)
         return self.stopped(), self.target
+
+
+def requested_workers(file: Path) -> int:
+    """Return the number in a file; 0, no request, without one."""
+    try:
+        text = file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return int(text) if text.isdecimal() and len(text) <= DIGITS else 0

@@ -30,6 +30,7 @@ from studies.deep.preparation import (
     prepare,
     progress_line,
     save_checkpoint,
+    stopped_text,
 )
 from studies.deep.steps import Speed, guarded, renumbered
 
@@ -135,13 +136,15 @@ def train_rank(
         if comm.rank == 0:
             summary |= built.finish(path, params)
         first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 finishes
-        words = np.array([summary["words_sent"]])
-        tree_allreduce(comm, words)
+        words_and_stops = np.array([summary["words_sent"], stopped()])
+        tree_allreduce(comm, words_and_stops)
         summary |= {
             f"{built.unit}_per_second": speed.rate,
-            "words_sent": int(words[0]),
+            "words_sent": int(words_and_stops[0]),
             "first_step_seconds": speed.first - start,
             "total_seconds": time.perf_counter() - start,
         }
         writer.summary(summary)
+    if words_and_stops[1] and summary["steps"] < steps:
+        raise flags.Stopped(stopped_text(summary["steps"], steps, path))
     return summary

@@ -16,6 +16,7 @@ from studies.deep import training as deep
 
 from dml import sim
 from dml.data.text.generated import generate
+from dml.runs import results
 from dml.strategies import bucket_sums
 from dml.types import BadInput, Step
 from dml.update import dense
@@ -72,7 +73,11 @@ def interrupt(see, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(deep, "train_rank", impatient)
-            return see("--save_every=1e-9", *argv, out="stopped")
+            with pytest.raises(
+                flags.Stopped, match=r"stopped after update \d of \d+; to res"
+            ):
+                see("--save_every=1e-9", *argv, out="stopped")
+            return results.read_object(see.path / "stopped" / "summary.json")
 
     return run
 

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import vision
+from lab import flags
 from studies.deep.following import write_recoveries
+from studies.deep.requests import Requests, requested_workers
 from studies.elastic.real import Plan
 
 from dml.runs import results
@@ -79,6 +81,39 @@ def test_an_elastic_run_resumes_from_its_checkpoint(tmp_path):
 def test_flags_that_do_not_fit_are_refused(tmp_path, flags, text):
     with pytest.raises(BadInput, match=text):
         see(tmp_path, "--simulate=2", "--elastic", *flags)
+
+
+def test_a_stopped_run_saves_and_says_how_to_resume(tmp_path, monkeypatch):
+    requests = iter([(False, 0)] * 4)
+    monkeypatch.setattr(Requests, "__call__", lambda self: next(requests, (True, 0)))
+    text = f"stopped after update 3 of 6; .* --resume={tmp_path}"
+    with pytest.raises(flags.Stopped, match=text):
+        see(tmp_path, "--simulate=3", "--elastic", "--spares=1")
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-3"]
+
+
+@pytest.mark.parametrize(
+    ("content", "workers"),
+    ((b"6\n", 6), (b"0", 0), (b"-2", 0), (b"", 0), (b"six", 0), (b"\xff", 0))
+    + ((b"9" * 5000, 0), (None, 0)),
+)
+def test_the_requested_number_of_workers_is_a_number_or_no_request(
+    tmp_path, content, workers
+):
+    file = tmp_path / "workers"
+    file.mkdir() if content is None else file.write_bytes(content)
+    assert requested_workers(file) == workers
+    assert requested_workers(tmp_path / "none") == 0
+
+
+def test_real_ranks_without_fault_tolerance_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="expected mpirun --with-ft ulfm"):
+        see(tmp_path, "--elastic")
+
+
+def test_the_death_of_all_ranks_is_an_error(tmp_path):
+    with pytest.raises(BadInput, match="expected a rank that lives until the end"):
+        see(tmp_path, "--simulate=2", "--elastic", "--events=die:0@0;die:1@0")
 
 
 def test_spares_without_elastic_are_refused(tmp_path):
