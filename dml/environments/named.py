@@ -6,9 +6,12 @@ from difflib import get_close_matches
 from dml import extend
 from dml.environments.cartpole import CARTPOLE
 from dml.environments.catch import CATCH
+from dml.environments.grid_world import GRID_WORLD
 from dml.types import BadInput, Environment
 
-ENVIRONMENTS: Mapping[str, Environment] = {"cartpole": CARTPOLE, "catch": CATCH}
+ENVIRONMENTS: Mapping[str, Environment] = {
+    environment.name: environment for environment in (CARTPOLE, CATCH, GRID_WORLD)
+}
 
 
 def find(name: str) -> Environment:

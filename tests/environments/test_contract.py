@@ -7,7 +7,7 @@ from dml.environments.named import ENVIRONMENTS, find
 from dml.types import BadInput
 
 NAMES = list(ENVIRONMENTS)
-STEPS = 60
+STEPS = 130
 
 
 def trajectory(environment, seeds, choose):
