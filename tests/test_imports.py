@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RESULTS = {"metrics", "runs", "evaluation", "figures"}
-STAGES = {"data", "models", "wire", "update", "sim", *RESULTS}
+STAGES = {"data", "environments", "models", "wire", "update", "sim", *RESULTS}
 MAY_IMPORT = {
     stage: {"types", "extend", "wire.plans", "wire.costs", stage} for stage in STAGES
 } | {

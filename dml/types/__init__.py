@@ -1,5 +1,13 @@
 """Contracts between the packages of dml; every name can be imported from here."""
 
+from dml.types.acting import (
+    Environment,
+    Environments,
+    Outcome,
+    Play,
+    Policy,
+    rollout_dtype,
+)
 from dml.types.comm import (
     ANY,
     SHARED,
@@ -79,6 +87,12 @@ __all__ = [
     "Model",
     "Tensor",
     "Problem",
+    "Environment",
+    "Environments",
+    "Outcome",
+    "Play",
+    "Policy",
+    "rollout_dtype",
     "Step",
     "Combine",
     "Memory",

@@ -1,0 +1,1 @@
+"""Environments: vectorised, and compiled or adapted from other packages."""
