@@ -30,7 +30,8 @@ class Queue:
         self.dtype, self.admission = play.dtype, admission
         self.waiting: deque[int] = deque()
         self.playing: dict[int, int] = {}
-        self.arrived: dict[int, np.ndarray] = {}  # bytes of rollouts by number
+        # actors and the bytes of their rollouts, by number
+        self.arrived: dict[int, tuple[int, np.ndarray]] = {}
 
     def __len__(self) -> int:
         """Return the number of rollouts that have arrived."""
@@ -56,16 +57,20 @@ class Queue:
           rollout: Bytes of a record, which must not change later.
         """
         number = self.playing.pop(actor)
-        self.arrived[number] = rollout
+        self.arrived[number] = actor, rollout
         self.admission.arrive(number)
 
     def take(self) -> np.ndarray | None:
-        """Return the rollouts of the next update; None: further ones must arrive."""
+        """Return the rollouts of the next update; None: further ones must arrive.
+
+        They are in the order of actors, which is not that of arrivals.
+        """
         numbers = self.admission.take()
         if numbers is None:
             return None
-        rollouts = [self.arrived.pop(number) for number in numbers]
-        return np.concatenate(rollouts).view(self.dtype)
+        arrived = [self.arrived.pop(number) for number in numbers]
+        arrived.sort(key=lambda pair: pair[0])  # stable: an actor's in their order
+        return np.concatenate([rollout for _, rollout in arrived]).view(self.dtype)
 
     def forget(self, actor: int) -> None:
         """Remove an actor that has died; its rollouts that have arrived remain."""

@@ -37,7 +37,8 @@ class Service(ABC):
     def __init__(
         self, comm: Comm, roles: Roles, play: Play, version: int, elastic: bool
     ) -> None:
-        self.comm, self.play, self.elastic = comm, play, elastic
+        self.comm, self.roles, self.play = comm, roles, play
+        self.elastic = elastic
         self.actors = set(roles.actors_of(comm.rank))
         share = roles.batch // roles.learners
         self.queue = Queue(play, Admission(share, roles.lag, version))
