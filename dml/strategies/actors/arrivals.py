@@ -1,7 +1,7 @@
 """Messages of one size from any rank, received in the order of arrival.
 
-    posted receives   ▢ ▢ ▢ ▢ ▢ ▢ ▢ ▢     messages arrive while the rank computes
-                      └ the oldest completes first; another is posted in its place
+posted receives   ▢ ▢ ▢ ▢ ▢ ▢ ▢ ▢     messages arrive while the rank computes
+                  └ the oldest completes first; another is posted in its place
 """
 
 from collections import deque

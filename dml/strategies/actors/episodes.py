@@ -1,7 +1,7 @@
 """Measures of the rollouts of an update: returns of episodes, frames and lag.
 
-    rollouts of a copy   ──5──┤ ──3── │ ──4──┤ ──      returns 5 and 7: an episode may
-                           ends         ends           continue in the next rollout
+rollouts of a copy   ──5──┤ ──3── │ ──4──┤ ──      returns 5 and 7: an episode may
+                       ends         ends           continue in the next rollout
 """
 
 from collections import defaultdict
@@ -71,7 +71,7 @@ class Episodes:
         resets = rollouts["resets"]
         return Sums(
             samples=resets.size,
-            frames=resets.size - np.count_nonzero(resets),
+            frames=resets.size - int(np.count_nonzero(resets)),
             lag=float(lags.mean() * resets.size),
             episodes=len(returns),
             returns=sum(returns),

@@ -1,7 +1,7 @@
 """The roles of ranks: L learners, then actors.
 
-    rank      0   1 │ 2   3   4   5   6        2 learners and 5 actors
-    learner         │ 0   1   0   1   0        of each actor
+rank      0   1 │ 2   3   4   5   6        2 learners and 5 actors
+learner         │ 0   1   0   1   0        of each actor
 """
 
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """A table of action values of a chain, in NumPy: a problem of rollouts without JAX.
 
-    start ─► 0 ◄─► 1 ◄─► 2 ◄─► 3 ─► 4     reward 1 and end at 4; limit of 12 steps
+start ─► 0 ◄─► 1 ◄─► 2 ◄─► 3 ─► 4     reward 1 and end at 4; limit of 12 steps
 """
 
 from functools import partial
@@ -28,7 +28,9 @@ class Chain:
         return self.places[:, None].astype(np.float32)
 
     def step(self, actions):
-        self.places = np.clip(self.places + np.where(actions == 1, 1, -1), 0, STATES - 1)
+        self.places = np.clip(
+            self.places + np.where(actions == 1, 1, -1), 0, STATES - 1
+        )
         self.ages += 1
         self.places[self.ended] = self.starts[self.ended]
         self.ages[self.ended] = 0

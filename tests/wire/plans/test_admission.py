@@ -75,9 +75,7 @@ def test_no_arrival_order_violates_the_bound_or_deadlocks(sizes, data):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.tuples(st.integers(1, 2), st.integers(0, 2), st.integers(1, 6)), st.data()
-)
+@given(st.tuples(st.integers(1, 2), st.integers(0, 2), st.integers(1, 6)), st.data())
 def test_an_update_waits_only_if_no_choice_of_rollouts_is_legal(sizes, data):
     batch, lag, actors = sizes
 
