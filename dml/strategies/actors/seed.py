@@ -73,8 +73,9 @@ def seed(
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
     plan = roles(comm.size, learners, batch, lag)
-    comm = Surviving(comm) if elastic else comm  # type: ignore[assignment]
-    group = comm.Split(int(comm.rank >= learners), comm.rank)
+    if elastic:
+        comm = Surviving(comm)
+    group: Any = comm.Split(int(comm.rank >= learners), comm.rank)
     play, like = problem.play, params_layout(problem)
     assert play
     if comm.rank >= learners:
