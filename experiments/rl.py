@@ -47,8 +47,8 @@ FLAGS.choice("until", "updates", ["updates", "solved"], "End: all updates, or so
 FLAGS.integer("evaluate_every", 25, "Updates between evaluations; 0: at the end.", 0)
 FLAGS.integer("copies", 0, "Environments of an actor; 0: the default.", 0)
 FLAGS.integer("length", 0, "Steps of a rollout; 0: the default.", 0)
-FLAGS.integer("batch", 0, "Rollouts of an update; 0: 1 for each 8 actors.", 0)
-FLAGS.integer("lag", 8, "Bound of the lag of a rollout in updates.", 0)
+FLAGS.integer("batch", 0, "Rollouts of an update; 0: one for each 4 actors.", 0)
+FLAGS.integer("lag", 3, "Bound of the lag of a rollout in updates.", 0)
 FLAGS.integer("learners", 1, "Number of learners of impala and seed.", 1)
 FLAGS.integer("shards", 0, "Terms of the sum of gradients; 0: one per learner.", 0)
 FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: all.", 0)
@@ -61,7 +61,7 @@ FLAGS.reducer()
 FLAGS.choice("allreduce", "tree", list(ALLREDUCE), "All-reduce of learners.")
 FLAGS.switch("elastic", False, "Continuation of the run without dead actors.")
 FLAGS.text("resume", None, "Run folder to continue.")
-FLAGS.number("save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0)
+FLAGS.number("save_every", 0.0, "Seconds between checkpoints; 0: when stopped.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -86,7 +86,8 @@ def learn(
         steps = checkpointed(steps, run.group, save, values.save_every, stopped)
     if values.until == "solved":
         steps = until(steps, run.group, lambda: progress.solved_seconds is not None)
-    with closing(steps):
+    # order matters: the end of the last one ends the actors
+    with closing(run.steps), closing(steps):
         summary = train(steps, progress.evaluate, writer, run.evaluate_every)
     assert progress.last
     params = progress.last.params()  # collective
@@ -152,15 +153,14 @@ class Progress:
 def until(
     steps: Iterator[Step], group: Comm, done: Callable[[], bool]
 ) -> Iterator[Step]:
-    """Yield the steps until `done` is true on rank 0 of the group."""
-    with closing(steps):
-        for step in steps:
-            yield step
-            flag = np.array([done()], np.int64)
-            if group.size > 1:
-                group.Allreduce(None, flag, np.maximum)
-            if flag[0]:
-                return
+    """Yield the steps until `done` is true on a rank of the group."""
+    for step in steps:
+        yield step
+        flag = np.array([done()], np.int64)
+        if group.size > 1:
+            group.Allreduce(None, flag, np.maximum)
+        if flag[0]:
+            return
 
 
 def total(comm: CountedComm, values: list[float], elastic: bool) -> list[float]:
