@@ -31,10 +31,10 @@ class Settings(NamedTuple):
 
 
 ROLLOUTS: Mapping[str, Settings] = {
-    "cartpole": Settings(lr=0.003, loss={"reward_scale": 0.1}),
-    "catch": Settings(),
+    "cartpole": Settings(loss={"reward_scale": 0.1}),
+    "catch": Settings(lr=0.003),
 }
 EPISODES: Mapping[str, Settings] = {
-    "cartpole": Settings(lr=0.001, copies=1, loss={"reward_scale": 0.1, "trace": 0.95}),
-    "catch": Settings(),
+    "cartpole": Settings(copies=1, loss={"reward_scale": 0.1, "trace": 0.95}),
+    "catch": Settings(copies=4, lr=0.003),
 }
