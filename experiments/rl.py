@@ -55,6 +55,7 @@ FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: a
 FLAGS.integer("servers", 1, "Number of servers of a3c.", 1)
 FLAGS.choice("consistency", "async", list(CONSISTENCIES), "Consistency of a3c.")
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp.", 0)
+FLAGS.text("widths", "", "Units of the hidden layers, as 64,64; empty: the default.")
 FLAGS.text("optimizer", "", "Optimizer; empty: the default.")
 FLAGS.number("lr", 0.0, "Learning rate; 0: the default.", 0)
 FLAGS.reducer()

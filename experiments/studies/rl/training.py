@@ -21,11 +21,13 @@ from dml.update.dense import make
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.surviving import with_survivors
+from studies.rl.agent import draw_agent
 from studies.rl.algorithms import ALGORITHMS, settings
 from studies.rl.contract import Training
 
 # Flags that determine the results of a resumed run, with the seed.
 RULES = ("algorithm", "environment", "copies", "length", "optimizer", "lr", "seed")
+RULES += ("widths",)
 Stop = Callable[[], bool]  # () -> whether a signal to stop was received
 
 
@@ -91,6 +93,8 @@ def learn(
         summary = train(steps, progress.evaluate, writer, run.evaluate_every)
     assert progress.last
     params = progress.last.params()  # collective
+    if comm.rank == 0:
+        draw_agent(path / "agent", values, run.tree(params))
     return summary | progress.summary() | {"sha256": digest(params)}
 
 
