@@ -13,6 +13,8 @@ from dml.figures import episodes
 from dml.models.policies.network import act, to_numpy
 from dml.types import BadInput, Params
 
+PICTURES = 8
+
 
 def draw_agent(path: Path, values: flags.FlagValues, params: Params) -> None:
     """Draw an episode; environments without pictures have none.
@@ -23,10 +25,13 @@ def draw_agent(path: Path, values: flags.FlagValues, params: Params) -> None:
       params: Parameters of the policy.
     """
     observations, total = play(values, params)
+    steps = list(episodes.chosen_steps(len(observations), PICTURES))
     with suppress(BadInput):
-        pictures = frames(values.environment, observations)
+        chosen = frames(values.environment, observations[steps])  # slow: not of all
+        pictures = np.zeros((len(observations), *chosen.shape[1:]), np.uint8)
+        pictures[steps] = chosen
         title = f"{values.environment}: {len(pictures) - 1} steps, return {total:g}"
-        episodes.draw(path, pictures, title=title)
+        episodes.draw(path, pictures, PICTURES, title)
 
 
 def play(values: flags.FlagValues, params: Params) -> tuple[np.ndarray, float]:

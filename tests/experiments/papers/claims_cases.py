@@ -146,6 +146,33 @@ def workers(seconds=(80.0, 40.0, 10.0), frames=(80e3, 80e3, 90e3), seeds=3):
     return {"a3c": run(rows(keys, *found))}
 
 
+def traffic_of(first=50.0, second=10.0, updates=40, widths="256,256"):
+    """Return two runs with these words per frame, of 100 steps of 8 copies."""
+
+    def one(words):
+        summary = {"environment_steps": 100, "words_sent": 800 * words}
+        return run(summary=summary | {"steps": updates}, copies=8, widths=widths)
+
+    return one(first), one(second)
+
+
+def inference(**values):
+    return dict(zip(("impala", "seed"), traffic_of(**values), strict=True))
+
+
+def sizes_of_model(second=50.4, **values):
+    runs = traffic_of(second=second, **values)
+    return dict(zip(("small", "seed"), runs, strict=True))
+
+
+def speeds(a3c=3e3, impala=9e3, frames=60e3):
+    found = {"a3c": a3c, "fast": impala}
+    return {
+        name: run(summary={"frames_per_second": speed, "frames": frames})
+        for name, speed in found.items()
+    }
+
+
 def stragglers(ten=6.9, thousand=16.0, measured=1.1):
     keys = "barrier workers maxplus measured virtual"
     found: list[tuple] = [("synchronous", 10, ten, None, 1.0)]
