@@ -1,4 +1,4 @@
-"""Own all-reduces, reducers, strategies, problems and models, next to built-in ones.
+"""Own all-reduces, reducers, strategies, problems and others, next to built-in ones.
 
 --algorithms=ring,./mine.py:swing        a function of a file
 --algorithms=ring,package.module:swing   a function of an installed module
@@ -15,6 +15,7 @@ dml.strategies   train(problem, batches, update, *, comm, timer, **options) -> S
 dml.problems     make() -> Problem
 dml.models       network(shape, classes) -> Model
 dml.corpora      files() -> paths
+dml.environments make() -> Environment
 """
 
 import hashlib
@@ -42,6 +43,7 @@ PROBLEMS = "dml.problems"
 REDUCERS = "dml.reducers"
 MODELS = "dml.models"
 CORPORA = "dml.corpora"
+ENVIRONMENTS = "dml.environments"
 
 # Arguments of a function of each group, as text, and as calls that must be possible.
 CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]]] = {
@@ -59,6 +61,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     PROBLEMS: ("()", (((), {}),)),
     MODELS: ("(shape, classes)", (((0, 0), {}),)),
     CORPORA: ("()", (((), {}),)),
+    ENVIRONMENTS: ("()", (((), {}),)),
 }
 
 # Path of each file that was loaded -> sha256 of its contents.

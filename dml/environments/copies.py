@@ -1,0 +1,90 @@
+"""Copies of an environment that a compiled kernel steps together.
+
+    actions ─► kernel(copies, state, actions, observations, rewards, ends) ─► Outcome
+
+A kernel steps all copies in one call and allocates nothing. A row of `copies` for each
+of SEED, EPISODE and STEP, a column for each copy; a step of ENDED marks a copy that
+resets in the next step. `reset` is a step in which all copies are marked.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numba import njit
+
+from dml.environments import draws
+from dml.types import BadInput, Outcome
+
+SEED, EPISODE, STEP = 0, 1, 2  # rows of `copies`
+ENDED = -1  # step of a copy that resets in the next step
+
+# (copies_3xN, state, actions_N, observations_NxO, rewards_N, ends_2xN) -> whether all
+# actions exist. Rows of `ends`: terminated, truncated.
+Kernel = Callable[..., bool]
+
+SOURCES = b"".join(Path(file).read_bytes() for file in (__file__, draws.__file__))
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Compile a kernel, and cache its code.
+
+    Numba's cache notices changes of the function's file alone. Therefore the name of
+    the compiled function has a hash of the other sources of its code.
+    """
+    function.__qualname__ = f"{function.__name__}.{crc32(SOURCES)}"
+    return njit(nogil=True, cache=True)(function)
+
+
+class Copies:
+    """Environments of a kernel.
+
+    Args:
+      kernel: Compiled function; see Kernel.
+      state: State of all copies, which the kernel alone reads and writes.
+      seeds: Seed of each copy.
+      shape: Shape of an observation.
+      actions: Number of actions.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        state: Any,
+        seeds: Sequence[int],
+        shape: tuple[int, ...],
+        actions: int,
+    ) -> None:
+        self.kernel, self.state, self.known_actions = kernel, state, actions
+        self.size = len(seeds)
+        self.copies = np.zeros((3, self.size), np.int64)
+        self.copies[SEED] = [int(seed) % 2**63 for seed in seeds]
+        self.actions = np.zeros(self.size, np.int64)
+        ends = np.zeros((2, self.size), np.bool_)
+        observations = np.zeros((self.size, *shape), np.float32)
+        rewards = np.zeros(self.size, np.float32)
+        self.arrays = (
+            *(self.copies, state, self.actions),
+            *(observations, rewards, ends),
+        )
+        self.outcome = Outcome(observations, rewards, ends[0], ends[1])
+
+    def reset(self) -> np.ndarray:
+        """Start the first episode of every copy; return its observations, NxO."""
+        self.copies[EPISODE] = -1
+        self.copies[STEP] = ENDED
+        self.actions[:] = 0
+        self.kernel(*self.arrays)
+        return self.outcome.observations
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """Step every copy by its action; the next step overwrites the arrays."""
+        self.actions[:] = actions
+        if not self.kernel(*self.arrays):
+            raise BadInput(
+                f"expected actions of 0 to {self.known_actions - 1}, got "
+                f"{self.actions.min()} to {self.actions.max()}; pass action numbers"
+            )
+        return self.outcome
