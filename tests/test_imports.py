@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "conformance": {"types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
     **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},
-    "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"},
+    "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
+    | {"environments"},
     "strategies": {"types", "extend", "strategies"} | STAGES,
     "train": {"types", *RESULTS},
 }

@@ -43,6 +43,7 @@ from dml.types.learning import (
     Tensor,
 )
 from dml.types.reducers import Combine, Memory, Reducer, TermMemory
+from dml.types.replay import Replayed, transition_dtype
 from dml.types.sparse import (
     Edges,
     Embeddings,

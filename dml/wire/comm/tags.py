@@ -28,4 +28,5 @@ class Tag(IntEnum):
     COPIES = 25  # states of other ranks; see recovery/peer_memory.py
     CHAIN = 26  # messages to the replicas of a server; see server/chain.py
     ANSWER = 27  # answers of the tail to a worker
+    REPLAY = 32  # messages of learners, replays and actors; see actors/apex.py
     BLOCK = 1000  # plus the number of the block

@@ -1,0 +1,1 @@
+"""Policies of environments: networks, off-policy corrections, losses, and actors."""

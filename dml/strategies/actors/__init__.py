@@ -1,0 +1,1 @@
+"""Strategies of actors, which play episodes, and learners, which update by them."""
