@@ -94,6 +94,8 @@ __all__ = [
     "Play",
     "Policy",
     "rollout_dtype",
+    "Replayed",
+    "transition_dtype",
     "Step",
     "Combine",
     "Memory",

@@ -194,10 +194,9 @@ def as_inputs(batch: Replayed) -> Inputs:
     records = batch.records
     return Inputs(
         np.ascontiguousarray(np.swapaxes(records["observations"], 0, 1)),
-        *(
-            np.ascontiguousarray(records[name])
-            for name in ("reward", "discount", "action")
-        ),
+        np.ascontiguousarray(records["reward"]),
+        np.ascontiguousarray(records["discount"]),
+        np.ascontiguousarray(records["action"]),
         batch.weights,
         batch.target,
     )

@@ -84,7 +84,8 @@ class Learner:
     def learn(self, replay: int) -> None:
         """Update by the batch of a replay; request another one."""
         layouts, links, settings = self.layouts, self.links, self.settings
-        batch = links.receive(layouts.batch, replay)
+        with self.timer("wait"):
+            batch = links.receive(layouts.batch, replay)
         params, play = self.parameters.params, self.problem.play
         replayed = Replayed(batch["records"], batch["weights"], self.target)
         assert play and play.errors
