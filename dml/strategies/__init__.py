@@ -50,6 +50,8 @@ STRATEGIES = {
     "sharded": Strategy("sharded", ("model",)),
     "scan": Strategy("scan", ("model",), alone=True),
     "server": Strategy("server.server", ("gradient",)),
+    "impala": Strategy("actors.impala", ("gradient", "play")),
+    "seed": Strategy("actors.seed", ("gradient", "play")),
     "hogwild": Strategy("shared.hogwild", ("kernel",)),
     "hogwild_private": Strategy("shared.hogwild_private", ("kernel.model",)),
     "average": Strategy("shared.average", ("kernel.model",)),

@@ -25,6 +25,8 @@ import numpy as np
 from dml.environments.draws import uniform
 from dml.models.gradient import gradient
 from dml.models.initial import initial
+from dml.models.policies.actor import evaluation
+from dml.models.policies.network import dense, dense_shapes, hidden_name
 from dml.types import (
     BadInput,
     Environment,
@@ -88,7 +90,7 @@ def q_problem(
         params,
         0,
         partial(q_gradient, double),
-        partial(greedy_return, environment, seed, episodes),
+        evaluation(environment, act, seed, episodes),
         play=play,
     )
 
@@ -111,10 +113,10 @@ def dueling_policy(
         )
     sizes, inputs = {}, math.prod(shape)
     for index, width in enumerate(widths):
-        sizes[f"hidden_{index:02d}"] = {"kernel": (inputs, width), "bias": (width,)}
+        sizes[hidden_name(index)] = dense_shapes(inputs, width)
         inputs = width
-    sizes["advantage"] = {"kernel": (inputs, actions), "bias": (actions,)}
-    sizes["value"] = {"kernel": (inputs, 1), "bias": (1,)}
+    sizes["advantage"] = dense_shapes(inputs, actions)
+    sizes["value"] = dense_shapes(inputs, 1)
 
     def init(key: Any) -> Params:
         return initial(sizes, key)
@@ -130,12 +132,9 @@ def action_values(params: Params, observations: Any) -> Any:
     """Return the values of all actions, BxA; of JAX or NumPy, as the params are."""
     features = observations.reshape(len(observations), -1)
     for index in range(len(params) - 2):
-        layer = params[f"hidden_{index:02d}"]
-        features = (features @ layer["kernel"] + layer["bias"]).clip(min=0)
-    advantage_BxA, value_Bx1 = (
-        features @ params[name]["kernel"] + params[name]["bias"]
-        for name in ("advantage", "value")
-    )
+        features = dense(params[hidden_name(index)], features).clip(min=0)
+    advantage_BxA = dense(params["advantage"], features)
+    value_Bx1 = dense(params["value"], features)
     return value_Bx1 + advantage_BxA - advantage_BxA.mean(1, keepdims=True)
 
 
@@ -200,27 +199,3 @@ def as_inputs(batch: Replayed) -> Inputs:
         batch.weights,
         batch.target,
     )
-
-
-def greedy_return(
-    environment: Environment, seed: int, episodes: int, params: Params
-) -> dict[str, float]:
-    """Return the mean return of one greedy episode of each of several seeds.
-
-    Args:
-      environment: Environment.
-      seed: Seed of the first episode, which actors do not use.
-      episodes: Number of episodes.
-      params: Params of the action values.
-    """
-    params = jax.tree.map(np.asarray, params)
-    # negative seeds are those of no actor
-    copies = environment.make([-1 - seed * episodes - k for k in range(episodes)])
-    observations = copies.reset()
-    returns, plays = np.zeros(episodes), np.ones(episodes, bool)
-    while plays.any():
-        outcome = copies.step(action_values(params, observations).argmax(1))
-        observations = outcome.observations
-        returns += plays * outcome.rewards
-        plays &= ~(outcome.terminated | outcome.truncated)
-    return {"mean_return": float(returns.mean())}

@@ -26,7 +26,7 @@ import numpy as np
 
 from dml.data.replay.buffer import ReplayBuffer
 from dml.metrics.timer import Timer
-from dml.strategies.actors.apex_actor import Actor, Player, exploration
+from dml.strategies.actors.apex_actor import Acting, Player, exploration
 from dml.strategies.actors.apex_learner import Learner
 from dml.strategies.actors.apex_messages import LEARNER, Links, layouts
 from dml.strategies.actors.apex_replay import Replay
@@ -79,7 +79,7 @@ def apex(
         player = Player(play, comm.rank, epsilon, own)
         target = roles.replay_of(comm.rank)
         with timer("play"):
-            Actor(links, dtypes, player, target, like, own).run()
+            Acting(links, dtypes, player, target, like, own).run()
     else:
         capacity = own.capacity // own.replays
         buffer = ReplayBuffer(capacity, play.dtype, own.alpha, own.beta)

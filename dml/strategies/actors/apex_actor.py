@@ -10,14 +10,13 @@ greedy (equation 1 of the paper has ε = 0.4).
 """
 
 from collections import deque
-from typing import Any
-
 import numpy as np
 
 from dml.data.replay.n_step import transitions
+from dml.models.policies.actor import Actor
 from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
 from dml.strategies.actors.apex_settings import Settings
-from dml.types import Play, Replayed, rollout_dtype
+from dml.types import Params, Play, Replayed, rollout_dtype
 from dml.wire.comm.buffers import Layout, unpack
 
 EPISODES = 20  # number of the last episodes in the mean return of an actor
@@ -57,7 +56,7 @@ def explore(
 
 
 class Player:
-    """Copies of the environment, and the last T + n steps of them.
+    """An actor, and the last T + n steps of its environments.
 
     Args:
       play: Acting part of the problem.
@@ -72,55 +71,38 @@ class Player:
     """
 
     def __init__(self, play: Play, rank: int, epsilon: float, settings: Settings):
-        self.play, self.rank, self.epsilon = play, rank, epsilon
-        self.steps, self.seed = settings.n_step, settings.seed
-        copies = play.copies
-        first = (settings.seed * 2**20 + rank) * copies
-        self.environments = play.environment.make(range(first, first + copies))
-        dtype = rollout_dtype(play.environment, copies, play.length + self.steps)
+        self.play, self.epsilon, self.settings = play, epsilon, settings
+        self.actor = Actor(play, settings.seed, rank)
+        dtype = rollout_dtype(
+            play.environment, play.copies, settings.n_step + play.length
+        )
         self.window = np.zeros(1, dtype)[0]
         self.window["actor"] = rank
         self.window["resets"] = True  # steps before the first episode
-        self.window["observations"][-1] = self.environments.reset()
-        self.ended = np.zeros(copies, bool)
-        self.returns, self.last = np.zeros(copies), deque[float](maxlen=EPISODES)
-        self.number = self.frames = self.episodes = 0
+        self.window["observations"][-1] = self.actor.observations
+        self.last_returns = deque[float](maxlen=EPISODES)
+        self.frames = self.episodes = 0
 
-    def advance(self, params: Any, version: int) -> np.ndarray:
-        """Play T steps by params of a version; return the window."""
-        window, old, length = self.window, self.steps, self.play.length
+    def transitions(self, params: Params, version: int) -> np.ndarray:
+        """Play T steps by params of a version; return the complete transitions."""
+        settings, window, length = self.settings, self.window, self.play.length
         for name in window.dtype.names:
             if window[name].ndim:
                 kept = len(window[name]) - length
                 window[name][:kept] = window[name][length:].copy()
-        for t in range(old, old + length):
-            self.step(window, t, params)
-        window["versions"][old:] = version
-        return window
-
-    def step(self, window: Any, t: int, params: Any) -> None:
-        """Play step t of the window."""
-        play, observations = self.play, window["observations"]
-        draws = play.draws(self.seed, self.rank, self.number, play.copies)
-        greedy, values = play.act(params, observations[t], draws)
-        actions = explore(values, greedy, draws, self.epsilon)
-        outcome = self.environments.step(actions)
-        self.number += 1
-        window["resets"][t] = self.ended
-        window["actions"][t], window["logits"][t] = actions, values
-        window["rewards"][t] = outcome.rewards
-        window["terminated"][t] = outcome.terminated
-        window["truncated"][t] = outcome.truncated
-        observations[t + 1] = outcome.observations
-        self.frames += play.copies - int(self.ended.sum())
-        self.ended = outcome.terminated | outcome.truncated
-        self.returns += outcome.rewards
-        for copy in np.flatnonzero(self.ended):
-            self.last.append(float(self.returns[copy]))
-            self.returns[copy], self.episodes = 0, self.episodes + 1
+        for t in range(settings.n_step, settings.n_step + length):
+            draws = self.actor.draws()
+            greedy, values = self.play.act(params, self.actor.observations, draws)
+            actions = explore(values, greedy, draws, self.epsilon)
+            self.actor.step(window, t, actions, values, version)
+        self.frames += int((~window["resets"][settings.n_step :]).sum())
+        self.episodes += len(self.actor.returns)
+        self.last_returns.extend(self.actor.returns)
+        self.actor.returns.clear()
+        return transitions(window, settings.n_step, settings.discount, self.play.dtype)
 
 
-class Actor:
+class Acting:
     """Plays and sends transitions until it is stopped.
 
     Args:
@@ -145,7 +127,7 @@ class Actor:
         self.replay, self.like, self.settings = replay, like, settings
         self.uncredited, self.stopped = 0, False
         self.version = self.reported = 0
-        self.params: Any = None
+        self.params: Params = None
 
     def run(self) -> None:
         player, settings, block = self.player, self.settings, 0
@@ -154,8 +136,7 @@ class Actor:
                 self.pull()
             if not self.stopped:
                 self.links.comm.platform.work(1)
-                window = player.advance(self.params, self.version)
-                self.send(self.transitions(window))
+                self.send(player.transitions(self.params, self.version))
             block += 1
         while self.uncredited:
             self.receive_credit()
@@ -171,7 +152,7 @@ class Actor:
             LEARNER,
             player.frames - self.reported,
             episodes=player.episodes,
-            mean_return=np.mean(player.last) if player.last else 0.0,
+            mean_return=np.mean(player.last_returns) if player.last_returns else 0.0,
         )
         self.reported = player.frames
         answer = self.links.receive(self.layouts.params, LEARNER)
@@ -180,10 +161,6 @@ class Actor:
             return
         self.version = int(answer["count"])
         self.params = unpack(answer["params"], self.like)
-
-    def transitions(self, window: np.ndarray) -> np.ndarray:
-        settings, dtype = self.settings, self.player.play.dtype
-        return transitions(window, settings.n_step, settings.discount, dtype)
 
     def send(self, records: np.ndarray) -> None:
         """Send transitions and their priorities, once there is a credit for it."""

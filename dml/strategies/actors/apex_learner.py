@@ -61,12 +61,15 @@ class Learner:
         for replay in self.replays:
             for _ in range(first):
                 self.links.send(self.layouts.request, replay, 0)
-        for _ in batches:
-            self.learn(self.next_batch())
-            if self.updates % self.settings.report_every == 0:
-                yield self.step()
-            if self.solved():
-                break
+        try:
+            for _ in batches:
+                self.learn(self.next_batch())
+                if self.updates % self.settings.report_every == 0:
+                    yield self.step()
+                if self.solved():
+                    break
+        except GeneratorExit:  # the caller needs no further Steps
+            self.losses.clear()
         with self.timer("wait"):
             self.finish()
         if self.losses:

@@ -1,0 +1,48 @@
+"""V-trace: targets of values from steps of another policy (Espeholt 2018).
+
+    δ_t = ρ_t (r_t + γ_t V_{t+1} - V_t)
+    v_t = V_t + δ_t + γ_t c_t (v_{t+1} - V_{t+1}),      v_T = V_T
+
+ρ_t and c_t are ratios of the probabilities of the action under the learner's and the
+actor's policy, truncated at ρ̄ and c̄. The fixed point is the value of the policy
+proportional to min(ρ̄ μ, π), for every c̄.
+
+γ_t is 0 if step t ended in a terminal state. An episode that ended by its limit goes on
+from its last observation: V_{t+1} is its value, and step t+1, which only resets the
+environment, has ρ = c = 0 and so v_{t+1} = V_{t+1}.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def vtrace(
+    rewards: Any, discounts: Any, values: Any, rho: Any, c: Any
+) -> tuple[Any, Any]:
+    """Return the targets v_t, and the advantages r_t + γ_t v_{t+1} - V_t.
+
+    Args:
+      rewards: r_t, Tx...
+      discounts: γ_t, Tx...
+      values: V_t of the T+1 observations, of which the last one is the bootstrap.
+      rho: ρ_t, Tx...
+      c: c_t, Tx...
+    """
+
+    def backward(target: Any, step: Any) -> tuple[Any, Any]:
+        reward, discount, value, next_value, rho, c = step
+        # v_t of above, rearranged: with ρ = c = 1 it is r + γ v_{t+1} to the last bit,
+        # and with ρ = c = 0 it is V_t
+        target = (
+            (1 - rho) * value
+            + rho * reward
+            + discount * ((rho - c) * next_value + c * target)
+        )
+        return target, target
+
+    steps = rewards, discounts, values[:-1], values[1:], rho, c
+    _, targets = jax.lax.scan(backward, values[-1], steps, reverse=True)
+    next_targets = jnp.concatenate([targets[1:], values[-1:]])
+    return targets, rewards + discounts * next_targets - values[:-1]

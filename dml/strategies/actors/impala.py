@@ -1,0 +1,192 @@
+"""IMPALA (Espeholt 2018): actors send rollouts, learners send params.
+
+    actor 1    ─ params v ─► T steps ─► rollout ┐         ┌─ params v+2 ─► T steps ─► …
+    actor 2    ─ params v ─► T   steps   ─► rollout ┐     │
+                                                │   │     │
+    learner         update v-1 ─► update v ─► update v+1 ─► …        each of B rollouts
+
+An actor plays T steps of N environments by one version of the params; the environments
+continue in its next rollout. The rollout is also the request for the next params, which
+the learner sends when its queue admits another rollout, see `wire.plans.admission`. So
+every consumed rollout has a lag of at most K updates, and V-trace corrects for it in the
+gradient of the problem. Several learners are data parallel, see `learner`.
+
+With K = 0 learners and actors alternate, and the results are bit-identical to those of
+a serial loop. A recorded run replays bit for bit: the order in which rollouts arrive is
+the only difference between two runs.
+
+Per rollout: 2 messages, n + 2 words down for n parameters, and the bytes of the rollout
+up. Actors hold no parameters of their own: an actor that dies is not missed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.models.policies.actor import Actor
+from dml.strategies.actors.arrivals import Arrivals, Message
+from dml.strategies.actors.learner import learn
+from dml.strategies.actors.roles import Roles, roles
+from dml.strategies.actors.service import Service
+from dml.strategies.parameters import Update
+from dml.types import BadInput, CountedComm, Params, Play, Problem, Step, no_op
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm.buffers import Layout, layout, pack, unpack
+from dml.wire.comm.surviving import Surviving
+from dml.wire.comm.tags import Tag
+from dml.wire.reducers.exact import exact
+
+HEADER = 2  # words of a message of params: the version as one 64-bit integer
+
+
+def impala(
+    problem: Problem,
+    batches: Iterable[Any],
+    update: Update,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    learners: int = 1,
+    batch: int = 0,
+    lag: int = 1,
+    seed: int = 0,
+    version: int = 0,
+    elastic: bool = False,
+    **own: Any,
+) -> Iterator[Step]:
+    """Train by rollouts of actors.
+
+    A learner yields a Step after every update, with its params. An actor yields one
+    Step at the end, without params.
+
+    Args:
+      problem: Problem with `play`, whose gradient takes an array of rollouts.
+      batches: An item per update, which is not read.
+      update: Update of the params.
+      comm: Learners and actors.
+      timer: Measures the phases.
+      learners: Number of learners, which are the first ranks.
+      batch: Number B of rollouts of an update; 0: one per actor.
+      lag: Largest number K of updates between acting and learning.
+      seed: Seed of the environments and actions.
+      version: Number of updates of an earlier run; its params are those of `problem`.
+      elastic: Whether training continues when actors die.
+      **own: Options of `synchronous` for the learners, such as reducer, shards, state.
+    """
+    plan = roles(comm.size, learners, batch, lag)
+    comm = Surviving(comm) if elastic else comm  # type: ignore[assignment]
+    group = comm.Split(int(comm.rank >= learners), comm.rank)
+    play, like = problem.play, params_layout(problem)
+    assert play
+    if comm.rank >= learners:
+        yield act(comm, plan, play, like, seed=seed, timer=timer)
+        return
+    yield from learn(
+        problem,
+        batches,
+        update,
+        service=Trajectories(comm, plan, play, like, version, elastic),
+        roles=plan,
+        learners=group,  # type: ignore[arg-type]
+        timer=timer,
+        version=version,
+        **{"reducer": exact(tree_allreduce), **own},
+    )
+
+
+def params_layout(problem: Problem) -> Layout:
+    """Return the layout of the params in a message."""
+    like = layout(problem.params)
+    if set(like.dtypes) != {np.dtype(np.float32)}:
+        dtypes = ", ".join(sorted({str(dtype) for dtype in like.dtypes}))
+        raise BadInput(f"expected params of float32, got {dtypes}; cast them")
+    return like
+
+
+class Trajectories(Service):
+    """A learner's messages: rollouts in, params out.
+
+    Args:
+      like: Layout of the params; the other arguments are those of Service.
+    """
+
+    def __init__(
+        self,
+        comm: CountedComm,
+        plan: Roles,
+        play: Play,
+        like: Layout,
+        version: int,
+        elastic: bool,
+    ) -> None:
+        super().__init__(comm, plan, play, version, elastic)
+        self.like = like
+        for actor in sorted(self.actors):  # an actor requests nothing at the start
+            self.queue.request(actor)
+
+    def listen(self) -> Arrivals:
+        return Arrivals(self.comm, self.play.dtype.itemsize, Tag.ROLLOUT)
+
+    def publish(self, version: int, params: Params) -> None:
+        """Send the params to actors from now on, and to those that wait for them."""
+        # sends of earlier versions may be in progress: another buffer
+        self.message = np.empty(HEADER + self.like.length, np.float32)
+        self.message[:HEADER].view(np.int64)[0] = version
+        pack(params, self.message[HEADER:])
+        self.respond()
+
+    def handle(self, message: Message) -> None:
+        actor, rollout = message
+        self.queue.arrive(actor, rollout)
+        self.queue.request(actor)
+        self.respond()
+
+    def respond(self) -> None:
+        for actor in self.queue.grants():
+            self.send(self.message, actor, Tag.WEIGHTS)
+
+    def end(self, actor: int) -> None:
+        version = self.message[:HEADER].view(np.int64)[0]
+        header = np.array([-1 - version], np.int64).view(np.float32)
+        self.send(header, actor, Tag.WEIGHTS)
+
+
+def act(
+    comm: CountedComm,
+    plan: Roles,
+    play: Play,
+    like: Layout,
+    *,
+    seed: int,
+    timer: Timer,
+) -> Step:
+    """Play rollouts until the learner ends the run; return the only Step.
+
+    Args:
+      comm: All ranks.
+      plan: Roles of the ranks.
+      play: Acting part of the problem.
+      like: Layout of the params.
+      seed: Seed of the environments and actions.
+      timer: Measures the phases.
+    """
+    learner, sent = plan.learner(comm.rank), comm.bytes_sent
+    actor = Actor(play, seed, comm.rank - plan.learners)
+    message = np.empty(HEADER + like.length, np.float32)
+    rollout = np.zeros(1, play.dtype)
+    while True:
+        with timer("wait"):
+            comm.Recv(message, learner, Tag.WEIGHTS)
+        version = int(message[:HEADER].view(np.int64)[0])
+        if version < 0:
+            break
+        with timer("play"):
+            params = unpack(message[HEADER:], like, copy=False)
+            actor.rollout(params, version, rollout[0])
+            comm.platform.work(1)
+        with timer("wire"):
+            comm.Send(rollout.view(np.uint8), learner, Tag.ROLLOUT)
+    words = (comm.bytes_sent - sent) // 4
+    return Step(-1 - version, 0.0, no_op, actor.rollouts, timer.lap(), words_sent=words)

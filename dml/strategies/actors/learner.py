@@ -1,0 +1,135 @@
+"""A learner: `synchronous` training on the rollouts of actors.
+
+    rollouts of own actors ─► gradient ─┐
+                                        ├─ reducer ─► equal updates ─► params
+    other learners ─────────► gradient ─┘                               to actors
+
+The rollouts of an update take the place of a minibatch: learner l of L has the numbers
+lB/L to (l+1)B/L - 1 of B rollouts. All learners have equal params.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.strategies.actors.episodes import Episodes, Sums
+from dml.strategies.actors.roles import Roles
+from dml.strategies.actors.service import Service
+from dml.strategies.parameters import Update
+from dml.strategies.synchronous import synchronous
+from dml.types import Comm, CountedComm, Params, Problem, Step, identity
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm.metered import uncounted
+
+
+def learn(
+    problem: Problem,
+    batches: Iterable[Any],
+    update: Update,
+    *,
+    service: Service,
+    roles: Roles,
+    learners: CountedComm,
+    timer: Timer,
+    version: int = 0,
+    **own: Any,
+) -> Iterator[Step]:
+    """Train on rollouts; yield a Step after every update. End the actors at the end.
+
+    Args:
+      problem: Problem whose `gradient` takes an array of rollouts.
+      batches: An item per update, which is not read.
+      update: Update of the params.
+      service: Rollouts of this learner's actors.
+      roles: Roles of all ranks.
+      learners: Communicator of the learners.
+      timer: Measures the phases; `input` is the wait for rollouts.
+      version: Number of updates of an earlier run.
+      **own: Options of `synchronous`.
+    """
+    source = Rollouts(problem, batches, service, roles, learners)
+    service.publish(version, problem.params)
+    steps = synchronous(
+        source.problem(), source, update, comm=learners, timer=timer, **own
+    )
+    sent = learners.bytes_sent
+    try:
+        for step in steps:
+            with timer("wire"):
+                service.publish(version + step.number, step.params())
+                measures = source.measures(learners)
+            yield step._replace(
+                number=version + step.number,
+                words_sent=(learners.bytes_sent - sent) // 4,
+                measures={**step.measures, **measures},
+            )
+            sent = learners.bytes_sent
+    except GeneratorExit:  # the caller needs no further Steps
+        pass
+    service.finish()
+
+
+class Rollouts:
+    """The rollouts of the present update, as a minibatch of `synchronous`.
+
+    Args:
+      problem: The problem.
+      batches: An item per update.
+      service: Rollouts of this learner's actors.
+      roles: Roles of all ranks.
+      learners: Communicator of the learners.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        batches: Iterable[Any],
+        service: Service,
+        roles: Roles,
+        learners: Comm,
+    ) -> None:
+        self.full, self.batches, self.service = problem, batches, service
+        self.roles, self.episodes = roles, Episodes()
+        self.first = learners.rank * (roles.batch // roles.learners)
+        self.rollouts = np.empty(0, service.play.dtype)
+
+    def problem(self) -> Problem:
+        """Return the problem of minibatches, which are numbers of rollouts."""
+        return Problem(
+            self.full.params,
+            self.full.examples,
+            self.gradient,
+            self.full.evaluate,
+            identity,
+            touched=self.full.touched,
+        )
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Yield the numbers of all rollouts of each update, when the own ones are in."""
+        for _ in self.batches:
+            self.rollouts = self.service.take()
+            version = self.service.queue.admission.version - 1
+            lags = version - self.rollouts["versions"]
+            assert 0 <= lags.min() and lags.max() <= self.roles.lag, lags
+            self.lag_max = int(lags.max())
+            queued = len(self.service.queue)
+            self.sums = self.episodes.sums(self.rollouts, version, queued)
+            yield np.arange(self.roles.batch)
+
+    def gradient(self, params: Params, numbers: Any) -> tuple[Any, Any]:
+        """Return the loss and gradient of consecutive rollouts."""
+        numbers = np.asarray(numbers)
+        start, stop = numbers[0] - self.first, numbers[-1] + 1 - self.first
+        return self.full.gradient(params, self.rollouts[start:stop])
+
+    def measures(self, learners: CountedComm) -> dict[str, float]:
+        """Return the measures of the update, equal on all learners; not counted."""
+        if learners.size == 1:
+            return self.sums.measures(self.lag_max)
+        buffer = np.array(self.sums)
+        tree_allreduce(uncounted(learners), buffer)
+        largest = np.array([self.lag_max])
+        tree_allreduce(uncounted(learners), largest, np.maximum)
+        return Sums(*buffer.tolist()).measures(int(largest[0]))

@@ -1,0 +1,263 @@
+"""SEED (Espeholt 2020): actors send observations, learners send actions.
+
+    actor 1    ─ o ─┐        ┌─ a ─► step ─ o ─┐        ┌─ a ─► step ─ …
+    actor 2    ─ o ─┤        ├─ a ─► step ─ o ─┤        ├─ a ─► step ─ …
+    learner         └ policy ┘                 └ policy ┘        update: B rollouts
+
+The params stay on the learner, which computes the policy for all observations that have
+arrived, with its newest params. It also assembles the rollouts, so steps of one rollout
+may have different versions. Admission is by the version of the first step. An actor
+whose next rollout is not admitted receives no answer: back-pressure.
+
+Per rollout of T steps of N environments: 2T messages; T observations of N environments
+up, with rewards and flags, and TN actions down. Their size does not depend on that of
+the model; IMPALA sends n + 2 words per rollout for n parameters.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.models.policies.actor import copy_seeds
+from dml.strategies.actors.arrivals import Arrivals, Message
+from dml.strategies.actors.impala import params_layout
+from dml.strategies.actors.learner import learn
+from dml.strategies.actors.roles import Roles, roles
+from dml.strategies.actors.service import Service
+from dml.strategies.parameters import Update
+from dml.types import CountedComm, Params, Play, Problem, Step, no_op
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm.buffers import Layout, pack, unpack
+from dml.wire.comm.surviving import Surviving
+from dml.wire.comm.tags import Tag
+from dml.wire.reducers.exact import exact
+
+
+def seed(
+    problem: Problem,
+    batches: Iterable[Any],
+    update: Update,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    learners: int = 1,
+    batch: int = 0,
+    lag: int = 1,
+    inference: int = 0,
+    seed: int = 0,
+    version: int = 0,
+    elastic: bool = False,
+    **own: Any,
+) -> Iterator[Step]:
+    """Train by the steps of actors, whose actions the learners compute.
+
+    A learner yields a Step after every update, with its params. An actor yields one
+    Step at the end, without params.
+
+    Args:
+      problem: Problem with `play`, whose gradient takes an array of rollouts.
+      batches: An item per update, which is not read.
+      update: Update of the params.
+      comm: Learners and actors.
+      timer: Measures the phases.
+      learners: Number of learners, which are the first ranks.
+      batch: Number B of rollouts of an update; 0: one per actor.
+      lag: Largest number K of updates between acting and learning.
+      inference: Largest number of actors whose actions are computed together; 0: all
+        whose observations have arrived.
+      seed: Seed of the environments and actions.
+      version: Number of updates of an earlier run; its params are those of `problem`.
+      elastic: Whether training continues when actors die.
+      **own: Options of `synchronous` for the learners, such as reducer, shards, state.
+    """
+    plan = roles(comm.size, learners, batch, lag)
+    comm = Surviving(comm) if elastic else comm  # type: ignore[assignment]
+    group = comm.Split(int(comm.rank >= learners), comm.rank)
+    play, like = problem.play, params_layout(problem)
+    assert play
+    if comm.rank >= learners:
+        yield step_environments(comm, plan, play, seed, timer)
+        return
+    service = Inference(comm, plan, play, version, elastic)
+    service.like, service.seed, service.most = like, seed, inference
+    yield from learn(
+        problem,
+        batches,
+        update,
+        service=service,
+        roles=plan,
+        learners=group,  # type: ignore[arg-type]
+        timer=timer,
+        version=version,
+        **{"reducer": exact(tree_allreduce), **own},
+    )
+
+
+def report_dtype(play: Play) -> np.dtype:
+    """Return the dtype of an actor's message: the outcome of a step of its copies."""
+    copies = play.copies
+    return np.dtype(
+        [
+            ("observations", np.float32, (copies, *play.environment.shape)),
+            ("rewards", np.float32, (copies,)),
+            ("terminated", np.bool_, (copies,)),
+            ("truncated", np.bool_, (copies,)),
+        ]
+    )
+
+
+class Assembly:
+    """The rollout of an actor that the learner assembles.
+
+    Attributes:
+      record: The rollout.
+      t: Number of its steps that have actions.
+      steps: Number of steps of the actor in earlier rollouts.
+      number: Number of the rollout.
+      observations: Observations of the next step, NxO.
+      ended: Whether the last step ended an episode, N.
+    """
+
+    def __init__(self, play: Play) -> None:
+        self.length, self.dtype = play.length, play.dtype
+        self.ended = np.zeros(play.copies, np.bool_)
+        self.t, self.steps, self.number = 0, 0, -1
+        self.observations = np.empty(0)
+
+    def begin(self, actor: int) -> None:
+        """Begin the next rollout."""
+        self.bytes = np.zeros(self.dtype.itemsize, np.uint8)
+        self.record = self.bytes.view(self.dtype)[0]
+        self.steps += self.t
+        self.t, self.number = 0, self.number + 1
+        self.record["actor"], self.record["number"] = actor, self.number
+        self.record["observations"][0] = self.observations
+
+    def act(self, actions: np.ndarray, logits: np.ndarray, version: int) -> None:
+        """Write the actions of the next step."""
+        record, t = self.record, self.t
+        record["actions"][t], record["logits"][t] = actions, logits
+        record["versions"][t], record["resets"][t] = version, self.ended
+        self.t += 1
+
+    def add(self, report: np.ndarray) -> bool:
+        """Write the outcome of a step; return whether the rollout is complete."""
+        self.observations = report["observations"]
+        if not self.t:  # the actor has reset its environments
+            return False
+        for name in ("rewards", "terminated", "truncated"):
+            self.record[name][self.t - 1] = report[name]
+        self.record["observations"][self.t] = self.observations
+        self.ended = report["terminated"] | report["truncated"]
+        return self.t == self.length
+
+
+class Inference(Service):
+    """A learner's messages: observations in, actions out; see Service.
+
+    Attributes:
+      like: Layout of the params.
+      seed: Seed of the actions.
+      most: Largest number of actors whose actions are computed together; 0: all.
+    """
+
+    like: Layout
+    seed: int
+    most: int
+
+    def listen(self) -> Arrivals:
+        self.report, self.first = report_dtype(self.play), self.roles.learners
+        self.assemblies = {actor: Assembly(self.play) for actor in self.actors}
+        self.answers: list[int] = []  # actors whose actions are to be computed
+        return Arrivals(self.comm, self.report.itemsize, Tag.OBSERVATIONS)
+
+    def publish(self, version: int, params: Params) -> None:
+        """Act by these params from now on, also for the actors that wait."""
+        vector = np.empty(self.like.length, np.float32)
+        pack(params, vector)
+        self.params, self.version = unpack(vector, self.like, copy=False), version
+        self.admit()
+        self.respond()
+
+    def handle(self, message: Message) -> None:
+        actor, data = message
+        assembly, begins = self.assemblies[actor], actor not in self.queue.playing
+        if assembly.add(data.view(self.report)[0]):
+            self.queue.arrive(actor, assembly.bytes)
+            begins = True
+        if begins:
+            self.queue.request(actor)
+            self.admit()
+        else:
+            self.answers.append(actor)
+        if len(self.answers) == self.most:
+            self.respond()
+
+    def admit(self) -> None:
+        """Begin the rollouts that the queue admits."""
+        for actor in self.queue.grants():
+            self.assemblies[actor].begin(actor - self.first)
+            self.answers.append(actor)
+
+    def respond(self) -> None:
+        """Compute the actions of all actors that are to be answered; send them."""
+        actors, self.answers = self.answers, []
+        actors = [actor for actor in actors if actor in self.actors]
+        if not actors:
+            return
+        play, each = self.play, [self.assemblies[actor] for actor in actors]
+        observations = np.concatenate([one.observations for one in each])
+        draws = [
+            play.draws(self.seed, actor - self.first, one.steps + one.t, play.copies)
+            for actor, one in zip(actors, each, strict=True)
+        ]
+        actions, logits = play.act(self.params, observations, np.concatenate(draws))
+        actions = np.asarray(actions, np.int32)
+        for k, (actor, one) in enumerate(zip(actors, each, strict=True)):
+            part = slice(k * play.copies, (k + 1) * play.copies)
+            one.act(actions[part], logits[part], self.version)
+            self.send(actions[part], actor, Tag.ACTIONS)
+
+    def end(self, actor: int) -> None:
+        last = np.full(self.play.copies, -1, np.int32)
+        last[-1] = -1 - self.version
+        self.send(last, actor, Tag.ACTIONS)
+
+
+def step_environments(
+    comm: CountedComm, plan: Roles, play: Play, seed: int, timer: Timer
+) -> Step:
+    """Step the environments until the learner ends the run; return the only Step.
+
+    Args:
+      comm: All ranks.
+      plan: Roles of the ranks.
+      play: Acting part of the problem.
+      seed: Seed of the environments.
+      timer: Measures the phases.
+    """
+    learner, sent = plan.learner(comm.rank), comm.bytes_sent
+    seeds = copy_seeds(seed, comm.rank - plan.learners, play.copies)
+    environments = play.environment.make(seeds)
+    report = np.zeros(1, report_dtype(play))
+    report["observations"] = environments.reset()
+    actions, steps = np.empty(play.copies, np.int32), 0
+    while True:
+        with timer("wire"):
+            comm.Send(report.view(np.uint8), learner, Tag.OBSERVATIONS)
+        with timer("wait"):
+            comm.Recv(actions, learner, Tag.ACTIONS)
+        if actions[-1] < 0:
+            break
+        with timer("play"):
+            outcome = environments.step(actions)
+            for name, values in zip(outcome._fields, outcome, strict=True):
+                report[name] = values
+            comm.platform.work(1 / play.length)
+        steps += 1
+    words = (comm.bytes_sent - sent) // 4
+    rollouts = steps // play.length
+    version = -1 - int(actions[-1])
+    return Step(version, 0.0, no_op, rollouts, timer.lap(), words_sent=words)

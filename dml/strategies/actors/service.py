@@ -1,0 +1,128 @@
+"""The service of a learner for its actors: messages in, rollouts out, and deaths.
+
+    take ─► serve ─► serve ─► ... until the admission has the rollouts of an update
+
+A subclass handles the messages of one strategy, see `impala` and `seed`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from dml.strategies.actors.arrivals import Arrivals, Message
+from dml.strategies.actors.roles import Roles
+from dml.strategies.actors.rollout_queue import Queue
+from dml.types import BadInput, Comm, Params, Play, RankFailed
+from dml.wire.comm.surviving import new_deaths
+from dml.wire.comm.tags import Tag
+from dml.wire.plans.admission import Admission
+
+
+class Service(ABC):
+    """The messages of a learner and its actors.
+
+    Args:
+      comm: All ranks.
+      roles: Roles of the ranks.
+      play: Acting part of the problem.
+      version: Number of updates of an earlier run.
+      elastic: Whether training continues when actors die.
+
+    Attributes:
+      actors: Ranks of the actors that live.
+      queue: Their rollouts.
+    """
+
+    def __init__(
+        self, comm: Comm, roles: Roles, play: Play, version: int, elastic: bool
+    ) -> None:
+        self.comm, self.roles, self.play = comm, roles, play
+        self.elastic = elastic
+        self.actors = set(roles.actors_of(comm.rank))
+        share = roles.batch // roles.learners
+        self.queue = Queue(play, Admission(share, roles.lag, version))
+        self.arrivals = self.listen()
+        self.sends: dict[int, Any] = {}  # last send to each actor
+        self.dead: set[int] = set()
+        if elastic:
+            comm.Ack_failed()  # from now on a death ends the wait for a message
+            self.drop_dead()
+
+    @abstractmethod
+    def listen(self) -> Arrivals:
+        """Post the receives of the actors' messages."""
+
+    @abstractmethod
+    def publish(self, version: int, params: Params) -> None:
+        """Use these params from now on."""
+
+    @abstractmethod
+    def handle(self, message: Message) -> None:
+        """Handle a message of a living actor."""
+
+    @abstractmethod
+    def end(self, actor: int) -> None:
+        """Answer an actor that waits by the end of the run."""
+
+    def respond(self) -> None:  # noqa: B027
+        """Answer the messages that were handled together."""
+
+    def take(self) -> np.ndarray:
+        """Return the rollouts of the next update, of this learner's actors."""
+        self.serve(wait=False)  # order matters: actors play during the gradient
+        while (rollouts := self.queue.take()) is None:
+            self.serve(wait=True)
+        return rollouts
+
+    def serve(self, wait: bool) -> None:
+        """Handle the messages that have arrived; wait for the first if `wait`."""
+        while message := self.next(wait):
+            self.handle(message)
+            wait = False
+        self.respond()
+
+    def next(self, wait: bool) -> Message | None:
+        """Return the next message of a living actor; drop actors that have died."""
+        while True:
+            try:
+                message = self.arrivals.next(wait)
+            except RankFailed:
+                if not self.elastic:
+                    raise
+                self.drop_dead()
+                continue
+            if message is None or message[0] in self.actors:
+                return message
+
+    def drop_dead(self) -> None:
+        """Remove the actors that have died since the last call."""
+        for rank in new_deaths(self.comm, self.dead):
+            self.actors.discard(rank)
+            self.queue.forget(rank)
+        if not self.actors:
+            raise BadInput(
+                f"expected a living actor of learner {self.comm.rank}, got none; start "
+                "more ranks"
+            )
+
+    def send(self, message: np.ndarray, actor: int, tag: Tag) -> None:
+        """Send an answer; the last one is complete, as the actor has sent since."""
+        if actor in self.sends:
+            self.sends.pop(actor).Wait()
+        self.sends[actor] = self.comm.Isend(message, actor, tag)
+
+    def finish(self) -> None:
+        """End all actors, each when it next waits; return when all have ended."""
+        left = set(self.actors)
+        for actor in self.queue.waiting:
+            self.end(actor)
+            left.discard(actor)
+        while left & self.actors:
+            message = self.next(wait=True)
+            assert message
+            self.end(message[0])
+            left.discard(message[0])
+        self.arrivals.close()
+        for send in self.sends.values():
+            send.Wait()

@@ -1,0 +1,94 @@
+"""Admission of rollouts to a bounded queue: a bound of the lag of every sample.
+
+             grant at version w         consumed by the update of version v
+    rollout  ├── played ──┤ arrived ────┤            lag = v - w ≤ K
+
+Updates are numbered by the version of the parameters that they read; each consumes B
+rollouts. Of the rollouts that are outstanding (granted, not consumed), those of version
+w or less must be consumed by the update w + K at the latest. At version v this is
+possible if and only if for every w
+
+    number of outstanding rollouts of versions ≤ w   ≤   B (w + K - v + 1).
+
+Two rules keep this true. A rollout is granted only if less than B (K + 1) rollouts are
+outstanding. An update consumes the oldest B rollouts that have arrived, if the
+condition holds at version v + 1 for the remaining ones; else it waits for further
+arrivals. If all outstanding rollouts have arrived, they are at least B and the oldest B
+can be consumed: there is no deadlock. If the oldest B cannot be consumed, no other
+choice of B can, as it would leave older ones.
+
+K = 0 is synchronous: an update consumes the B rollouts of its own version.
+"""
+
+import heapq
+from collections import Counter
+
+from dml.types import BadInput
+
+
+class Admission:
+    """The outstanding rollouts, by the numbers of their grants.
+
+    Args:
+      batch: Number B of rollouts of an update.
+      lag: Largest lag K.
+      version: Number of updates so far.
+
+    Attributes:
+      versions: Version of each outstanding rollout, by number, in the order of grants.
+      arrived: Numbers of those that have arrived, as a heap.
+    """
+
+    def __init__(self, batch: int, lag: int, version: int = 0) -> None:
+        if batch < 1 or lag < 0:
+            raise BadInput(
+                f"expected updates of 1 rollout or more and a lag of 0 or more, got "
+                f"{batch} and {lag}; correct them"
+            )
+        self.batch, self.lag, self.version = batch, lag, version
+        self.granted = 0
+        self.versions: dict[int, int] = {}
+        self.arrived: list[int] = []
+        self.counts: Counter[int] = Counter()  # outstanding rollouts by version
+
+    def grant(self) -> int | None:
+        """Return the number of a new rollout of this version; None: it must wait."""
+        if len(self.versions) >= self.batch * (self.lag + 1):
+            return None
+        number, self.granted = self.granted, self.granted + 1
+        self.versions[number] = self.version
+        self.counts[self.version] += 1
+        return number
+
+    def arrive(self, number: int) -> None:
+        """Mark an outstanding rollout as arrived."""
+        heapq.heappush(self.arrived, number)
+
+    def drop(self, number: int) -> None:
+        """Remove an outstanding rollout that will not arrive."""
+        self.counts[self.versions.pop(number)] -= 1
+
+    def take(self) -> list[int] | None:
+        """Return the rollouts of the next update, which they end; None: it must wait.
+
+        The version becomes that after the update.
+        """
+        if len(self.arrived) < self.batch:
+            return None
+        oldest = heapq.nsmallest(self.batch, self.arrived)
+        remaining = self.counts - Counter(self.versions[number] for number in oldest)
+        if not self.feasible(remaining):
+            return None
+        for _ in oldest:
+            del self.versions[heapq.heappop(self.arrived)]
+        self.version, self.counts = self.version + 1, remaining
+        return oldest
+
+    def feasible(self, remaining: Counter[int]) -> bool:
+        """Return whether later updates can consume the remaining rollouts in time."""
+        total = 0
+        for version in sorted(remaining):
+            total += remaining[version]
+            if total > self.batch * (version + self.lag - self.version):
+                return False
+        return True
