@@ -7,7 +7,7 @@
 
 Q' is the target network, an earlier copy of Q. The discount γ^m of a transition is 0
 after a terminal state, and only there: at the limit of steps the value of the last
-observation counts. The gradient is not taken through y. The squared loss has the exact
+observation counts. y has no gradient, as Q' is not differentiated. The squared loss has the exact
 Q* as its fixed point on any MDP; the optimizer bounds the norm of large gradients.
 
 Transitions are made by actors (`data.replay.n_step.transitions`) and replayed by
@@ -147,7 +147,7 @@ def act(
 
 
 def differences(double: bool, params: Params, inputs: Inputs) -> Any:
-    """Return y - Q(s, a) of each transition; only Q is differentiated.
+    """Return y - Q(s, a) of each transition; its derivative by the params is -dQ.
 
     Args:
       double: Whether Q, and not Q', selects the action at the last observation.
@@ -162,7 +162,7 @@ def differences(double: bool, params: Params, inputs: Inputs) -> Any:
         bootstrap = targets_BxA[rows, action_values(params, last).argmax(1)]
     else:
         bootstrap = targets_BxA.max(1)
-    return jax.lax.stop_gradient(inputs.rewards + inputs.discounts * bootstrap) - values
+    return inputs.rewards + inputs.discounts * bootstrap - values
 
 
 def q_loss(double: bool, params: Params, inputs: Inputs) -> Any:

@@ -49,10 +49,8 @@ def explore(
       epsilon: ε.
     """
     actions = values.shape[1]
-    chosen = (draws * (actions / max(epsilon, 1e-30))).astype(
-        np.int64, casting="unsafe"
-    )
-    return np.where(draws < epsilon, np.minimum(chosen, actions - 1), greedy)
+    random = np.minimum(draws * (actions / max(epsilon, 1e-30)), actions - 1)
+    return np.where(draws < epsilon, random.astype(np.int64), greedy)
 
 
 class Player:

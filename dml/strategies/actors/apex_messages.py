@@ -97,6 +97,8 @@ class Links:
         self.window, self.elastic = window, elastic
         self.status, self.known_deaths = Status(), set[int]()
         self.sends: dict[int, deque[Any]] = {}  # requests with their buffers, by rank
+        if elastic:
+            comm.Ack_failed()  # later deaths end the waits for messages of any rank
 
     def wait(self, actors: set[int]) -> int:
         """Return the sender of the next message; NOBODY after the death of an actor.
