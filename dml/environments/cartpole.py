@@ -53,12 +53,16 @@ def cosine(angle):
 @kernel
 def step(copies, state, actions, observations, rewards, ends):
     """Step all copies; see `copies.Kernel`."""
-    move(state, actions)
+    count = len(actions)
     known = True
-    for n in range(len(actions)):
+    for n in range(count):
         known &= (actions[n] == 0) | (actions[n] == 1)
+    move(state, actions)
     finish(copies, state, rewards, ends)
-    for n in range(len(actions)):
+    for n in range(count):
+        if rewards[n] == 0:
+            start(copies, state, n)
+    for n in range(count):
         for i in range(4):
             observations[n, i] = np.float32(state[i, n])
     return known
@@ -66,10 +70,9 @@ def step(copies, state, actions, observations, rewards, ends):
 
 @kernel
 def move(state, actions):
-    """Add one Euler step to the state of each copy."""
-    xs, speeds, angles, turns = state
+    """Add an Euler step to the state of each copy. Rows: x, dx/dt, θ, dθ/dt."""
     for n in range(len(actions)):
-        x, speed, angle, turn = xs[n], speeds[n], angles[n], turns[n]
+        speed, angle, turn = state[1, n], state[2, n], state[3, n]
         sin, cos = sine(angle), cosine(angle)
         force = FORCE if actions[n] == 1 else -FORCE
         push = (force + MOMENT * (turn * turn) * sin) / TOTAL
@@ -77,30 +80,34 @@ def move(state, actions):
             LENGTH * (4.0 / 3.0 - POLE * (cos * cos) / TOTAL)
         )
         pull = push - MOMENT * swing * cos / TOTAL
-        xs[n] = x + SECONDS * speed
-        speeds[n] = speed + SECONDS * pull
-        angles[n] = angle + SECONDS * turn
-        turns[n] = turn + SECONDS * swing
+        state[0, n] += SECONDS * speed
+        state[1, n] = speed + SECONDS * pull
+        state[2, n] = angle + SECONDS * turn
+        state[3, n] = turn + SECONDS * swing
 
 
 @kernel
 def finish(copies, state, rewards, ends):
-    """Write rewards and ends; reset the copies whose last step ended an episode."""
+    """Write rewards and ends. A reward of 0 marks a copy that only resets."""
     for n in range(len(rewards)):
-        if copies[STEP, n] == ENDED:
-            copies[EPISODE, n] += 1
-            copies[STEP, n] = 0
-            place = draws.key(draws.ENVIRONMENT, copies[SEED, n], copies[EPISODE, n], 0)
-            for i in range(4):
-                state[i, n] = START * (2 * draws.number(place, i) - 1)
-            rewards[n], ends[0, n], ends[1, n] = 0, False, False
-            continue
-        copies[STEP, n] += 1
-        ends[0, n] = abs(state[0, n]) > WIDEST or abs(state[2, n]) > STEEPEST
-        ends[1, n] = copies[STEP, n] >= LIMIT
-        rewards[n] = 1
-        if ends[0, n] or ends[1, n]:
-            copies[STEP, n] = ENDED
+        live = copies[STEP, n] != ENDED
+        count = copies[STEP, n] + 1
+        terminated = live & (
+            (abs(state[0, n]) > WIDEST) | (abs(state[2, n]) > STEEPEST)
+        )
+        truncated = live & (count >= LIMIT)
+        rewards[n] = 1 if live else 0
+        ends[0, n], ends[1, n] = terminated, truncated
+        copies[STEP, n] = ENDED if terminated | truncated else count
+
+
+@kernel
+def start(copies, state, n):
+    """Start the next episode of a copy, whose step is 0."""
+    copies[EPISODE, n] += 1
+    place = draws.key(draws.ENVIRONMENT, copies[SEED, n], copies[EPISODE, n], 0)
+    for i in range(4):
+        state[i, n] = START * (2 * draws.number(place, i) - 1)
 
 
 def make(seeds: Sequence[int]) -> Copies:

@@ -32,10 +32,11 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     """Compile a kernel, and cache its code.
 
     Numba's cache notices changes of the function's file alone. Therefore the name of
-    the compiled function has a hash of the other sources of its code.
+    the compiled function has a hash of the other sources of its code. Divisions by 0
+    are not errors, or loops with divisions would not be compiled to wide registers.
     """
     function.__qualname__ = f"{function.__name__}.{crc32(SOURCES)}"
-    return njit(nogil=True, cache=True)(function)
+    return njit(nogil=True, cache=True, error_model="numpy")(function)
 
 
 class Copies:

@@ -5,28 +5,9 @@ import pytest
 
 from dml.environments.named import ENVIRONMENTS, find
 from dml.types import BadInput
+from tests.environments.play import STEPS, chooser, trajectory
 
 NAMES = list(ENVIRONMENTS)
-STEPS = 60
-
-
-def trajectory(environment, seeds, choose):
-    """Return observations, rewards, terminated and truncated of STEPS steps."""
-    copies = environment.make(seeds)
-    seen = [copies.reset().copy()]
-    rows = []
-    for t in range(STEPS):
-        actions = np.array([choose(seed, t) for seed in seeds])
-        outcome = copies.step(actions)
-        rows.append([np.copy(field) for field in outcome])
-        seen.append(rows[-1][0])
-    _, *others = (np.stack(field) for field in zip(*rows, strict=True))
-    return np.stack(seen), *others
-
-
-def chooser(actions):
-    table = np.random.default_rng(7).integers(0, actions, (1000, STEPS))
-    return lambda seed, t: table[seed, t]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,6 +16,7 @@ from dml.models.policies.network import to_numpy
 from dml.types import Environment, Params, Play
 
 Act = Callable[[Params, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+EPISODES = 32  # of an evaluation
 EVALUATION = 2**31 - 1  # rank of the draws of evaluations
 
 

@@ -118,20 +118,25 @@ def act(
     features = np.ascontiguousarray(observations).reshape(len(observations), -1)
     for index in range(len(params) - 2):
         layer = params[hidden_name(index)]
-        features = hidden(features, layer["kernel"], layer["bias"])
-    logits = output(features, params["logits"]["kernel"], params["logits"]["bias"])
+        features = compiled_dense(features, layer["kernel"], layer["bias"], True)
+    layer = params["logits"]
+    logits = compiled_dense(features, layer["kernel"], layer["bias"], False)
     return sample(logits, draws), logits
 
 
-@njit(nogil=True, cache=True)
-def multiply(features, kernel, bias, out):
-    """Write the outputs of a dense layer; each is a sum in the order of the inputs."""
-    for n in range(len(features)):
+@njit(nogil=True, cache=True, error_model="numpy")
+def compiled_dense(features, kernel, bias, is_hidden):
+    """Return a dense layer, with tanh if it is hidden.
+
+    Each output is a sum in the order of the inputs.
+    """
+    out = np.empty((len(features), len(bias)), np.float32)
+    unrolled = features.shape[1] & -4
+    for n in range(len(out)):
         # slices: the compiler then knows that no index is negative
         row, inputs = out[n], features[n]
         for j in range(len(row)):
             row[j] = bias[j]
-        unrolled = len(inputs) & -4
         for i in range(0, unrolled, 4):
             a, b, c, d = inputs[i], inputs[i + 1], inputs[i + 2], inputs[i + 3]
             first, second = kernel[i], kernel[i + 1]
@@ -143,28 +148,19 @@ def multiply(features, kernel, bias, out):
             x, weights = inputs[i], kernel[i]
             for j in range(len(row)):
                 row[j] += x * weights[j]
-
-
-@njit(nogil=True, cache=True)
-def output(features, kernel, bias):
-    """Return a dense layer."""
-    out = np.empty((len(features), len(bias)), np.float32)
-    multiply(features, kernel, bias, out)
+        if is_hidden:
+            for j in range(len(row)):
+                row[j] = tanh(row[j])
     return out
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def hidden(features, kernel, bias):
-    """Return a dense layer and tanh."""
-    out = np.empty((len(features), len(bias)), np.float32)
-    multiply(features, kernel, bias, out)
-    flat = out.reshape(-1)
-    for j in range(len(flat)):
-        x = min(max(flat[j], -CLAMP), CLAMP)
-        y = x * x
-        p = P0 + y * (P1 + y * (P2 + y * (P3 + y * (P4 + y * (P5 + y * P6)))))
-        flat[j] = x * p / (Q0 + y * (Q1 + y * (Q2 + y * Q3)))
-    return out
+@njit(inline="always", error_model="numpy")
+def tanh(x):
+    """Return the hyperbolic tangent, by the approximation above."""
+    x = min(max(x, -CLAMP), CLAMP)
+    y = x * x
+    p = P0 + y * (P1 + y * (P2 + y * (P3 + y * (P4 + y * (P5 + y * P6)))))
+    return x * p / (Q0 + y * (Q1 + y * (Q2 + y * Q3)))
 
 
 @njit(nogil=True, cache=True)

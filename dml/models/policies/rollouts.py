@@ -15,12 +15,11 @@ import jax
 import numpy as np
 
 from dml.environments import draws
-from dml.models.policies.actor import evaluation
+from dml.models.policies.actor import EPISODES, evaluation
 from dml.models.policies.actor_critic import Loss, checked, gradient
 from dml.models.policies.network import act, mlp_policy
 from dml.types import BadInput, Environment, Play, Policy, Problem, rollout_dtype
 
-EPISODES = 32  # of an evaluation
 FIELDS = "observations", "logits", "rewards", "actions", "terminated", "resets"
 
 

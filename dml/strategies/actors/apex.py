@@ -44,9 +44,13 @@ def apex(
     comm: CountedComm,
     timer: Timer,
     state: Any = None,
+    version: int = 0,
     **settings: Any,
 ) -> Iterator[Step]:
-    """Train by prioritised replay; rank 0 yields the Steps, other ranks one at the end.
+    """Train by prioritised replay.
+
+    The learner yields a Step for several updates. Other ranks yield one at the end,
+    whose measure `steps` is the number of steps of their environments.
 
     Args:
       problem: Problem with `play` and priorities; its batches are `Replayed`.
@@ -55,6 +59,7 @@ def apex(
       comm: A learner, replays and actors.
       timer: Measures the phases.
       state: State of the update in an earlier Step; None starts anew.
+      version: Number of updates of an earlier run; its params are those of `problem`.
       **settings: Fields of Settings that differ from the defaults.
     """
     own, sent = Settings(**settings), comm.bytes_sent
@@ -67,23 +72,26 @@ def apex(
     links = Links(comm, max(own.window, own.prefetch), own.elastic)
     if comm.rank == LEARNER:
         parameters = make_parameters(problem, update, state)
-        learner = Learner(problem, parameters, links, dtypes, roles, own, timer)
+        learner = Learner(
+            problem, parameters, links, dtypes, roles, own, timer, version
+        )
         for step in learner.run(batches):
             words = (comm.bytes_sent - sent) // np.float32().itemsize
             yield step._replace(words_sent=words)
             sent = comm.bytes_sent
         return
+    measures = {"steps": 0}
     if comm.rank in roles.actors:
         index = roles.actors.index(comm.rank)
         epsilon = exploration(index, len(roles.actors), own.epsilon, own.spread)
         player = Player(play, comm.rank, epsilon, own)
-        target = roles.replay_of(comm.rank)
         with timer("play"):
-            Acting(links, dtypes, player, target, like, own).run()
+            Acting(links, dtypes, player, roles.replay_of(comm.rank), like, own).run()
+        measures["steps"] = player.actor.steps * play.copies
     else:
         capacity = own.capacity // own.replays
         buffer = ReplayBuffer(capacity, play.dtype, own.alpha, own.beta)
         with timer("replay"):
             Replay(links, dtypes, buffer, roles.actors_of(comm.rank), own).serve()
     words = (comm.bytes_sent - sent) // np.float32().itemsize
-    yield Step(0, 0.0, no_op, 0, timer.lap(), words)
+    yield Step(0, 0.0, no_op, 0, timer.lap(), words, measures)

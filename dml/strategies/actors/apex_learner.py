@@ -14,7 +14,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.actors.apex_messages import END, NOBODY, Layouts, Links, remaining
 from dml.strategies.actors.apex_settings import Roles, Settings
 from dml.types import Problem, Replayed, Step
-from dml.wire.comm.buffers import pack
+from dml.wire.comm.buffers import layout, pack, unpack
 
 
 class Learner:
@@ -28,6 +28,7 @@ class Learner:
       roles: Roles of ranks.
       settings: Settings of the run.
       timer: Measures the phases.
+      version: Number of updates of an earlier run.
     """
 
     def __init__(
@@ -39,21 +40,23 @@ class Learner:
         roles: Roles,
         settings: Settings,
         timer: Timer,
+        version: int = 0,
     ):
         self.problem, self.parameters = problem, parameters
         self.links, self.layouts = links, layouts
         self.settings, self.timer = settings, timer
-        self.target = parameters.params
-        self.packed = np.empty(layouts.params["params"].shape, np.float32)
+        self.like = layout(problem.params)
+        self.packed = np.empty(self.like.length, np.float32)
         self.packed_version = -1
         self.replays = range(1, roles.actors.start)
         self.actors, self.last_actor = set(roles.actors), roles.actors[-1]
-        self.updates = self.frames = 0
+        self.updates, self.frames = version, 0
         self.episodes: dict[int, int] = {}  # by actor
         self.mean_return: float | None = None  # of the last actor
         self.sizes: dict[int, int] = {}  # of the buffers by replay
         self.losses: list[float] = []  # of the updates of a Step
         self.lags: list[np.ndarray] = []  # of their transitions
+        self.copy_target()
 
     def run(self, batches: Iterable[Any]) -> Iterator[Step]:
         """Update once for each item of batches; yield a Step for several updates."""
@@ -89,7 +92,7 @@ class Learner:
         layouts, links, settings = self.layouts, self.links, self.settings
         with self.timer("wait"):
             batch = links.receive(layouts.batch, replay)
-        params, play = self.parameters.params, self.problem.play
+        params, play = self.parameters.collect(), self.problem.play
         replayed = Replayed(batch["records"], batch["weights"], self.target)
         assert play and play.errors
         with self.timer("gradient"):
@@ -105,12 +108,23 @@ class Learner:
         with self.timer("update"):
             self.parameters.apply(grads)
         links.comm.platform.work(1)
-        self.losses.append(loss)
+        self.losses.append(float(loss))
         self.lags.append(self.updates - batch["records"]["version"])
         self.sizes[replay] = int(batch["size"])
         self.updates += 1
         if self.updates % settings.target_every == 0:
-            self.target = self.parameters.params
+            self.copy_target()
+
+    def copy_target(self) -> None:
+        """Make the target network a copy of the params."""
+        self.target = self.parameters.put(unpack(self.pack(), self.like))
+
+    def pack(self) -> np.ndarray:
+        """Return the params as a vector."""
+        if self.packed_version != self.updates:
+            pack(self.parameters.collect(), self.packed)
+            self.packed_version = self.updates
+        return self.packed
 
     def answer(self, actor: int) -> None:
         """Receive a report; send the params."""
@@ -122,10 +136,7 @@ class Learner:
         self.episodes[actor] = int(report["episodes"])
         if actor == self.last_actor and report["episodes"]:
             self.mean_return = float(report["mean_return"])
-        if self.packed_version != self.updates:
-            pack(self.parameters.params, self.packed)
-            self.packed_version = self.updates
-        self.links.send(self.layouts.params, actor, self.updates, params=self.packed)
+        self.links.send(self.layouts.params, actor, self.updates, params=self.pack())
 
     def solved(self) -> bool:
         return self.mean_return is not None and self.mean_return >= self.settings.until
@@ -151,8 +162,7 @@ class Learner:
 
     def step(self) -> Step:
         """Return the Step of the updates since the last one."""
-        losses, lags = np.array(self.losses, np.float64), np.stack(self.lags)
-        self.losses, self.lags = [], []
+        losses, lags = np.array(self.losses), np.stack(self.lags)
         measures = {
             "frames": self.frames,
             "episodes": sum(self.episodes.values()),
@@ -162,6 +172,7 @@ class Learner:
         }
         if self.mean_return is not None:
             measures["mean_return"] = self.mean_return
+        self.losses, self.lags, self.frames = [], [], 0
         return Step(
             number=self.updates,
             loss=float(losses.mean()),

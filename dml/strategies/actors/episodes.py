@@ -71,7 +71,7 @@ class Episodes:
         resets = rollouts["resets"]
         return Sums(
             samples=resets.size,
-            frames=resets.size - np.count_nonzero(resets),
+            frames=resets.size - int(np.count_nonzero(resets)),
             lag=float(lags.mean() * resets.size),
             episodes=len(returns),
             returns=sum(returns),

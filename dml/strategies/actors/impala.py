@@ -5,11 +5,11 @@
                                                 │   │     │
     learner         update v-1 ─► update v ─► update v+1 ─► …        each of B rollouts
 
-An actor plays T steps of N environments by one version of the params; the environments
-continue in its next rollout. The rollout is also the request for the next params, which
-the learner sends when its queue admits another rollout, see `wire.plans.admission`. So
-every consumed rollout has a lag of at most K updates, and V-trace corrects for it in the
-gradient of the problem. Several learners are data parallel, see `learner`.
+An actor plays T steps of N environments by one version of the params. The environments
+continue in its next rollout. A rollout is also the request for the next params, which
+the learner sends when its queue admits another rollout (`wire.plans.admission`): the
+lag of every consumed rollout is at most K updates. The gradient of the problem corrects
+for the lag by V-trace. Several learners are data parallel (`learner`).
 
 With K = 0 learners and actors alternate, and the results are bit-identical to those of
 a serial loop. A recorded run replays bit for bit: the order in which rollouts arrive is
@@ -76,8 +76,9 @@ def impala(
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
     plan = roles(comm.size, learners, batch, lag)
-    comm = Surviving(comm) if elastic else comm  # type: ignore[assignment]
-    group = comm.Split(int(comm.rank >= learners), comm.rank)
+    if elastic:
+        comm = Surviving(comm)
+    group: Any = comm.Split(int(comm.rank >= learners), comm.rank)
     play, like = problem.play, params_layout(problem)
     assert play
     if comm.rank >= learners:
@@ -89,7 +90,7 @@ def impala(
         update,
         service=Trajectories(comm, plan, play, like, version, elastic),
         roles=plan,
-        learners=group,  # type: ignore[arg-type]
+        learners=group,
         timer=timer,
         version=version,
         **{"reducer": exact(tree_allreduce), **own},
@@ -188,5 +189,6 @@ def act(
             comm.platform.work(1)
         with timer("wire"):
             comm.Send(rollout.view(np.uint8), learner, Tag.ROLLOUT)
-    words = (comm.bytes_sent - sent) // 4
-    return Step(-1 - version, 0.0, no_op, actor.rollouts, timer.lap(), words_sent=words)
+    words, measures = (comm.bytes_sent - sent) // 4, {"steps": actor.steps}
+    rollouts = actor.rollouts
+    return Step(-1 - version, 0.0, no_op, rollouts, timer.lap(), words, measures)

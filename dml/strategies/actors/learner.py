@@ -107,12 +107,12 @@ class Rollouts:
         )
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield the numbers of all rollouts of each update, when the own ones are in."""
+        """Yield the numbers of the rollouts of each update, when own ones are in."""
         for _ in self.batches:
             self.rollouts = self.service.take()
             version = self.service.queue.admission.version - 1
             lags = version - self.rollouts["versions"]
-            assert 0 <= lags.min() and lags.max() <= self.roles.lag, lags
+            assert lags.min() >= 0 and lags.max() <= self.roles.lag, lags
             self.lag_max = int(lags.max())
             queued = len(self.service.queue)
             self.sums = self.episodes.sums(self.rollouts, version, queued)

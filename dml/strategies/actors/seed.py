@@ -73,8 +73,9 @@ def seed(
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
     plan = roles(comm.size, learners, batch, lag)
-    comm = Surviving(comm) if elastic else comm  # type: ignore[assignment]
-    group = comm.Split(int(comm.rank >= learners), comm.rank)
+    if elastic:
+        comm = Surviving(comm)
+    group: Any = comm.Split(int(comm.rank >= learners), comm.rank)
     play, like = problem.play, params_layout(problem)
     assert play
     if comm.rank >= learners:
@@ -88,7 +89,7 @@ def seed(
         update,
         service=service,
         roles=plan,
-        learners=group,  # type: ignore[arg-type]
+        learners=group,
         timer=timer,
         version=version,
         **{"reducer": exact(tree_allreduce), **own},
@@ -104,7 +105,8 @@ def report_dtype(play: Play) -> np.dtype:
             ("rewards", np.float32, (copies,)),
             ("terminated", np.bool_, (copies,)),
             ("truncated", np.bool_, (copies,)),
-        ]
+        ],
+        align=True,
     )
 
 
@@ -258,6 +260,6 @@ def step_environments(
             comm.platform.work(1 / play.length)
         steps += 1
     words = (comm.bytes_sent - sent) // 4
-    rollouts = steps // play.length
-    version = -1 - int(actions[-1])
-    return Step(version, 0.0, no_op, rollouts, timer.lap(), words_sent=words)
+    version, rollouts = -1 - int(actions[-1]), steps // play.length
+    measures = {"steps": steps}
+    return Step(version, 0.0, no_op, rollouts, timer.lap(), words, measures)

@@ -37,6 +37,8 @@ class Admission:
     Attributes:
       versions: Version of each outstanding rollout, by number, in the order of grants.
       arrived: Numbers of those that have arrived, as a heap.
+      outstanding: Number of outstanding rollouts, by version.
+      ready: Number of those that have arrived, by version.
     """
 
     def __init__(self, batch: int, lag: int, version: int = 0) -> None:
@@ -49,7 +51,8 @@ class Admission:
         self.granted = 0
         self.versions: dict[int, int] = {}
         self.arrived: list[int] = []
-        self.counts: Counter[int] = Counter()  # outstanding rollouts by version
+        self.outstanding: Counter[int] = Counter()
+        self.ready: Counter[int] = Counter()
 
     def grant(self) -> int | None:
         """Return the number of a new rollout of this version; None: it must wait."""
@@ -57,38 +60,41 @@ class Admission:
             return None
         number, self.granted = self.granted, self.granted + 1
         self.versions[number] = self.version
-        self.counts[self.version] += 1
+        self.outstanding[self.version] += 1
         return number
 
     def arrive(self, number: int) -> None:
         """Mark an outstanding rollout as arrived."""
         heapq.heappush(self.arrived, number)
+        self.ready[self.versions[number]] += 1
 
     def drop(self, number: int) -> None:
         """Remove an outstanding rollout that will not arrive."""
-        self.counts[self.versions.pop(number)] -= 1
+        self.outstanding[self.versions.pop(number)] -= 1
 
     def take(self) -> list[int] | None:
         """Return the rollouts of the next update, which they end; None: it must wait.
 
         The version becomes that after the update.
         """
-        if len(self.arrived) < self.batch:
+        if len(self.arrived) < self.batch or not self.feasible():
             return None
-        oldest = heapq.nsmallest(self.batch, self.arrived)
-        remaining = self.counts - Counter(self.versions[number] for number in oldest)
-        if not self.feasible(remaining):
-            return None
-        for _ in oldest:
-            del self.versions[heapq.heappop(self.arrived)]
-        self.version, self.counts = self.version + 1, remaining
-        return oldest
+        numbers = [heapq.heappop(self.arrived) for _ in range(self.batch)]
+        for number in numbers:
+            version = self.versions.pop(number)
+            self.outstanding[version] -= 1
+            self.ready[version] -= 1
+        self.version += 1
+        for version in [w for w, count in self.outstanding.items() if not count]:
+            del self.outstanding[version], self.ready[version]
+        return numbers
 
-    def feasible(self, remaining: Counter[int]) -> bool:
-        """Return whether later updates can consume the remaining rollouts in time."""
-        total = 0
-        for version in sorted(remaining):
-            total += remaining[version]
-            if total > self.batch * (version + self.lag - self.version):
+    def feasible(self) -> bool:
+        """Return whether the oldest B arrived rollouts leave the others in time."""
+        chosen = remaining = 0
+        for version in sorted(self.outstanding):
+            chosen += (part := min(self.ready[version], self.batch - chosen))
+            remaining += self.outstanding[version] - part
+            if remaining > self.batch * (version + self.lag - self.version):
                 return False
         return True

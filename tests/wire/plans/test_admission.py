@@ -87,7 +87,8 @@ def test_an_update_waits_only_if_no_choice_of_rollouts_is_legal(sizes, data):
             "version": before,
             "versions": dict(admission.versions),
             "arrived": list(admission.arrived),
-            "counts": admission.counts.copy(),
+            "outstanding": admission.outstanding.copy(),
+            "ready": admission.ready.copy(),
         }
         assert (copy.take() is not None) == legal
 

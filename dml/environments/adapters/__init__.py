@@ -1,0 +1,1 @@
+"""Environments of other packages, with next-step reset and in float32."""

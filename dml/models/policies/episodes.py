@@ -1,0 +1,124 @@
+"""Actor-critic learning from episodes, whose numbers are examples (A3C, Mnih 2016).
+
+    minibatch of episode numbers ─► play with the current params ─► returns ─► gradient
+
+A worker of a parameter server plays the episodes of its minibatch with the params that
+it pulled. The policy lag of an update is then the staleness of its gradient, which
+every consistency of the servers bounds in its way, and no correction is needed.
+
+An episode is a function of its number and the params, so that `serial` and a server
+with one worker have equal bits. The loss of an episode is the sum over its steps,
+divided by the largest number of steps; a minibatch has the mean over its episodes.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from dml.environments import draws
+from dml.models.policies.actor import EPISODES, evaluation
+from dml.models.policies.actor_critic import Loss, checked, gradient
+from dml.models.policies.network import act, mlp_policy, to_numpy
+from dml.types import Environment, Params, Policy, Problem
+
+SHORTEST, GROWTH = 64, 8  # lengths of padded episodes: each is compiled once
+
+
+def episode_problem(
+    environment: Environment,
+    *,
+    examples: int = 2**20,
+    seed: int = 0,
+    widths: Sequence[int] = (64, 64),
+    episodes: int = EPISODES,
+    **loss: Any,
+) -> Problem:
+    """Return the problem of an actor-critic whose examples are episodes.
+
+    Args:
+      environment: Environment of the episodes.
+      examples: Number of different episodes.
+      seed: Seed of the start value and of the episodes.
+      widths: Numbers of units in the hidden layers.
+      episodes: Number of episodes in an evaluation.
+      **loss: Settings of the loss; see `actor_critic.Loss`.
+    """
+    policy = mlp_policy(environment.shape, environment.actions, tuple(widths))
+    settings = checked(Loss(correction="none", **loss))
+    return Problem(
+        policy.init(jax.random.key(seed)),
+        examples,
+        partial(episodes_gradient, environment, policy, settings, seed),
+        evaluation(environment, act, seed, episodes),
+    )
+
+
+def episodes_gradient(
+    environment: Environment,
+    policy: Policy,
+    loss: Loss,
+    seed: int,
+    params: Params,
+    numbers: np.ndarray,
+) -> tuple[Any, Params]:
+    """Return the loss of episodes that are played with the params, and its gradient."""
+    steps = play(environment, params, seed, np.asarray(numbers))
+    steps["scale"] = np.float32(len(numbers) * environment.limit)
+    return gradient(policy.apply, loss, params, steps)
+
+
+def play(
+    environment: Environment, params: Params, seed: int, numbers: np.ndarray
+) -> dict[str, Any]:
+    """Return the steps of episodes as fields of a rollout, 1xTxN.
+
+    The steps after the end of an episode are marked as resets, which the loss omits. T
+    is the length of the longest episode, rounded up; see `padded`.
+
+    Args:
+      environment: Environment of the episodes.
+      params: Parameters of the policy.
+      seed: Seed of the run.
+      numbers: Numbers of the episodes, N.
+    """
+    params, limit, copies = to_numpy(params), environment.limit, len(numbers)
+    made = environment.make([seed * 2**32 + int(number) for number in numbers])
+    # an episode's draws depend on its number alone
+    draws_TxN = np.stack([draws.uniform(seed, int(n), 0, limit) for n in numbers], 1)
+    observations = np.zeros((limit + 1, copies, *environment.shape), np.float32)
+    logits = np.zeros((limit, copies, environment.actions), np.float32)
+    rewards = np.zeros((limit, copies), np.float32)
+    actions = np.zeros((limit, copies), np.int32)
+    terminated = np.zeros((limit, copies), np.bool_)
+    resets = np.ones((limit, copies), np.bool_)
+    observations[0] = made.reset()
+    ended = np.zeros(copies, np.bool_)
+    t = 0
+    while t < limit and not ended.all():
+        actions[t], logits[t] = act(params, observations[t], draws_TxN[t])
+        outcome = made.step(actions[t])
+        observations[t + 1], rewards[t] = outcome.observations, outcome.rewards
+        terminated[t], resets[t] = outcome.terminated, ended
+        ended |= outcome.terminated | outcome.truncated
+        t += 1
+    length = padded(t, limit)
+    steps = {
+        "observations": observations[: length + 1],
+        "logits": logits[:length],
+        "rewards": rewards[:length],
+        "actions": actions[:length],
+        "terminated": terminated[:length],
+        "resets": resets[:length],
+    }
+    return {name: field[None] for name, field in steps.items()}
+
+
+def padded(length: int, limit: int) -> int:
+    """Return a length of at least `length`, of few different lengths."""
+    least = SHORTEST
+    while least < length:
+        least *= GROWTH
+    return min(least, limit)

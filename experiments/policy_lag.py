@@ -1,0 +1,75 @@
+"""Return against an imposed policy lag: V-trace, 1-step, epsilon-correction, and none.
+
+python experiments/policy_lag.py                              CartPole, lags 0 to 16
+python experiments/policy_lag.py --lags=0,64 --lr=0.01 --seeds=5
+python experiments/policy_lag.py --environment=catch --csv
+
+The rollouts of update n are played with the params of update n-k, for a lag of exactly
+k updates: what actors and a learner do without control over the lag is imposed here.
+All trainings of a seed have the same start value and the same episodes to begin with.
+
+The mean return is the mean over the evaluations of a training, which is the area under
+its learning curve; ± is the standard error over the seeds.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab import flags, writing
+from studies.policy_lag.claims import CLAIMS as CLAIMS
+from studies.policy_lag.report import COLUMNS, chart, summarize
+from studies.policy_lag.runs import Task, rows, whole_numbers
+from studies.rl.settings import ROLLOUTS
+
+from dml.models.policies.actor_critic import CORRECTIONS
+from dml.runs import folder, writers
+from dml.runs.writers import Row
+from dml.update.dense import OPTIMIZERS
+
+DEFAULTS = ROLLOUTS["cartpole"]
+FLAGS = flags.define("seed")
+FLAGS.choice("environment", "cartpole", list(ROLLOUTS), "Environment.")
+FLAGS.text("corrections", ",".join(CORRECTIONS), "Comma-separated corrections.")
+FLAGS.text("lags", "0,1,4,16", "Policy lags in updates.")
+FLAGS.integer("seeds", 4, "Number of trainings of each correction and lag.", 1, 1000)
+FLAGS.integer("updates", 800, "Number of updates.", 1)
+FLAGS.integer("points", 20, "Number of evaluations of a training.", 1)
+FLAGS.integer("episodes", 32, "Number of episodes in an evaluation.", 1)
+FLAGS.choice("optimizer", DEFAULTS.optimizer, list(OPTIMIZERS), "Optimizer.")
+FLAGS.number("lr", 0.0, "Learning rate; 0: the default of the environment.", 0)
+FLAGS.integer("processes", 0, "Number of processes; 0: one for each core.", 0, 256)
+
+
+def main(argv: Sequence[str]) -> dict[str, Any]:
+    """Train with the parsed flags; return the summary."""
+    flags.parse(FLAGS, argv)
+    settings = ROLLOUTS[FLAGS.environment]
+    task = Task(
+        FLAGS.environment,
+        settings.copies,
+        settings.length,
+        FLAGS.updates,
+        min(FLAGS.points, FLAGS.updates),
+        FLAGS.optimizer,
+        FLAGS.lr or settings.lr,
+        FLAGS.episodes,
+        settings.widths,
+        settings.loss,
+    )
+    corrections = flags.names(FLAGS.corrections, CORRECTIONS, "corrections")
+    lags = whole_numbers(flags.numbers(FLAGS, "lags"), "lags")
+    seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+    path = folder.path(FLAGS.out, "policy_lag")
+    shown = writers.table(COLUMNS), chart(path)
+    with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
+        written: list[Row] = []
+        for row in rows(task, corrections, lags, seeds, FLAGS.processes):
+            written.append(row)
+            writer.row(row)
+        summary = summarize(written)
+        writer.summary(summary)
+    return summary
+
+
+if __name__ == "__main__":
+    flags.run(main)

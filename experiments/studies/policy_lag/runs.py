@@ -1,0 +1,160 @@
+"""Trainings with an imposed policy lag.
+
+    params of update n-k ─► rollout ─► gradient with the params of update n ─► update
+
+The rollouts of update n are played with the params of k updates before. The first k
+updates play with the start value.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+from lab import compiling
+from lab.progress import PROGRESS
+import numpy as np
+
+from dml.environments.named import find
+from dml.models.policies.actor import Actor
+from dml.models.policies.network import to_numpy
+from dml.models.policies.rollouts import rollout_problem
+from dml.runs.writers import Row
+from dml.types import BadInput, Problem
+from dml.update.dense import apply, make
+from studies.byzantine import parallel
+
+
+MAX_LAG = 1_000_000
+
+
+class Task(NamedTuple):
+    """What the trainings have in common.
+
+    Attributes:
+      environment: Name of the environment.
+      copies: Number of environments of the actor.
+      length: Number of steps of a rollout.
+      updates: Number of updates.
+      points: Number of evaluations, evenly spaced.
+      optimizer: Name of the optimizer.
+      lr: Learning rate.
+      episodes: Number of episodes in an evaluation.
+      widths: Numbers of units in the hidden layers.
+      loss: Settings of the loss.
+    """
+
+    environment: str
+    copies: int
+    length: int
+    updates: int
+    points: int
+    optimizer: str
+    lr: float
+    episodes: int
+    widths: tuple[int, ...]
+    loss: Mapping[str, Any]
+
+
+class Cell(NamedTuple):
+    """A training: its correction, lag in updates, and seed."""
+
+    correction: str
+    lag: int
+    seed: int
+
+
+def problem(task: Task, cell: Cell) -> Problem:
+    return rollout_problem(
+        find(task.environment),
+        copies=task.copies,
+        length=task.length,
+        seed=cell.seed,
+        widths=task.widths,
+        episodes=task.episodes,
+        correction=cell.correction,
+        **task.loss,
+    )
+
+
+def train(task: Task, cell: Cell) -> Row:
+    """Train with the lag of the cell; return the returns of its evaluations."""
+    made = problem(task, cell)
+    assert made.play
+    actor = Actor(made.play, cell.seed, 0)
+    rollouts = np.zeros(1, made.play.dtype)
+    optimizer = make(task.optimizer, task.lr)
+    params, state = made.params, optimizer.init(made.params)
+    history = deque([(0, to_numpy(params))], maxlen=cell.lag + 1)
+    every = max(1, task.updates // task.points)
+    curve, lags = [], []
+    for number in range(task.updates):
+        version, old = history[0]
+        actor.rollout(old, version, rollouts[0])
+        lags.append(number - int(rollouts["versions"].min()))
+        _, grads = made.gradient(params, rollouts)
+        params, state = apply(optimizer, grads, state, params)
+        history.append((number + 1, to_numpy(params)))
+        if not (number + 1) % every:
+            curve.append(made.evaluate(params)["mean_return"])
+    return cell._asdict() | {
+        "curve": curve,
+        "mean_return": float(np.mean(curve)),
+        "final_return": float(np.mean(curve[-max(1, len(curve) // 5) :])),
+        "lag_max": max(lags),
+        "frames": task.updates * task.copies * task.length,
+    }
+
+
+def rows(
+    task: Task,
+    corrections: Sequence[str],
+    lags: Sequence[int],
+    seeds: Sequence[int],
+    processes: int,
+) -> Iterator[Row]:
+    """Train every cell; yield a row for each correction and lag, over the seeds."""
+    cells = [Cell(*values) for values in product(corrections, lags, seeds)]
+    count = processes or len(os.sched_getaffinity(0))
+    done = parallel.results(
+        partial(train, task), cells, min(count, len(cells)), compiling.enable_cache
+    )
+    for correction, lag in product(corrections, lags):
+        trained = []
+        for _ in seeds:
+            trained.append(next(done))
+            PROGRESS.step(f"{correction} with a lag of {lag}", len(cells))
+        yield over_seeds(trained)
+
+
+def whole_numbers(values: Sequence[float], flag: str) -> list[int]:
+    """Return distinct whole numbers in ascending order; BadInput if there are others."""
+    if not all(value == int(value) <= MAX_LAG for value in values):
+        raise BadInput(
+            f"expected whole numbers up to {MAX_LAG} in --{flag}, got {values}; "
+            "correct it"
+        )
+    return sorted({int(value) for value in values})
+
+
+def over_seeds(trained: Sequence[Row]) -> Row:
+    """Return the row of trainings that differ by their seeds."""
+    first = trained[0]
+    row = {name: first[name] for name in ("correction", "lag", "frames")}
+    row["seeds"] = len(trained)
+    row["lag_max"] = max(each["lag_max"] for each in trained)
+    row["curve"] = np.mean([each["curve"] for each in trained], 0).tolist()
+    row["curves"] = [each["curve"] for each in trained]
+    for name in ("mean_return", "final_return"):
+        values = [each[name] for each in trained]
+        row[name] = float(np.mean(values))
+        row[f"{name}_error"] = standard_error(values)
+    return row
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of a mean; 0 for one value."""
+    count = len(values)
+    return float(np.std(values, ddof=1) / count**0.5) if count > 1 else 0.0

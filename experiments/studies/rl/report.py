@@ -1,0 +1,75 @@
+"""The console, conclusion and figure of rl.py."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dml.figures import style as figures
+from dml.figures.style import Panel
+from dml.runs.writers import Row, cell, line
+
+SMOOTHED = 20  # updates in a moving average of the returns of training
+
+
+def progress(row: Row) -> str:
+    """Return the progress of a row."""
+    return line(
+        row,
+        "return {mean_return:.1f}",
+        "training return {training_return:.1f}",
+        "lag {lag_mean:.2f}",
+        "{total_frames:,} frames",
+    )
+
+
+def summary_text(summary: Row) -> str:
+    """Return the last lines of the console."""
+    traffic = line(
+        summary, "{words_sent:,} words sent", "predicted {predicted_words:,}"
+    )
+    return cell(
+        summary,
+        "params {sha256:.8}  lag {lag_mean:.2f}, at most {lag_max}  "
+        "{frames_per_second:,.0f} frames/s\n",
+    ) + (traffic or "")
+
+
+def sentence(summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run."""
+    solved = summary["solved_seconds"]
+    text = "not solved" if solved is None else f"solved after {solved:.1f} s"
+    return cell(
+        summary,
+        "Mean return {mean_return:.2f} after {steps:,} updates and {frames:,} frames "
+        f"in {{elapsed_seconds:.1f}} s; {text}.",
+    )
+
+
+def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
+    """Draw returns by frames and by seconds.
+
+    Args:
+      path: Path of the figure, without suffix.
+      rows: A row per Step.
+      summary: Summary of the run.
+    """
+    panels = []
+    for x, label in (("total_frames", "frames"), ("elapsed_seconds", "seconds")):
+        series = {}
+        for name, key in (
+            ("training", "training_return"),
+            ("evaluation", "mean_return"),
+        ):
+            points = [(row[x], row[key]) for row in rows if key in row]
+            if points:
+                xs, ys = zip(*points, strict=True)
+                series[name] = (xs, means(ys)) if name == "training" else (xs, ys)
+        panels.append(Panel(f"by {label}", series, label, "mean return"))
+    if any(panel.series for panel in panels):
+        figures.panels(path, panels)
+
+
+def means(values: Sequence[float]) -> list[float]:
+    """Return the mean of each value and those before it, at most SMOOTHED."""
+    windows = [values[max(0, k - SMOOTHED) : k + 1] for k in range(len(values))]
+    return [sum(window) / len(window) for window in windows]
