@@ -7,8 +7,8 @@
 
 Q' is the target network, an earlier copy of Q. The discount γ^m of a transition is 0
 after a terminal state, and only there: at the limit of steps the value of the last
-observation counts. y has no gradient, as Q' is not differentiated. The squared loss has the exact
-Q* as its fixed point on any MDP; the optimizer bounds the norm of large gradients.
+observation counts. y has no gradient, as Q' is not differentiated. The squared loss
+has the exact Q* as its fixed point on any MDP.
 
 Transitions are made by actors (`data.replay.n_step.transitions`) and replayed by
 priority (`data.replay.buffer`).

@@ -10,6 +10,7 @@ greedy (equation 1 of the paper has ε = 0.4).
 """
 
 from collections import deque
+
 import numpy as np
 
 from dml.data.replay.n_step import transitions

@@ -19,6 +19,7 @@ class Settings(NamedTuple):
       lr: Learning rate.
       widths: Numbers of units in the hidden layers.
       loss: Fields of `actor_critic.Loss` that differ from their defaults.
+      replay: Fields of `apex_settings.Settings` that differ from their defaults.
     """
 
     copies: int = 8
@@ -28,11 +29,17 @@ class Settings(NamedTuple):
     lr: float = 0.002
     widths: tuple[int, ...] = (64, 64)
     loss: Mapping[str, Any] = {}
+    replay: Mapping[str, Any] = {}
 
 
+CARTPOLE_REPLAY = {"batch": 128, "ratio": 16.0, "target_every": 20, "pull_every": 1}
 ROLLOUTS: Mapping[str, Settings] = {
     "cartpole": Settings(lr=0.003, loss={"reward_scale": 0.1}),
     "catch": Settings(),
+}
+REPLAY: Mapping[str, Settings] = {
+    "cartpole": Settings(lr=0.001, widths=(128, 128), replay=CARTPOLE_REPLAY),
+    "catch": Settings(lr=0.001),
 }
 EPISODES: Mapping[str, Settings] = {
     "cartpole": Settings(lr=0.001, copies=1, loss={"reward_scale": 0.1, "trace": 0.95}),
