@@ -2,17 +2,33 @@
 
 import sys
 import time
+from itertools import repeat
 from pathlib import Path
 
+from dml.metrics.timer import Timer
 from dml.runs import records
-from dml.wire.comm import Log, Recorded
-from dml.wire.comm.delayed import Delayed
+from dml.strategies import strategy
+from dml.wire.comm import Delayed, Log, Metered, Recorded
 from dml.wire.comm.mpi import world
 from dml.wire.comm.sleeping import sleep_if_oversubscribed
-from tests.strategies.actors.test_apex import bits, train
+from tests.strategies.actors.q_chain import UPDATE, problem
 
-CONFIG = {"experiment": "apex_main"}
-OWN = {"updates": 60, "prefetch": 2, "pull_every": 1}
+
+def train(comm):
+    """Return the bits of the table on rank 0, else None."""
+    chain = problem()
+    *_, step = strategy("apex", chain)(
+        chain,
+        repeat(0, 300),
+        UPDATE,
+        comm=Metered(comm),
+        timer=Timer(),
+        batch=16,
+        warmup=50,
+        ratio=4.0,
+        target_every=10,
+    )
+    return None if comm.rank else step.params().tobytes()
 
 
 def delays(rank):
@@ -23,11 +39,11 @@ def delays(rank):
 
 def main(path, result):
     comm, log = sleep_if_oversubscribed(world(watchdog=20)), Log()
-    steps = train(Recorded(Delayed(comm, delays(comm.rank)), log), **OWN)
+    found = train(Recorded(Delayed(comm, delays(comm.rank)), log))
     every = log.collect(comm)
     if every is not None:
-        records.write(Path(path), CONFIG, every)
-        Path(result).write_bytes(bits(steps[-1].params))
+        records.write(Path(path), {}, every)
+        Path(result).write_bytes(found)
 
 
 if __name__ == "__main__":

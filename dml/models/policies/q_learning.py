@@ -57,6 +57,7 @@ def q_problem(
     length: int = 16,
     widths: tuple[int, ...] = (64, 64),
     double: bool = True,
+    reward_scale: float = 1.0,
     seed: int = 0,
     episodes: int = 20,
 ) -> Problem:
@@ -71,6 +72,8 @@ def q_problem(
       length: Number of steps in a message of an actor.
       widths: Numbers of units in the hidden layers.
       double: Whether the action at the last observation is that of Q, not of Q'.
+      reward_scale: Factor of rewards, and so of action values; near 1 over the mean
+        return, values are soon learned.
       seed: Seed of the params and of the episodes of `evaluate`.
       episodes: Number of greedy episodes of `evaluate`.
     """
@@ -84,12 +87,12 @@ def q_problem(
         transition_dtype(environment),
         act,
         uniform,
-        partial(errors, double),
+        partial(errors, double, reward_scale),
     )
     return Problem(
         params,
         0,
-        partial(q_gradient, double),
+        partial(q_gradient, double, reward_scale),
         evaluation(environment, act, seed, episodes),
         play=play,
     )
@@ -173,14 +176,19 @@ def q_loss(double: bool, params: Params, inputs: Inputs) -> Any:
 LOSSES = {double: partial(q_loss, double) for double in (False, True)}
 
 
-def q_gradient(double: bool, params: Params, batch: Replayed) -> tuple[Any, Params]:
+def q_gradient(
+    double: bool, reward_scale: float, params: Params, batch: Replayed
+) -> tuple[Any, Params]:
     """Return the loss of a batch and its gradient."""
-    return gradient(LOSSES[double], params, as_inputs(batch))
+    return gradient(LOSSES[double], params, as_inputs(reward_scale, batch))
 
 
-def errors(double: bool, params: Params, batch: Replayed) -> np.ndarray:
+def errors(
+    double: bool, reward_scale: float, params: Params, batch: Replayed
+) -> np.ndarray:
     """Return the priority |y - Q(s, a)| of each transition of a batch."""
-    return np.asarray(absolute_differences(double, params, as_inputs(batch)))
+    inputs = as_inputs(reward_scale, batch)
+    return np.asarray(absolute_differences(double, params, inputs))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -188,12 +196,12 @@ def absolute_differences(double: bool, params: Params, inputs: Inputs) -> Any:
     return jnp.abs(differences(double, params, inputs))
 
 
-def as_inputs(batch: Replayed) -> Inputs:
+def as_inputs(reward_scale: float, batch: Replayed) -> Inputs:
     """Return the fields of the records as contiguous arrays."""
     records = batch.records
     return Inputs(
         np.ascontiguousarray(np.swapaxes(records["observations"], 0, 1)),
-        np.ascontiguousarray(records["reward"]),
+        records["reward"] * np.float32(reward_scale),
         np.ascontiguousarray(records["discount"]),
         np.ascontiguousarray(records["action"]),
         batch.weights,

@@ -26,6 +26,9 @@ from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
 from dml.strategies.actors.apex_settings import Settings
 
 
+SMALLEST = 1e-6  # added to errors, so that a transition without one can be sampled
+
+
 class Replay:
     """Serves the actors and the learner until all of them have ended.
 
@@ -77,7 +80,7 @@ class Replay:
             return
         count = request["count"]
         keys, priorities = request["keys"][:count], request["priorities"][:count]
-        self.buffer.set_priorities(keys, priorities)
+        self.buffer.set_priorities(keys, priorities + SMALLEST)
         self.requests += 1
 
     def receive_insert(self, actor: int) -> None:
@@ -87,13 +90,13 @@ class Replay:
         if count == END:
             self.actors.discard(actor)
             return
-        self.buffer.insert(insert["records"][:count], insert["priorities"][:count])
+        priorities = insert["priorities"][:count] + SMALLEST
+        self.buffer.insert(insert["records"][:count], priorities)
         self.uncredited.append(actor)
 
     def may_sample(self) -> bool:
         inserted = self.buffer.inserted - self.warmup
-        enough = self.sampled + self.batch <= self.ratio * inserted
-        return enough and self.buffer.tree.total > 0
+        return self.sampled + self.batch <= self.ratio * inserted
 
     def may_insert(self) -> bool:
         inserted = self.buffer.inserted - self.warmup

@@ -74,12 +74,12 @@ def test_the_gradient_is_zero_at_the_optimal_values_and_nowhere_near(double, bra
     terminal = np.arange(STATES) == 2
     best = table(optimum(rewards, probabilities, terminal))
     batch = batch_of(rewards, probabilities, terminal, best)
-    _, grads = q_gradient(double, best, batch)
+    _, grads = q_gradient(double, 1.0, best, batch)
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(grads)) < 1e-6
     if branches == 1:
-        assert (batch.weights * errors(double, best, batch)).max() < 1e-5
+        assert (batch.weights * errors(double, 1.0, best, batch)).max() < 1e-5
     other = table(values_of(best) + np.eye(STATES, ACTIONS) / 10)
-    _, grads = q_gradient(double, other, batch._replace(target=other))
+    _, grads = q_gradient(double, 1.0, other, batch._replace(target=other))
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(grads)) > 1e-4
 
 
@@ -94,7 +94,7 @@ def test_training_with_a_target_network_ends_at_the_optimal_values(double):
     for k in range(400):
         if k % 10 == 0:
             target = params
-        _, grads = q_gradient(double, params, batch._replace(target=target))
+        _, grads = q_gradient(double, 1.0, params, batch._replace(target=target))
         params, state = apply(optimizer, grads, state, params)
     expected = optimum(rewards, probabilities, terminal)
     np.testing.assert_allclose(values_of(params), expected, atol=0.01)
@@ -107,7 +107,7 @@ def test_a_terminal_state_has_no_value_and_the_limit_of_steps_does():
     records = np.zeros(2, transition_dtype(TABLE))
     records["observations"] = np.eye(STATES)[[0, 4]]
     records["discount"], records["reward"] = [0.0, 0.5], 1.0
-    found = errors(True, params, Replayed(records, np.ones(2, np.float32), params))
+    found = errors(True, 1.0, params, Replayed(records, np.ones(2, np.float32), params))
     np.testing.assert_allclose(found, [1.0, 1 + 0.5 * 14], rtol=1e-6)
 
 
@@ -119,8 +119,17 @@ def test_double_q_learning_selects_by_q_and_evaluates_by_the_target():
     records["observations"] = np.eye(STATES)[[0, 1]]
     records["discount"] = 1
     batch = Replayed(records, np.ones(1, np.float32), table(target))
-    found = [errors(double, table(values), batch)[0] for double in (False, True)]
+    found = [errors(double, 1.0, table(values), batch)[0] for double in (False, True)]
     np.testing.assert_allclose(found, [4, 1], rtol=1e-6)
+
+
+def test_values_and_errors_scale_with_the_rewards():
+    rewards, probabilities = mdp(1, 1)
+    values = optimum(rewards, probabilities, np.zeros(STATES, bool))
+    params = table(values / 4)
+    batch = batch_of(rewards, probabilities, np.zeros(STATES, bool), params)
+    assert (batch.weights * errors(True, 0.25, params, batch)).max() < 1e-5
+    assert (batch.weights * errors(True, 1.0, params, batch)).max() > 0.1
 
 
 def test_weights_scale_the_gradient_of_each_transition():
@@ -132,13 +141,13 @@ def test_weights_scale_the_gradient_of_each_transition():
     for first in range(0, count, 25):
         weights = np.zeros(count, np.float32)
         weights[first : first + 25] = np.arange(first, first + 25) + 1
-        parts.append(q_gradient(True, params, batch._replace(weights=weights))[1])
+        parts.append(q_gradient(True, 1.0, params, batch._replace(weights=weights))[1])
     weights = np.arange(1, count + 1, dtype=np.float32)
-    _, grads = q_gradient(True, params, batch._replace(weights=weights))
+    _, grads = q_gradient(True, 1.0, params, batch._replace(weights=weights))
     total = jax.tree.map(lambda *leaves: sum(leaves), *parts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), grads, total)
-    loss, _ = q_gradient(True, params, batch)
-    squares = errors(True, params, batch) ** 2
+    loss, _ = q_gradient(True, 1.0, params, batch)
+    squares = errors(True, 1.0, params, batch) ** 2
     assert loss == pytest.approx(np.mean(batch.weights * squares) / 2)
 
 
@@ -152,7 +161,7 @@ def test_the_gradient_is_that_of_fixed_targets_by_finite_differences():
     records["observations"] = random.normal(size=(6, 2, 50))
     records["action"], records["discount"] = [0, 1, 2, 0, 1, 2], 0.9
     batch = Replayed(records, np.ones(6, np.float32), params)
-    _, grads = q_gradient(True, params, batch)
+    _, grads = q_gradient(True, 1.0, params, batch)
     wide = jax.tree.map(np.float64, jax.device_get(params))
     first, last = np.swapaxes(records["observations"], 0, 1).astype(np.float64)
     target = records["discount"] * action_values(wide, last).max(1)

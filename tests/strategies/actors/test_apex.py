@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from dml import sim
-from dml.data.replay.buffer import fixed_point
+from dml.data.replay.buffer import ReplayBuffer
 from dml.environments.named import find
 from dml.metrics.timer import Timer
 from dml.models.policies.q_learning import q_problem
@@ -103,28 +103,28 @@ def test_the_ratio_of_samples_does_not_depend_on_the_speed_of_ranks(
         assert (sampled > ratio * inserted - batch - message * ratio).any()
 
 
-def test_priorities_of_a_replay_are_the_errors_of_actors_then_of_the_learner(
-    monkeypatch,
-):
-    buffers = []
-    insert = Replay.receive_insert
+def test_priorities_are_the_errors_of_the_actor_then_of_the_learner(monkeypatch):
+    inserted, renewed = [], []
+    insert, renew = ReplayBuffer.insert, ReplayBuffer.set_priorities
 
-    def kept(self, actor):
-        insert(self, actor)
-        buffers.append(self.buffer)
+    def insertion(self, records, priorities):
+        inserted.append((records, priorities))
+        insert(self, records, priorities)
 
-    monkeypatch.setattr(Replay, "receive_insert", kept)
-    run(updates=20, target_every=1000)
-    buffer, errors = buffers[-1], problem().play.errors
-    records, start = buffer.records[: len(buffer)], problem().params
-    first = records["version"] == 0
-    batch = Replayed(records, np.ones(len(records), np.float32), start)
-    expected = fixed_point(errors(start, batch), 0.6)
-    weights = buffer.tree.weights[: len(buffer)]
-    equal = np.isclose(weights, expected, rtol=1e-4)
-    # of the first version, all but those that were sampled
-    assert 0.2 < equal[first].mean() < 1
-    assert set(records["actor"]) == {2, 3, 4}
+    def renewal(self, keys, priorities):
+        renewed.append((self.records[keys % self.capacity], priorities))
+        renew(self, keys, priorities)
+
+    monkeypatch.setattr(ReplayBuffer, "insert", insertion)
+    monkeypatch.setattr(ReplayBuffer, "set_priorities", renewal)
+    run(updates=20)
+    renewed = [pair for pair in renewed if len(pair[0])]
+    assert len(inserted) > 9 and len(renewed) > 17
+    start = problem().params
+    for records, priorities in (inserted[0], renewed[0]):  # by the first params
+        batch = Replayed(records, np.ones(len(records), np.float32), start)
+        expected = problem().play.errors(start, batch)
+        np.testing.assert_allclose(priorities, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_runs_are_repeatable_and_depend_on_the_seed():
