@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from dml.types import BadInput as BadInput
     from dml.types import Batch as Batch
     from dml.types import Comm as Comm
+    from dml.types import Environment as Environment
     from dml.types import Model as Model
+    from dml.types import Outcome as Outcome
     from dml.types import Problem as Problem
     from dml.types import Reducer as Reducer
     from dml.types import Rows as Rows
@@ -42,7 +44,8 @@ _NAMES = {
     "dml.models.model_problem": ("model_problem",),
     "dml.strategies": ("strategy",),
     "dml.types": (
-        *("BadInput", "Batch", "Comm", "Model", "Problem", "Reducer", "Rows", "Step"),
+        *("BadInput", "Batch", "Comm", "Environment", "Model", "Outcome", "Problem"),
+        *("Reducer", "Rows", "Step"),
     ),
     "dml.wire.collectives": ("ALLREDUCE", "allreduce"),
     "dml.wire.comm": ("Metered",),

@@ -138,8 +138,10 @@ def make(name: str, function: Callable[..., Any], kind: type, *arguments: Any) -
     """Return function(*arguments); raise BadInput unless the result is of a type."""
     result = function(*arguments)
     if not isinstance(result, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise BadInput(
-            f"expected a {kind.__name__} from {name}, got a {type(result).__name__}; "
+            f"expected {article} {kind.__name__} from {name}, got a "
+            f"{type(result).__name__}; "
             f"return dml.{kind.__name__}(...)"
         )
     return result

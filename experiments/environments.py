@@ -6,7 +6,8 @@ python experiments/environments.py --steppers=dml,envpool_1
 
 Random actions step all copies of an environment. Steppers are measured in turn, in
 slices of a millisecond or one call, over --repeats rounds; the table has medians, and
-`dml/this` is the median ratio of two speeds of one round. gymnax runs 64 steps in a
+`dml/this` is the median ratio of two speeds of one round. `best` is the fastest round,
+which other programs disturb least, and `of best` the ratio of two best speeds. gymnax runs 64 steps in a
 compiled loop, the other steppers one step in a call. Packages that are not installed
 are left out; all are in the extra rl: pip install -e .[rl].
 
@@ -20,13 +21,14 @@ from lab import flags, writing
 from studies.environments import report
 from studies.environments.steppers import NAMES, OWN, STEPPERS
 
-from dml import extend
-from dml.environments.named import ENVIRONMENTS
+from dml.environments.named import find
 from dml.runs import folder, writers
 from dml.types import BadInput
 
 FLAGS = flags.define("seed")
-FLAGS.text("environments", ",".join(NAMES), "Environments.")
+FLAGS.text(
+    "environments", ",".join(NAMES), "Names of environments; FILE.py:NAME is accepted."
+)
 FLAGS.text("copies", "8,64,1024", "Numbers of copies.")
 FLAGS.text("steppers", "all", "Steppers to compare, or all.")
 FLAGS.integer("repeats", 101, "Number of rounds of measurements.", 1)
@@ -43,10 +45,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             f"expected {OWN} in --steppers, got {FLAGS.steppers}; add {OWN}, to which "
             "the others are compared"
         )
+    environments = FLAGS.environments.split(",")
+    for name in environments:
+        find(name)  # refused before any measurement
     arguments = report.Arguments(
-        environments=flags.names(
-            FLAGS.environments, ENVIRONMENTS, "environments", extend.ENVIRONMENTS
-        ),
+        environments=environments,
         copies=flags.integers(FLAGS, "copies"),
         steppers=report.available(names),
         repeats=FLAGS.repeats,

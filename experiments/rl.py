@@ -55,7 +55,7 @@ FLAGS.integer("length", 0, "Steps of a rollout; 0: the default.", 0)
 FLAGS.integer(
     "batch", 0, "Rollouts, or transitions of apex, of an update; 0: the default.", 0
 )
-FLAGS.integer("lag", 8, "Bound of the lag of a rollout in updates.", 0)
+FLAGS.integer("lag", 3, "Bound of the lag of a rollout in updates.", 0)
 FLAGS.integer("learners", 1, "Number of learners of impala and seed.", 1)
 FLAGS.integer("shards", 0, "Terms of the sum of gradients; 0: one per learner.", 0)
 FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: all.", 0)
@@ -63,13 +63,14 @@ FLAGS.integer("replays", 1, "Number of replays of apex.", 1)
 FLAGS.integer("servers", 1, "Number of servers of a3c.", 1)
 FLAGS.choice("consistency", "async", list(CONSISTENCIES), "Consistency of a3c.")
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp.", 0)
+FLAGS.text("widths", "", "Units of the hidden layers, as 64,64; empty: the default.")
 FLAGS.text("optimizer", "", "Optimizer; empty: the default.")
 FLAGS.number("lr", 0.0, "Learning rate; 0: the default.", 0)
 FLAGS.reducer()
 FLAGS.choice("allreduce", "tree", list(ALLREDUCE), "All-reduce of learners.")
 FLAGS.switch("elastic", False, "Continuation of the run without dead actors.")
 FLAGS.text("resume", None, "Run folder to continue.")
-FLAGS.number("save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0)
+FLAGS.number("save_every", 0.0, "Seconds between checkpoints; 0: when stopped.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ SMALL = {
     + ["--steps=2", "--processes=1"],
     "checkpoints.py": ["--segments=100", "--runs=100", "--draws=1000", "--repeats=1"]
     + ["--width=8", "--batch=2"],
+    "environments.py": ["--copies=8", "--repeats=1", "--steppers=dml"],
     "server_chain.py": ["--simulate=6", "--spares=1", "--clocks=4", "--kill=middle"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
     "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],

@@ -1,5 +1,8 @@
 """Every built-in environment keeps the contract of `dml.types.acting`."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -90,5 +93,37 @@ def test_an_own_environment_is_found_in_a_file(tmp_path):
         "def wrong():\n    return 3\n"
     )
     assert find(f"{file}:make").name == "mine"
-    with pytest.raises(BadInput, match="expected a Environment from .* got a int"):
+    with pytest.raises(BadInput, match="expected an Environment from .* got a int"):
         find(f"{file}:wrong")
+
+
+def test_the_python_of_the_chapter_runs_and_its_environment_keeps_the_contract(
+    tmp_path,
+):
+    page = Path(__file__).parents[2] / "docs/environments.md"
+    first, mine = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(first, {"print": lambda *values: None})
+    (tmp_path / "mine.py").write_text(mine)
+    environment = find(f"{tmp_path / 'mine.py'}:walk")
+    seeds = range(20)
+    seen, rewards, terminated, truncated = trajectory(
+        environment, seeds, chooser(environment.actions)
+    )
+    assert seen.shape == (STEPS + 1, 20, 1) and rewards.dtype == np.float32
+    ends = terminated | truncated
+    assert ends.any() and not ends[1:][ends[:-1]].any()
+    assert not (rewards[1:][ends[:-1]].any() or seen[2:][ends[:-1]].any())
+    assert (abs(seen[1:, :, 0][terminated]) == 3).all()
+
+
+@pytest.mark.parametrize("name", ["cartpole", "catch"])
+def test_episodes_and_seeds_have_different_first_states(name):
+    environment = find(name)
+    seen, _, terminated, _ = trajectory(environment, [5, 6, 7, 8, 5], lambda seed, t: 0)
+    copy, step = np.nonzero(terminated[:-1].T)
+    of_episodes = {
+        tuple(seen[t + 2, n]) for n, t in zip(copy, step, strict=True) if not n
+    }
+    assert len(of_episodes) >= 4  # Catch has 5 first states
+    assert len({tuple(row) for row in seen[0]}) in (3, 4)
+    assert seen[:, 0].tobytes() == seen[:, 4].tobytes()

@@ -152,3 +152,9 @@ def test_best_returns_of_the_grid_world_are_those_of_shortest_paths():
             break
     assert np.isclose(paid, max(expected[0], 0)) and paid > grid_world.SOLVED
     assert rows[0][0] == "S"
+
+
+def test_a_state_without_probability_is_never_drawn():
+    sums = np.array([0.0, 0.5, 0.5, 1.0])
+    drawn = [tabular.first_above(sums, x) for x in (0.0, 0.25, 0.5, 1 - 2.0**-53)]
+    assert drawn == [1, 1, 3, 3]

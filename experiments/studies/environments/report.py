@@ -26,7 +26,9 @@ COLUMNS: dict[str, Columns] = {
         "us/call": (9, scaled_cell("seconds", 1e6, ".2f")),
         "M steps/s": (9, scaled_cell("speed", 1e-6, ".3f")),
         "quartiles": (15, "{low:.3f} {high:.3f}"),
-        "dml/this": (8, "{ratio:.2f}"),
+        "best": (9, scaled_cell("best", 1e-6, ".3f")),
+        "dml/this": (8, "{ratio:.1f}"),
+        "of best": (8, "{best_ratio:.1f}"),
     }
 }
 TITLES = {"speeds": "Steps of environments per second"}
@@ -75,7 +77,8 @@ def speed_rows(arguments: Arguments, tables: Any) -> Iterator[Row]:
 def speeds(arguments: Arguments, environment: str, copies: int) -> list[Row]:
     """Measure all steppers in turn, in each round; return a row for each.
 
-    A ratio is the median over rounds of the ratio of two speeds of one round.
+    A ratio is the median over rounds of the ratio of two speeds of one round. The best
+    speed is that of the fastest round, which other programs disturb least.
     """
     made = {
         name: stepper
@@ -101,7 +104,7 @@ def speeds(arguments: Arguments, environment: str, copies: int) -> list[Row]:
         paired = [one[name] / stepper.steps / one[OWN] for one in rounds]
         rows.append(
             {
-                "environment": environment,
+                "environment": find(environment).name,
                 "copies": copies,
                 "stepper": name,
                 "seconds": statistics.median(one[name] for one in rounds),
@@ -109,9 +112,11 @@ def speeds(arguments: Arguments, environment: str, copies: int) -> list[Row]:
                 "low": low / 1e6,
                 "high": high / 1e6,
                 "ratio": statistics.median(paired),
+                "best": max(values),
             }
         )
-    return rows
+    best = next(row["best"] for row in rows if row["stepper"] == OWN)
+    return [row | {"best_ratio": best / row["best"]} for row in rows]
 
 
 def measured(
@@ -146,6 +151,7 @@ def summarize(tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
         summary[f"speed_{name}"] = row["speed"]
         if row["stepper"] != OWN:
             summary[f"ratio_{name}"] = row["ratio"]
+            summary[f"best_ratio_{name}"] = row["best_ratio"]
     return summary
 
 
@@ -157,7 +163,7 @@ def sentence(summary: Row) -> str:
             stepper = next(name for name in steppers.STEPPERS if f"_{name}_" in key)
             by_stepper.setdefault(stepper, []).append(value)
     parts = [
-        f"{min(values):.2g} to {max(values):.2g} times {name}"
+        f"{min(values):,.1f} to {max(values):,.1f} times {name}"
         for name, values in by_stepper.items()
     ]
     return f"Speed of dml: {', '.join(parts) or 'no other stepper to compare'}."

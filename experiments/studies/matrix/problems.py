@@ -145,6 +145,14 @@ def completion() -> Problem:
     )
 
 
+def episodes() -> Problem:
+    """Return the actor-critic of A3C, whose examples are episodes of Catch."""
+    from dml.environments.catch import CATCH
+    from dml.models.policies.episodes import episode_problem
+
+    return episode_problem(CATCH, examples=96, seed=SEED, widths=(8,), episodes=8)
+
+
 def labels() -> Problem:
     """Return a multi-way graph cut."""
     from dml.data.sparse.graphs import generate
@@ -222,6 +230,7 @@ PROBLEMS: dict[str, Entry] = {
     "linear": Entry(cache(linear), 48, make("sgd", 0.1)),
     "mlp": Entry(cache(perceptron), 48, make("sgd", 0.1)),
     "gpt": Entry(cache(gpt), 24, make("sgd", 0.1)),
+    "episodes": Entry(cache(episodes), 48, make("sgd", 0.1)),
     "documents": Entry(cache(logistic_of_rows), 48, descent(2.0), rate=0.3),
     "svm": Entry(cache(svm), 48, descent(2.0), rate=0.3),
     "completion": Entry(cache(completion), 48, descent(2.0), rate=0.05, blocks=True),

@@ -26,7 +26,6 @@ from dml.types import BadInput, Problem
 from dml.update.dense import apply, make
 from studies.byzantine import parallel
 
-
 MAX_LAG = 1_000_000
 
 
@@ -130,7 +129,7 @@ def rows(
 
 
 def whole_numbers(values: Sequence[float], flag: str) -> list[int]:
-    """Return distinct whole numbers in ascending order; BadInput if there are others."""
+    """Return distinct whole numbers, ascending; raise BadInput if a number is not."""
     if not all(value == int(value) <= MAX_LAG for value in values):
         raise BadInput(
             f"expected whole numbers up to {MAX_LAG} in --{flag}, got {values}; "

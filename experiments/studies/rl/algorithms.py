@@ -25,4 +25,6 @@ def settings(values: flags.FlagValues) -> Settings:
     known = ALGORITHMS[values.algorithm].settings
     names = "copies", "length", "lr", "optimizer"
     given = {name: values[name].value for name in names if values[name].value}
+    if values.widths:
+        given["widths"] = tuple(flags.integers(values, "widths"))
     return known.get(values.environment, Settings())._replace(**given)

@@ -11,7 +11,7 @@ from dml.update.dense import make
 from studies.rl.contract import Training
 from studies.rl.settings import Settings
 
-ACTORS_PER_ROLLOUT = 8  # actors per rollout of an update, by default
+ACTORS_PER_ROLLOUT = 4  # actors per rollout of an update, by default
 
 
 def problem(
@@ -71,7 +71,7 @@ def train(
 def default_batch(values: flags.FlagValues, size: int) -> int:
     """Return a rollout for each of ACTORS_PER_ROLLOUT actors, equally many by learner.
 
-    With --lag=8 all actors then play all the time.
+    With --lag=3 all actors then play all the time.
     """
     learners = values.learners
     each = -(-max(1, size - learners) // (ACTORS_PER_ROLLOUT * learners))

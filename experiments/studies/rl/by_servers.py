@@ -14,7 +14,7 @@ from dml.metrics.timer import Timer
 from dml.strategies import strategy
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
-from dml.strategies.server.tables import as_table
+from dml.strategies.server.tables import as_table, unpack_table
 from dml.types import (
     BadInput,
     CountedComm,
@@ -26,6 +26,7 @@ from dml.types import (
 )
 from dml.update.flat import elementwise
 from dml.wire.collectives import tree_allreduce
+from dml.wire.comm.buffers import layout
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
 from dml.wire.server.consistency import Choice, consistency
@@ -78,7 +79,8 @@ def train(
     table = once(comm, "table", id(problem_of_tree), partial(as_table, problem_of_tree))
     every = values.evaluate_every
     steps = measured(steps, comm, measures, frames)
-    return Training(table, steps, comm, every, environment.solved)
+    tree = partial(unpack_table, flat_layout=layout(problem_of_tree.params))
+    return Training(table, steps, comm, every, environment.solved, tree)
 
 
 def measured(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from dml.types import Comm, Problem, Step
+from dml.types import Comm, Params, Problem, Step, identity
 from studies.rl.settings import Settings
 
 
@@ -17,6 +17,7 @@ class Training(NamedTuple):
       group: Ranks that yield Steps together; None: this rank is an actor.
       evaluate_every: Number of updates between evaluations; 0: at the end.
       solved: Mean return from which the environment is solved.
+      tree: params of a Step -> params of the policy.
     """
 
     problem: Problem
@@ -24,6 +25,7 @@ class Training(NamedTuple):
     group: Comm | None
     evaluate_every: int
     solved: float
+    tree: Callable[[Params], Params] = identity
 
 
 class Algorithm(NamedTuple):

@@ -34,14 +34,14 @@ class Settings(NamedTuple):
 
 CARTPOLE_REPLAY = {"batch": 128, "ratio": 16.0, "target_every": 20, "pull_every": 1}
 ROLLOUTS: Mapping[str, Settings] = {
-    "cartpole": Settings(lr=0.003, loss={"reward_scale": 0.1}),
-    "catch": Settings(),
+    "cartpole": Settings(loss={"reward_scale": 0.1}),
+    "catch": Settings(lr=0.003),
 }
 REPLAY: Mapping[str, Settings] = {
     "cartpole": Settings(lr=0.001, widths=(128, 128), replay=CARTPOLE_REPLAY),
     "catch": Settings(lr=0.001),
 }
 EPISODES: Mapping[str, Settings] = {
-    "cartpole": Settings(lr=0.001, copies=1, loss={"reward_scale": 0.1, "trace": 0.95}),
-    "catch": Settings(),
+    "cartpole": Settings(copies=1, loss={"reward_scale": 0.1, "trace": 0.95}),
+    "catch": Settings(copies=4, lr=0.003),
 }

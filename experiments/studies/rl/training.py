@@ -21,11 +21,13 @@ from dml.update.dense import make
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.surviving import with_survivors
+from studies.rl.agent import draw_agent
 from studies.rl.algorithms import ALGORITHMS, settings
 from studies.rl.contract import Training
 
 # Flags that determine the results of a resumed run, with the seed.
 RULES = ("algorithm", "environment", "copies", "length", "optimizer", "lr", "seed")
+RULES += ("widths",)
 Stop = Callable[[], bool]  # () -> whether a signal to stop was received
 
 
@@ -86,10 +88,13 @@ def learn(
         steps = checkpointed(steps, run.group, save, values.save_every, stopped)
     if values.until == "solved":
         steps = until(steps, run.group, lambda: progress.solved_seconds is not None)
-    with closing(steps):
+    # order matters: the end of the last one ends the actors
+    with closing(run.steps), closing(steps):
         summary = train(steps, progress.evaluate, writer, run.evaluate_every)
     assert progress.last
     params = progress.last.params()  # collective
+    if comm.rank == 0:
+        draw_agent(path / "agent", values, run.tree(params))
     return summary | progress.summary() | {"sha256": digest(params)}
 
 
@@ -152,15 +157,14 @@ class Progress:
 def until(
     steps: Iterator[Step], group: Comm, done: Callable[[], bool]
 ) -> Iterator[Step]:
-    """Yield the steps until `done` is true on rank 0 of the group."""
-    with closing(steps):
-        for step in steps:
-            yield step
-            flag = np.array([done()], np.int64)
-            if group.size > 1:
-                group.Allreduce(None, flag, np.maximum)
-            if flag[0]:
-                return
+    """Yield the steps until `done` is true on a rank of the group."""
+    for step in steps:
+        yield step
+        flag = np.array([done()], np.int64)
+        if group.size > 1:
+            group.Allreduce(None, flag, np.maximum)
+        if flag[0]:
+            return
 
 
 def total(comm: CountedComm, values: list[float], elastic: bool) -> list[float]:

@@ -1,0 +1,196 @@
+"""Trainings by A3C on virtual ranks, until a return is reached.
+
+    worker: episode, FRAME_SECONDS a step ─► gradient ─► server: update ─► params
+
+The server evaluates its params after equal numbers of updates. Once the return is
+reached, no worker starts a further minibatch.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+from lab import compiling
+from lab.progress import PROGRESS
+import numpy as np
+
+from dml import sim
+from dml.data.minibatches import minibatches
+from dml.environments.named import find
+from dml.metrics.timer import Timer
+from dml.models.policies.episodes import episode_problem
+from dml.runs.writers import Row
+from dml.strategies import strategy
+from dml.strategies.server.report import Report
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
+from dml.strategies.server.tables import as_table
+from dml.types import CountedComm, Problem
+from dml.update.flat import elementwise
+from dml.wire.comm import Metered
+from dml.wire.server.consistency import Choice, consistency
+from dml.wire.server.server import Server
+from studies.byzantine import parallel
+from studies.rl.by_servers import Frames
+from studies.rl.settings import EPISODES, Settings
+
+FRAME_SECONDS = 1e-3  # virtual seconds of a step of an episode
+UPDATES = 16  # between two evaluations
+
+
+class Task(NamedTuple):
+    """What the trainings have in common.
+
+    Attributes:
+      environment: Name of the environment.
+      settings: Settings of the training.
+      consistency: Name of the consistency of the server.
+      target: Return to reach.
+      updates: Number of updates without the return after which a training ends.
+    """
+
+    environment: str
+    settings: Settings
+    consistency: str
+    target: float
+    updates: int
+
+
+class Cell(NamedTuple):
+    """A training: its number of workers, and seed."""
+
+    workers: int
+    seed: int
+
+
+class Watch(Report):
+    """A report that evaluates the params of the server at each snapshot.
+
+    Attributes:
+      reached: Virtual seconds, updates and frames at which the return was reached.
+    """
+
+    def __init__(self, problem: Problem, target: float, frames: list[Frames]) -> None:
+        super().__init__()
+        self.problem, self.target, self.frames = problem, target, frames
+        self.reached: tuple[float, int, int] | None = None
+
+    def add_snapshot(self, seconds: float, clocks: float, server: Server) -> None:
+        super().add_snapshot(seconds, clocks, server)
+        if not self.reached and self.mean_return(server) >= self.target:
+            frames = sum(counter.count for counter in self.frames)
+            self.reached = seconds, server.version, frames
+
+    def mean_return(self, server: Server) -> float:
+        measures = self.problem.evaluate(np.asarray(server.shard.values))
+        return float(measures["mean_return"])
+
+    def until_reached(
+        self, batches: Iterator[np.ndarray], clocks: int
+    ) -> Iterator[np.ndarray]:
+        """Yield minibatches until the return is reached, at most `clocks`."""
+        for _, batch in zip(range(clocks), batches, strict=False):
+            if self.reached:
+                return
+            yield batch
+
+
+def train(task: Task, cell: Cell) -> Row:
+    """Train until the return is reached; return frames, updates and virtual seconds."""
+    environment, workers = find(task.environment), cell.workers
+    settings = task.settings
+    counters = [Frames() for _ in range(workers)]
+
+    def make_problem(counter: Frames) -> Problem:
+        counted = environment._replace(make=partial(counter.counted, environment))
+        return as_table(
+            episode_problem(
+                counted, seed=cell.seed, widths=settings.widths, **settings.loss
+            )
+        )
+
+    watch = Watch(make_problem(Frames()), task.target, counters)
+    plan = roles(workers + 1, 1, False)
+    rule = consistency(task.consistency, Choice(), workers)
+    setup = Setup(plan, rule, snapshots=max(1, UPDATES // workers))
+
+    def program(comm: CountedComm) -> None:
+        made = watch.problem
+        if comm.rank < workers:
+            counter = counters[comm.rank]
+            made = with_seconds(make_problem(counter), counter, comm)
+        batches = minibatches(made.examples, workers * settings.copies, cell.seed)
+        steps = strategy("server", made, comm.size)(
+            made,
+            watch.until_reached(batches, task.updates // workers),
+            elementwise(settings.optimizer, settings.lr),
+            comm=comm,
+            timer=Timer(comm.Wtime),
+            setup=setup,
+            report=watch if comm.rank == workers else Report(),
+        )
+        for _ in steps:
+            pass
+
+    sim.run(lambda comm: program(Metered(comm)), workers + 1)
+    staleness = [entry.staleness for entry in watch.log]
+    seconds, updates, frames = watch.reached or (None, None, None)
+    return cell._asdict() | {
+        "seconds": seconds,
+        "updates": updates,
+        "frames": frames,
+        "staleness_mean": float(np.mean(staleness)),
+        "staleness_max": int(np.max(staleness)),
+    }
+
+
+def with_seconds(problem: Problem, frames: Frames, comm: CountedComm) -> Problem:
+    """Return the problem whose gradients take virtual seconds by their frames."""
+
+    def gradient(params: Any, batch: Any) -> Any:
+        before = frames.count
+        made = problem.gradient(params, batch)
+        comm.platform.compute(FRAME_SECONDS * (frames.count - before))
+        return made
+
+    return problem._replace(gradient=gradient)
+
+
+def rows(
+    task: Task, workers: Sequence[int], seeds: Sequence[int], processes: int
+) -> Iterator[Row]:
+    """Train every cell; yield a row for each number of workers, over the seeds."""
+    cells = [Cell(*values) for values in product(workers, seeds)]
+    count = processes or len(os.sched_getaffinity(0))
+    done = parallel.results(
+        partial(train, task), cells, min(count, len(cells)), compiling.enable_cache
+    )
+    for number in workers:
+        trained = []
+        for _ in seeds:
+            trained.append(next(done))
+            PROGRESS.step(f"{number} workers", len(cells))
+        yield over_seeds(trained)
+
+
+def over_seeds(trained: Sequence[Row]) -> Row:
+    """Return the row of trainings that differ by their seeds.
+
+    Means are over the seeds, and None if one of them did not reach the return.
+    """
+    row: Row = {"workers": trained[0]["workers"], "seeds": len(trained)}
+    for name in ("seconds", "updates", "frames"):
+        values = [each[name] for each in trained]
+        row[f"{name}_by_seed"] = values
+        row[name] = None if None in values else float(np.mean(values))
+    row["staleness_mean"] = float(np.mean([each["staleness_mean"] for each in trained]))
+    row["staleness_max"] = max(each["staleness_max"] for each in trained)
+    return row
+
+
+def default_task(environment: str, consistency: str, target: float) -> Task:
+    """Return the task of an environment; a target of 0 is its return when solved."""
+    solved = target or find(environment).solved
+    return Task(environment, EPISODES[environment], consistency, solved, 4000)

@@ -1,0 +1,46 @@
+"""Pictures of an episode of the trained agent."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from lab import flags
+import numpy as np
+
+from dml.environments import draws
+from dml.environments.named import find
+from dml.environments.pictures import frames
+from dml.figures import episodes
+from dml.models.policies.network import act, to_numpy
+from dml.types import BadInput, Params
+
+
+def draw_agent(path: Path, values: flags.FlagValues, params: Params) -> None:
+    """Draw an episode; environments without pictures have none.
+
+    Args:
+      path: Path of the figure, without suffix.
+      values: Flags.
+      params: Parameters of the policy.
+    """
+    observations, total = play(values, params)
+    with suppress(BadInput):
+        pictures = frames(values.environment, observations)
+        title = f"{values.environment}: {len(pictures) - 1} steps, return {total:g}"
+        episodes.draw(path, pictures, title=title)
+
+
+def play(values: flags.FlagValues, params: Params) -> tuple[np.ndarray, float]:
+    """Return the observations of an episode, and its return."""
+    environments = find(values.environment).make([values.seed])
+    params, observations = to_numpy(params), [environments.reset().copy()]
+    total, ended = 0.0, False
+    while not ended:
+        step = len(observations) - 1
+        actions, _ = act(
+            params, observations[-1], draws.uniform(values.seed, 0, step, 1)
+        )
+        outcome = environments.step(actions)
+        observations.append(np.array(outcome.observations))
+        total += float(outcome.rewards[0])
+        ended = bool(outcome.terminated[0] | outcome.truncated[0])
+    return np.concatenate(observations), total
