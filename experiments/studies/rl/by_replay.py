@@ -26,6 +26,7 @@ def problem(
         length=chosen.length,
         widths=chosen.widths,
         seed=values.seed,
+        **chosen.loss,
     )
 
 

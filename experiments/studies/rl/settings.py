@@ -18,7 +18,8 @@ class Settings(NamedTuple):
       optimizer: Name in `update.dense.OPTIMIZERS`.
       lr: Learning rate.
       widths: Numbers of units in the hidden layers.
-      loss: Fields of `actor_critic.Loss` that differ from their defaults.
+      loss: Fields of `actor_critic.Loss`, or arguments of `q_problem`, that differ from
+        their defaults.
       replay: Fields of `apex_settings.Settings` that differ from their defaults.
     """
 
