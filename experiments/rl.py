@@ -15,8 +15,8 @@ impala  actors play rollouts with their copies of the params; learners use V-tra
 seed    actors send observations, learners compute actions and updates
 apex    actors send transitions to replays; a learner samples them by priority
 
-The first ranks are learners (impala, seed, apex), then replays (apex); the last ones are
-servers (a3c). --straggle is the delay distribution of a rollout, or of a worker's
+The first ranks are learners (impala, seed, apex), then replays (apex); the last ones
+are servers (a3c). --straggle is the delay distribution of a rollout, or of a worker's
 gradient.
 """
 

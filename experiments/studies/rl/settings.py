@@ -33,13 +33,13 @@ class Settings(NamedTuple):
     replay: Mapping[str, Any] = {}
 
 
-CARTPOLE_REPLAY = {"batch": 128, "ratio": 16.0, "target_every": 20, "pull_every": 1}
+CARTPOLE_REPLAY = {"capacity": 20_000, "target_every": 10, "pull_every": 1}
 ROLLOUTS: Mapping[str, Settings] = {
     "cartpole": Settings(loss={"reward_scale": 0.1}),
     "catch": Settings(lr=0.003),
 }
 REPLAY: Mapping[str, Settings] = {
-    "cartpole": Settings(lr=0.001, widths=(128, 128), replay=CARTPOLE_REPLAY),
+    "cartpole": Settings(lr=0.003, loss={"reward_scale": 0.1}, replay=CARTPOLE_REPLAY),
     "catch": Settings(lr=0.001),
 }
 EPISODES: Mapping[str, Settings] = {
