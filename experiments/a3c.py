@@ -29,7 +29,7 @@ FLAGS.text("workers", "1,2,4,8,16", "Numbers of virtual workers.")
 FLAGS.choice("consistency", "async", RULES, "Consistency of the server.")
 FLAGS.number("target", 0.0, "Return to reach; 0: that of the environment.", -1e9)
 FLAGS.integer("updates", 4000, "Number of updates after which a training ends.", 1)
-FLAGS.integer("seeds", 3, "Number of trainings of each number of workers.", 1, 1000)
+FLAGS.integer("seeds", 5, "Number of trainings of each number of workers.", 1, 1000)
 FLAGS.integer("processes", 0, "Number of processes; 0: one for each core.", 0, 256)
 
 

@@ -91,16 +91,14 @@ def dense(layer: Params, features: Any) -> Any:
 
 
 def to_numpy(params: Params) -> Params:
-    """Return params whose leaves are writable arrays of NumPy, as `act` reads them.
-
-    Numba would compile `act` once more for arrays that cannot be written.
-    """
-
-    def writable(leaf: Any) -> np.ndarray:
-        known = isinstance(leaf, np.ndarray) and leaf.flags.writeable
-        return leaf if known else np.array(leaf)
-
+    """Return params whose leaves are arrays of NumPy, as `act` reads them."""
     return jax.tree.map(writable, params)
+
+
+def writable(leaf: Any) -> np.ndarray:
+    """Return an array that can be written, else Numba would compile `act` once more."""
+    known = isinstance(leaf, np.ndarray) and leaf.flags.writeable
+    return leaf if known else np.array(leaf)
 
 
 def act(
@@ -114,14 +112,16 @@ def act(
       draws: Uniform numbers in [0, 1), N. An action is the inverse of the cumulative
         distribution at its number.
     """
-    params = to_numpy(params)
     features = np.ascontiguousarray(observations).reshape(len(observations), -1)
     for index in range(len(params) - 2):
-        layer = params[hidden_name(index)]
-        features = compiled_dense(features, layer["kernel"], layer["bias"], True)
-    layer = params["logits"]
-    logits = compiled_dense(features, layer["kernel"], layer["bias"], False)
+        features = layer_outputs(params[hidden_name(index)], features, True)
+    logits = layer_outputs(params["logits"], features, False)
     return sample(logits, draws), logits
+
+
+def layer_outputs(layer: Params, features: np.ndarray, hidden: bool) -> np.ndarray:
+    kernel, bias = writable(layer["kernel"]), writable(layer["bias"])
+    return compiled_dense(features, kernel, bias, hidden)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

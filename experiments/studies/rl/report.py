@@ -60,7 +60,8 @@ def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
             ("training", "training_return"),
             ("evaluation", "mean_return"),
         ):
-            points = [(row[x], row[key]) for row in rows if key in row]
+            all_rows = rows if name == "training" else [*rows, summary]
+            points = [(row[x], row[key]) for row in all_rows if key in row]
             if points:
                 xs, ys = zip(*points, strict=True)
                 series[name] = (xs, means(ys)) if name == "training" else (xs, ys)

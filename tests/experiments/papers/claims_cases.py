@@ -130,6 +130,49 @@ def coding(tail="fixed", repetition=39, cyclic=39, best=0.98, error=0.0):
     return {"gradient_coding": run([row | {"tail": tail} for row in either])}
 
 
+def lagged(vtrace=390.0, one_step=300.0, epsilon=100.0, none=50.0, seeds=4):
+    """Return a run whose corrections have a return of 400 without lag."""
+    keys = "correction lag mean_return mean_return_error seeds"
+    late = {"vtrace": vtrace, "one_step": one_step, "epsilon": epsilon, "none": none}
+    found = [(name, 0, 400.0, 5.0, seeds) for name in late]
+    found += [(name, 16, value, 10.0, seeds) for name, value in late.items()]
+    return {"policy_lag": run(rows(keys, *found))}
+
+
+def workers(seconds=(80.0, 40.0, 10.0), frames=(80e3, 80e3, 90e3), seeds=3):
+    """Return a run of A3C with 1, 2 and 8 workers."""
+    keys = "workers seconds frames seeds"
+    found = zip((1, 2, 8), seconds, frames, [seeds] * 3, strict=True)
+    return {"a3c": run(rows(keys, *found))}
+
+
+def traffic_of(first=50.0, second=10.0, updates=40, widths="256,256"):
+    """Return two runs with these words per frame, of 100 steps of 8 copies."""
+
+    def one(words):
+        summary = {"environment_steps": 100, "words_sent": 800 * words}
+        return run(summary=summary | {"steps": updates}, copies=8, widths=widths)
+
+    return one(first), one(second)
+
+
+def inference(**values):
+    return dict(zip(("impala", "seed"), traffic_of(**values), strict=True))
+
+
+def sizes_of_model(second=50.4, **values):
+    runs = traffic_of(second=second, **values)
+    return dict(zip(("small", "seed"), runs, strict=True))
+
+
+def speeds(a3c=3e3, impala=9e3, frames=60e3):
+    found = {"a3c": a3c, "fast": impala}
+    return {
+        name: run(summary={"frames_per_second": speed, "frames": frames})
+        for name, speed in found.items()
+    }
+
+
 def stragglers(ten=6.9, thousand=16.0, measured=1.1):
     keys = "barrier workers maxplus measured virtual"
     found: list[tuple] = [("synchronous", 10, ten, None, 1.0)]

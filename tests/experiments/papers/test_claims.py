@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
+from studies.a3c import claims as a3c
 from studies.averaging import claims as averaging
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
@@ -23,6 +24,8 @@ from studies.large_batch import claims as batches
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
 from studies.pipeline import claims as pipeline
+from studies.policy_lag import claims as policy_lag
+from studies.rl import claims as rl
 from studies.scaling import claims as scaling
 from studies.server import claims as server
 from studies.shared_memory import asynchrony_claims as asynchrony
@@ -253,6 +256,16 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     coding.cyclic_ignoring: (of.coding(), of.coding(cyclic=38, best=0.9)),
     coding.loaded_naive: (of.coding("load"), of.coding("load", cyclic=81)),
     coding.order_statistic: (of.coding(), of.coding(error=1e-8)),
+    a3c.speedup: (of.workers(), of.workers(seconds=(80.0, 60.0, 30.0))),
+    a3c.frames_constant: (of.workers(), of.workers(frames=(80e3, 80e3, 125e3))),
+    policy_lag.vtrace_holds: (of.lagged(), of.lagged(vtrace=350.0)),
+    policy_lag.none_falls: (of.lagged(), of.lagged(none=365.0)),
+    policy_lag.vtrace_above_none: (of.lagged(), of.lagged(vtrace=75.0)),
+    policy_lag.one_step_above_none: (of.lagged(), of.lagged(one_step=75.0)),
+    policy_lag.epsilon_above_none: (of.lagged(), of.lagged(epsilon=75.0)),
+    rl.fewer_words: (of.inference(), of.inference(second=51.0)),
+    rl.equal_words: (of.sizes_of_model(), of.sizes_of_model(51.0)),
+    rl.faster: (of.speeds(), of.speeds(a3c=9e3)),
     stragglers.ssp_clock: (of.clocks("clocks", 1e-14), of.clocks("clocks", 1e-3)),
     server.adagrad_first: (of.downpour(9, 10, 99), of.downpour(9.99, 10, 99)),
     server.sync_beaten: (of.downpour(11, 10, 99), of.downpour(12, 10, 11)),
@@ -328,6 +341,9 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
 }
 MORE = [  # other reasons of a verdict
     (checkpoints.recovery, of.recovered(sampled=0.93), FAILS),
+    (rl.fewer_words, of.inference(updates=19), UNTESTED),
+    (rl.equal_words, of.sizes_of_model(updates=19), UNTESTED),
+    (rl.faster, of.speeds(frames=49e3), UNTESTED),
     (checkpoints.best_interval, of.intervals(above=0.02), FAILS),
     (checkpoints.bounded, of.saves(error=0.02), UNTESTED),
     (averaging.order, of.restarts(gossip=40.0), FAILS),

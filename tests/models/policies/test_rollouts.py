@@ -120,11 +120,18 @@ def test_the_gradient_does_not_flow_through_targets_and_weights():
     logits, values = mlp_policy((4,), 2, ()).apply(params(), observations)
     mu = jax.nn.softmax(rollouts["logits"][:, -1].reshape(-1, 2))
     rows, actions = np.arange(B * COPIES), rollouts["actions"][:, -1].reshape(-1)
-    ratios = (jax.nn.softmax(logits) / mu)[rows, actions]
+    pi = np.asarray(jax.nn.softmax(logits))
+    ratios = (pi / mu)[rows, actions]
     rewards = SETTINGS["reward_scale"] * rollouts["rewards"][:, -1].reshape(-1)
     errors = np.minimum(SETTINGS["rho"], ratios) * (rewards - values)
     slope = -WEIGHTS["value_weight"] * errors.mean() / LENGTH
     np.testing.assert_allclose(grads["value"]["bias"][0], slope, rtol=1e-4)
+    scores = np.eye(2)[actions] - pi  # gradients of log π by the logits
+    entropies = -(pi * np.log(pi)).sum(1, keepdims=True)
+    slopes = -errors[:, None] * scores
+    slopes += WEIGHTS["entropy_weight"] * pi * (np.log(pi) + entropies)
+    expected = slopes.mean(0) / LENGTH
+    np.testing.assert_allclose(grads["logits"]["bias"], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS)
