@@ -32,6 +32,7 @@ SMALL = {
     + ["--width=8", "--batch=2"],
     "environments.py": ["--copies=8", "--repeats=1", "--steppers=dml"],
     "server_chain.py": ["--simulate=6", "--spares=1", "--clocks=4", "--kill=middle"],
+    "rl.py": ["--updates=3", "--widths=8", "--evaluate_every=0"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
     "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
     "pipeline_templates.py": ["--nodes=9"],

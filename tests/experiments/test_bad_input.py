@@ -22,6 +22,15 @@ SMALL = {
     "batch_size": "--examples=256 --features=60 --nonzeros=5 --batches=4,256",
 }
 CASES = [
+    ("rl --environment=cartpol --simulate=2", "'cartpol'; pass cartpole"),
+    ("rl --simulate=1", "expected 2 ranks or more, a learner and an actor, got 1"),
+    ("rl --simulate=3 --learners=2", "expected 1 to 1 learners of 3 ranks"),
+    (
+        "rl --simulate=4 --lag=0",
+        "a lag bound of 1 or more with 3 actors for 1 rollouts",
+    ),
+    ("rl --simulate=3 --algorithm=a3c --elastic", "impala or seed with --elastic"),
+    ("rl --simulate=3 --algorithm=a3c --resume=no", "impala or seed with --resume"),
     ("averaging --p=1", "expected 2 to 16777216 peers in --p, got 1; correct it"),
     ("averaging --p=8,x", "whole numbers from 1 .* in --p, got 'x'"),
     ("averaging --peers=32", "expected 33 to 1024 peers in --peers, got 32"),

@@ -78,10 +78,12 @@ def test_rotation_of_glove_is_one_worker_of_hogwild():
     assert both[0]["sha256"] == both[1]["sha256"]
 
 
-def test_every_strategy_has_a_method_and_trains_a_problem():
-    assert {method.strategy for method in METHODS.values()} == STRATEGIES.keys()
+def test_every_strategy_of_examples_has_a_method_and_trains_a_problem():
+    # actors make the batches of the others; rl.py runs them
+    names = {name for name, entry in STRATEGIES.items() if "play" not in entry.needs}
+    assert {method.strategy for method in METHODS.values()} == names
     trained = set().union(*(fitting(entry.make()) for entry in PROBLEMS.values()))
-    assert trained | {"rotation"} == STRATEGIES.keys()
+    assert trained | {"rotation"} == names
 
 
 @pytest.mark.mpi

@@ -1,6 +1,7 @@
 """The columns of the matrix: a table of strategies with their arguments.
 
-A new strategy is a new row of METHODS; the matrix and its tests then cover it. Methods
+A new strategy is a new row of METHODS; the matrix and its tests then cover it.
+Strategies whose batches actors make have no indices of examples; see rl.py. Methods
 that divide a minibatch among equally many workers, and add in their order, are
 bit-identical to `serial`, which accumulates equally many parts.
 """
