@@ -56,7 +56,7 @@ def train(
         seed=values.seed + done,  # episodes that differ from those of the first run
         replays=values.replays,
         elastic=values.elastic,
-        report_every=min(every or values.updates, values.updates),
+        report_every=1,
         **{**chosen.replay, **own},
     )
     assert problem.play
