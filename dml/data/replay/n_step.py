@@ -27,23 +27,15 @@ def transitions(
       discount: γ.
       dtype: Dtype of a transition.
     """
-    length, copies = rollout["rewards"].shape
+    length, _ = rollout["rewards"].shape
     if not 1 <= steps < length:
         raise BadInput(
             f"expected transitions of 1 to {length - 1} steps, got {steps}; pass "
             "longer rollouts, or fewer steps"
         )
-    rewards = np.empty((length - steps, copies), np.float32)
-    discounts, last = np.empty_like(rewards), np.empty(rewards.shape, np.int64)
     ends = rollout["terminated"] | rollout["truncated"]
-    sum_rewards(
-        rollout["rewards"],
-        rollout["terminated"],
-        ends,
-        discount,
-        rewards,
-        discounts,
-        last,
+    rewards, discounts, last = sum_rewards(
+        rollout["rewards"], rollout["terminated"], ends, steps, discount
     )
     step, copy = np.nonzero(~rollout["resets"][: length - steps])
     records = np.zeros(len(step), dtype)
@@ -58,21 +50,21 @@ def transitions(
 
 
 @njit(cache=True, nogil=True)
-def sum_rewards(rewards, terminated, ends, discount, sums, discounts, last):
-    """Write the reward, the discount and the last observation of each transition.
+def sum_rewards(rewards, terminated, ends, steps, discount):
+    """Return the reward, the discount and the last observation of each transition.
 
     Args:
       rewards: Of each step, (T+n)xN.
       terminated: Whether the step ended in a terminal state.
       ends: Whether the step ended an episode.
+      steps: n.
       discount: γ.
-      sums: Receives the discounted sums of rewards, TxN.
-      discounts: Receives the discounts of the last observations.
-      last: Receives the numbers of the last observations.
     """
-    steps = len(rewards) - len(sums)
-    for t in range(len(sums)):
-        for copy in range(sums.shape[1]):
+    shape = (len(rewards) - steps, rewards.shape[1])
+    sums, discounts = np.empty(shape, np.float32), np.empty(shape, np.float32)
+    last = np.empty(shape, np.int64)  # number of the last observation
+    for t in range(shape[0]):
+        for copy in range(shape[1]):
             total, factor = 0.0, 1.0
             end = t
             while True:
@@ -83,3 +75,4 @@ def sum_rewards(rewards, terminated, ends, discount, sums, discounts, last):
                 end += 1
             sums[t, copy], last[t, copy] = total, end + 1
             discounts[t, copy] = 0.0 if terminated[end, copy] else factor
+    return sums, discounts, last

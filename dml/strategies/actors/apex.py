@@ -14,9 +14,10 @@ samples to transitions within bounds (`apex_replay`), and an actor sends a furth
 message once an earlier one is credited, so the result depends on the number of updates
 and not on the speed of processes. Runs that are recorded replay bit for bit.
 
-Elements sent per update of B transitions of t elements each, with P params: replay
-B (t + 2), learner 2 B, actors B t / ratio, and P for each request of params, of which
-an actor has one in `pull_every` messages. Rounds: none; ranks wait for messages only.
+Words sent per update of B transitions of t words each, with P params: the replay
+B (t + 3), with keys and weights; the learner 3 B, and P + 2 for each request of params,
+of which an actor has one in `pull_every` messages; the actors B (t + 1) / ratio. An
+actor waits for params and credits, the learner for batches only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -73,7 +74,14 @@ def apex(
     if comm.rank == LEARNER:
         parameters = make_parameters(problem, update, state)
         learner = Learner(
-            problem, parameters, links, dtypes, roles, own, timer, version
+            problem,
+            parameters,
+            links,
+            dtypes,
+            roles=roles,
+            settings=own,
+            timer=timer,
+            version=version,
         )
         for step in learner.run(batches):
             words = (comm.bytes_sent - sent) // np.float32().itemsize

@@ -37,6 +37,7 @@ class Learner:
         parameters: Any,
         links: Links,
         layouts: Layouts,
+        *,
         roles: Roles,
         settings: Settings,
         timer: Timer,

@@ -25,7 +25,6 @@ from dml.data.replay.buffer import ReplayBuffer
 from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
 from dml.strategies.actors.apex_settings import Settings
 
-
 SMALLEST = 1e-6  # added to errors, so that a transition without one can be sampled
 
 

@@ -70,6 +70,20 @@ def test_the_learner_yields_steps_and_other_ranks_one_at_the_end():
     assert all(steps[-1].words_sent > 0 for steps in (learner, *others))
 
 
+def test_words_of_replay_and_learner_are_those_of_the_docstring():
+    """A transition has observations of 2 x 50 words, and 6 or 7 others."""
+    learner, replay, *actors = run(updates=100, pull_every=10**6)
+    transition, batch = problem().play.dtype.itemsize // 4, SMALL["batch"]
+    assert transition in (106, 107)
+    words = [sum(step.words_sent for step in steps) for steps in (learner, replay)]
+    params = sum(leaf.size for leaf in jax.tree.leaves(problem().params))
+    assert words[0] == pytest.approx(100 * 3 * batch + 3 * (params + 2), rel=0.05)
+    assert words[1] == pytest.approx(100 * batch * (transition + 3), rel=0.05)
+    inserted = learner[-1].measures["replay_size"] * 10 / 9  # with places of resets
+    total = sum(steps[0].words_sent for steps in actors)
+    assert total == pytest.approx(inserted * (transition + 1), rel=0.3)
+
+
 def test_the_loss_of_the_first_update_is_that_of_the_start_value():
     """With a loss of the params and the target network, both the start value."""
     learner, *_ = run(updates=1)
