@@ -97,12 +97,12 @@ def find_leaves(nodes: np.ndarray, starts: np.ndarray, draws: np.ndarray) -> np.
     """Return, for each draw, the leaf whose range of cumulative weights has it."""
     leaves = np.empty(len(draws), np.int64)
     for k in range(len(draws)):
-        rest, node = draws[k], 0
+        remainder, node = draws[k], 0
         for level in range(len(starts) - 2, -1, -1):
             node *= WIDTH
             start = starts[level]
-            while rest >= nodes[start + node]:
-                rest -= nodes[start + node]
+            while remainder >= nodes[start + node]:
+                remainder -= nodes[start + node]
                 node += 1
         leaves[k] = node
     return leaves

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.actors.apex_messages import END, NOBODY, Layouts, Links, remaining
+from dml.strategies.actors.apex_messages import END, NO_RANK, Layouts, Links, remaining
 from dml.strategies.actors.apex_settings import Roles, Settings
 from dml.types import Problem, Replayed, Step
 from dml.wire.comm.buffers import layout, pack, unpack
@@ -84,7 +84,7 @@ class Learner:
         with self.timer("wait"):
             while (source := self.links.wait(self.actors)) not in self.replays:
                 remaining(self.actors)
-                if source != NOBODY:
+                if source != NO_RANK:
                     self.answer(source)
         return source
 
@@ -153,7 +153,7 @@ class Learner:
                 batch = self.links.receive(self.layouts.batch, source)
                 if batch["count"] == END:
                     open_replays.discard(source)
-            elif source != NOBODY:
+            elif source != NO_RANK:
                 report = self.links.receive(self.layouts.report, source)
                 if report["count"] == END:
                     self.actors.discard(source)

@@ -23,7 +23,7 @@ from dml.wire.comm.surviving import Surviving, new_deaths
 from dml.wire.comm.tags import Tag
 
 LEARNER = 0
-NOBODY = -1  # result of `Links.wait` after a death
+NO_RANK = -1  # result of `Links.wait` after a death
 END = -1  # count of a message that is the last one
 
 
@@ -101,7 +101,7 @@ class Links:
             comm.Ack_failed()  # later deaths end the waits for messages of any rank
 
     def wait(self, actors: set[int]) -> int:
-        """Return the sender of the next message; NOBODY after the death of an actor.
+        """Return the sender of the next message; NO_RANK after the death of an actor.
 
         Args:
           actors: Living actors, from which dead ones are removed.
@@ -115,7 +115,7 @@ class Links:
             if LEARNER in dead:
                 raise
             actors.difference_update(dead)
-            return NOBODY
+            return NO_RANK
         return self.status.Get_source()
 
     def receive(self, dtype: np.dtype, source: int) -> Any:

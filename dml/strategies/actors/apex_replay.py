@@ -1,7 +1,7 @@
 """The replay of Ape-X: transitions of its actors in, prioritised batches out.
 
                             samples
-    Insert ─► buffer ─► Batch     │        ╱ ╱      between the lines both go on
+    Insert ─► buffer ─► Batch     │        ╱ ╱      between the lines neither waits
        └─ Credit                  │      ╱ ╱
                                   │    ╱ ╱          too few samples: credits wait
                                   │  ╱ ╱            too many samples: batches wait

@@ -15,6 +15,8 @@ from dml.models.policies.network import act as draw_action
 from dml.models.policies.network import to_numpy
 from dml.types import BadInput, Params, Play
 
+PICTURES = 8
+
 
 def draw_agent(
     path: Path, values: flags.FlagValues, params: Params, play: Play | None
@@ -29,10 +31,13 @@ def draw_agent(
     """
     act = play.act if play else draw_action
     observations, total = episode(values, params, act)
+    steps = list(episodes.chosen_steps(len(observations), PICTURES))
     with suppress(BadInput):
-        pictures = frames(values.environment, observations)
+        chosen = frames(values.environment, observations[steps])  # slow: not of all
+        pictures = np.zeros((len(observations), *chosen.shape[1:]), np.uint8)
+        pictures[steps] = chosen
         title = f"{values.environment}: {len(pictures) - 1} steps, return {total:g}"
-        episodes.draw(path, pictures, title=title)
+        episodes.draw(path, pictures, PICTURES, title)
 
 
 def episode(

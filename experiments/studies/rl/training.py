@@ -109,13 +109,14 @@ class Progress:
     def __init__(self, run: Training, comm: CountedComm) -> None:
         self.run, self.comm, self.begin = run, comm, comm.Wtime()
         self.frames, self.lags, self.lag_max = 0, 0.0, 0
+        self.seconds = 0.0  # from the start to the last Step or evaluation
         self.solved_seconds: float | None = None
         self.last: Step | None = None
 
-    @property
     def elapsed(self) -> float:
-        """Seconds since the start, with evaluations."""
-        return self.comm.Wtime() - self.begin
+        """Return the seconds since the start, with evaluations."""
+        self.seconds = self.comm.Wtime() - self.begin
+        return self.seconds
 
     def of(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield the steps, with totals; `mean_return` remains that of evaluations."""
@@ -128,7 +129,7 @@ class Progress:
             self.lag_max = max(self.lag_max, int(measures["lag_max"]))
             measures |= {
                 "total_frames": self.frames,
-                "elapsed_seconds": self.elapsed,
+                "elapsed_seconds": self.elapsed(),
             }
             self.last = step._replace(measures=measures)
             yield self.last
@@ -138,19 +139,20 @@ class Progress:
         if self.comm.rank:
             return {}
         scores = self.run.problem.evaluate(params)
+        seconds = self.elapsed()
         if self.solved_seconds is None and scores["mean_return"] >= self.run.solved:
-            self.solved_seconds = self.elapsed
+            self.solved_seconds = seconds
         return scores
 
     def summary(self) -> dict[str, Any]:
         """Return the totals."""
         return {
             "frames": self.frames,
-            "frames_per_second": self.frames / (self.elapsed or 1),
+            "frames_per_second": self.frames / (self.seconds or 1),
             "lag_mean": self.lags / (self.frames or 1),
             "lag_max": self.lag_max,
             "solved_seconds": self.solved_seconds,
-            "elapsed_seconds": self.elapsed,
+            "elapsed_seconds": self.seconds,
         }
 
 
