@@ -7,9 +7,9 @@ python experiments/environments.py --steppers=dml,envpool_1
 Random actions step all copies of an environment. Steppers are measured in turn, in
 slices of a millisecond or one call, over --repeats rounds; the table has medians, and
 `dml/this` is the median ratio of two speeds of one round. `best` is the fastest round,
-which other programs disturb least, and `of best` the ratio of two best speeds. gymnax runs 64 steps in a
-compiled loop, the other steppers one step in a call. Packages that are not installed
-are left out; all are in the extra rl: pip install -e .[rl].
+which other programs disturb least, and `of best` the ratio of two best speeds. gymnax
+runs 64 steps in a compiled loop, the other steppers one step in a call. Packages that
+are not installed are left out; all are in the extra rl: pip install -e .[rl].
 
 Cost: 60 s on 2 cores with all packages, 2 s without.
 """

@@ -34,6 +34,10 @@ SMALL = {
     "server_chain.py": ["--simulate=6", "--spares=1", "--clocks=4", "--kill=middle"],
     "rl.py": ["--updates=3", "--widths=8", "--evaluate_every=0"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
+    "policy_lag.py": ["--lags=0,1", "--seeds=1", "--updates=2", "--points=1"]
+    + ["--episodes=1", "--processes=1", "--environment=catch"],
+    "a3c.py": ["--workers=1,2", "--seeds=1", "--updates=16", "--processes=1"]
+    + ["--environment=catch"],
     "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
     "pipeline_templates.py": ["--nodes=9"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],

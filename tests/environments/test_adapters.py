@@ -50,6 +50,7 @@ def test_a_pole_that_falls_is_terminated_in_its_last_state(environment):
     copies = environment.make(range(4))
     copies.reset()
     reset, fallen = np.zeros(4, bool), 0
+    starts = []
     for _ in range(60):
         outcome = copies.step(np.ones(4, int))
         x, _, angle, _ = outcome.observations.T
@@ -57,9 +58,11 @@ def test_a_pole_that_falls_is_terminated_in_its_last_state(environment):
         assert np.array_equal(outcome.terminated, out)
         assert np.array_equal(outcome.rewards, np.where(reset, 0, 1))
         assert (abs(outcome.observations[reset]) <= 0.05).all()
+        starts += [tuple(first) for first in outcome.observations[reset]]
         reset = outcome.terminated.copy()
         fallen += reset.sum()
     assert fallen > 4 and not outcome.truncated.any()
+    assert len(set(starts)) == len(starts) > 8  # episodes differ
 
 
 @pytest.mark.parametrize("environment", CARTPOLES, indirect=True)

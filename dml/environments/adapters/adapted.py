@@ -1,4 +1,4 @@
-"""What the adapters have in common: imports, spaces, and copies with next-step reset.
+"""Parts of all adapters: imports, spaces, and copies with next-step reset.
 
     start() ─► first observations, step function
     step function(actions) ─► observations, rewards, terminated, truncated, ...

@@ -50,7 +50,7 @@ def start(name: str, seeds: Sequence[int]) -> tuple[Any, Any]:
     for game, seed in zip(games, seeds, strict=True):
         game.seed(int(seed) % 2**32)
         game.reset()
-    numbers = np.array(games[0].minimal_action_set())
+    action_set = np.array(games[0].minimal_action_set())
     counts = np.zeros(len(games), int)
     ended = np.zeros(len(games), bool)
 
@@ -62,7 +62,7 @@ def start(name: str, seeds: Sequence[int]) -> tuple[Any, Any]:
                 game.reset()
                 counts[n] = 0
             else:
-                rewards[n], terminated[n] = game.act(numbers[actions[n]])
+                rewards[n], terminated[n] = game.act(action_set[actions[n]])
                 counts[n] += 1
         truncated = counts >= adapted.LIMIT
         ended[:] = terminated | truncated

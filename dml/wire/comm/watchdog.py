@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from dml.types import ANY
@@ -263,9 +264,10 @@ def in_blocking_call(frame: Any) -> bool:
 def location(frame: Any) -> str:
     """Return the innermost function outside of dml.wire and of libraries, as text."""
     innermost = frame
-    while frame and of_library(frame.f_code.co_filename):
+    # CPython 3.11: f_back of a frame that ends meanwhile may be another object
+    while isinstance(frame, FrameType) and of_library(frame.f_code.co_filename):
         frame = frame.f_back
-    frame = frame or innermost
+    frame = frame if isinstance(frame, FrameType) else innermost
     if not frame:
         return "an unknown function"
     code = frame.f_code

@@ -32,8 +32,10 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw seconds and frames to the return by number of workers."""
+    """Draw seconds and frames to the return by workers; no figure without any."""
     reached = [row for row in rows if row["seconds"] is not None]
+    if not reached:
+        return
     workers = [row["workers"] for row in reached]
     panels = []
     for key, label in (("seconds", "virtual seconds"), ("frames", "frames")):

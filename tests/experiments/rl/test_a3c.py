@@ -34,3 +34,9 @@ def test_a_return_that_is_not_reached_is_none():
     row = runs.train(task, runs.Cell(2, 0))
     assert row["seconds"] is None and row["frames"] is None
     assert runs.over_seeds([row])["seconds"] is None
+
+
+def test_a_run_without_the_return_has_no_figure(tmp_path, capsys):
+    summary, (row,) = run(tmp_path, "--workers=1", "--target=2", "--updates=16")
+    assert row["seconds"] is None and summary["workers_1_frames"] is None
+    assert not (tmp_path / "workers.svg").exists()
