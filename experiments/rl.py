@@ -1,8 +1,9 @@
-"""Reinforcement learning by actors, learners and servers: A3C, IMPALA, SEED.
+"""Reinforcement learning by actors, learners and servers: A3C, IMPALA, SEED, Ape-X.
 
 mpirun -n 8 python experiments/rl.py --algorithm=impala --environment=cartpole
 mpirun -n 8 python experiments/rl.py --algorithm=seed --environment=catch
 mpirun -n 8 python experiments/rl.py --algorithm=a3c --consistency=ssp --staleness=2
+mpirun -n 8 python experiments/rl.py --algorithm=apex --updates=8000 --until=solved
 mpirun -n 8 python experiments/rl.py --record=run.record
 python experiments/rl.py --replay=run.record --simulate=8
 python experiments/rl.py --simulate=1000 --copies=1 --length=8 --updates=20 \\
@@ -12,9 +13,11 @@ python experiments/rl.py --simulate=8 --elastic "--events=die:3@5" --straggle=co
 a3c     workers play episodes and push gradients to a parameter server
 impala  actors play rollouts with their copies of the params; learners use V-trace
 seed    actors send observations, learners compute actions and updates
+apex    actors send transitions to replays; a learner samples them by priority
 
-The first ranks are learners (impala, seed), the last ones servers (a3c). --straggle is
-the delay distribution of a rollout, or of a worker's gradient.
+The first ranks are learners (impala, seed, apex), then replays (apex); the last ones
+are servers (a3c). --straggle is the delay distribution of a rollout, or of a worker's
+gradient.
 """
 
 from collections.abc import Sequence
@@ -44,14 +47,19 @@ FLAGS.text("environment", "cartpole", "Environment.")
 FLAGS.choice("correction", "vtrace", list(CORRECTIONS), "Correction of the lag.")
 FLAGS.integer("updates", 2000, "Number of updates.", 1)
 FLAGS.choice("until", "updates", ["updates", "solved"], "End: all updates, or solved.")
-FLAGS.integer("evaluate_every", 25, "Updates between evaluations; 0: at the end.", 0)
+FLAGS.integer(
+    "evaluate_every", 25, "Updates between evaluations, 100 for apex; 0: at the end.", 0
+)
 FLAGS.integer("copies", 0, "Environments of an actor; 0: the default.", 0)
 FLAGS.integer("length", 0, "Steps of a rollout; 0: the default.", 0)
-FLAGS.integer("batch", 0, "Rollouts of an update; 0: one for each 4 actors.", 0)
+FLAGS.integer(
+    "batch", 0, "Rollouts, or transitions of apex, of an update; 0: the default.", 0
+)
 FLAGS.integer("lag", 3, "Bound of the lag of a rollout in updates.", 0)
 FLAGS.integer("learners", 1, "Number of learners of impala and seed.", 1)
 FLAGS.integer("shards", 0, "Terms of the sum of gradients; 0: one per learner.", 0)
 FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: all.", 0)
+FLAGS.integer("replays", 1, "Number of replays of apex.", 1)
 FLAGS.integer("servers", 1, "Number of servers of a3c.", 1)
 FLAGS.choice("consistency", "async", list(CONSISTENCIES), "Consistency of a3c.")
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp.", 0)

@@ -43,6 +43,7 @@ from dml.types.learning import (
     Tensor,
 )
 from dml.types.reducers import Combine, Memory, Reducer, TermMemory
+from dml.types.replay import Replayed, transition_dtype
 from dml.types.sparse import (
     Edges,
     Embeddings,
@@ -93,6 +94,8 @@ __all__ = [
     "Play",
     "Policy",
     "rollout_dtype",
+    "Replayed",
+    "transition_dtype",
     "Step",
     "Combine",
     "Memory",

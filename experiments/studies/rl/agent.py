@@ -10,21 +10,27 @@ from dml.environments import draws
 from dml.environments.named import find
 from dml.environments.pictures import frames
 from dml.figures import episodes
-from dml.models.policies.network import act, to_numpy
-from dml.types import BadInput, Params
+from dml.models.policies.actor import Act
+from dml.models.policies.network import act as draw_action
+from dml.models.policies.network import to_numpy
+from dml.types import BadInput, Params, Play
 
 PICTURES = 8
 
 
-def draw_agent(path: Path, values: flags.FlagValues, params: Params) -> None:
+def draw_agent(
+    path: Path, values: flags.FlagValues, params: Params, play: Play | None
+) -> None:
     """Draw an episode; environments without pictures have none.
 
     Args:
       path: Path of the figure, without suffix.
       values: Flags.
       params: Parameters of the policy.
+      play: Acting part of the problem; None: the actor-critic of episodes.
     """
-    observations, total = play(values, params)
+    act = play.act if play else draw_action
+    observations, total = episode(values, params, act)
     steps = list(episodes.chosen_steps(len(observations), PICTURES))
     with suppress(BadInput):
         chosen = frames(values.environment, observations[steps])  # slow: not of all
@@ -34,7 +40,9 @@ def draw_agent(path: Path, values: flags.FlagValues, params: Params) -> None:
         episodes.draw(path, pictures, PICTURES, title)
 
 
-def play(values: flags.FlagValues, params: Params) -> tuple[np.ndarray, float]:
+def episode(
+    values: flags.FlagValues, params: Params, act: Act
+) -> tuple[np.ndarray, float]:
     """Return the observations of an episode, and its return."""
     environments = find(values.environment).make([values.seed])
     params, observations = to_numpy(params), [environments.reset().copy()]

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from lab import flags
 
-from studies.rl import by_actors, by_servers, traffic
+from studies.rl import by_actors, by_replay, by_servers, traffic
 from studies.rl.contract import Algorithm
-from studies.rl.settings import EPISODES, ROLLOUTS, Settings
+from studies.rl.settings import EPISODES, REPLAY, ROLLOUTS, Settings
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     "a3c": Algorithm(by_servers.problem, by_servers.train, EPISODES),
@@ -16,6 +16,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "seed": Algorithm(
         by_actors.problem, by_actors.train, ROLLOUTS, True, traffic.seed_words
     ),
+    "apex": Algorithm(by_replay.problem, by_replay.train, REPLAY, True),
 }
 
 

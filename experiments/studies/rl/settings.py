@@ -18,7 +18,9 @@ class Settings(NamedTuple):
       optimizer: Name in `update.dense.OPTIMIZERS`.
       lr: Learning rate.
       widths: Numbers of units in the hidden layers.
-      loss: Fields of `actor_critic.Loss` that differ from their defaults.
+      loss: Fields of `actor_critic.Loss`, or arguments of `q_problem`, that differ from
+        their defaults.
+      replay: Fields of `apex_settings.Settings` that differ from their defaults.
     """
 
     copies: int = 8
@@ -28,11 +30,17 @@ class Settings(NamedTuple):
     lr: float = 0.002
     widths: tuple[int, ...] = (64, 64)
     loss: Mapping[str, Any] = {}
+    replay: Mapping[str, Any] = {}
 
 
+CARTPOLE_REPLAY = {"capacity": 20_000, "target_every": 10, "pull_every": 1}
 ROLLOUTS: Mapping[str, Settings] = {
     "cartpole": Settings(loss={"reward_scale": 0.1}),
     "catch": Settings(lr=0.003),
+}
+REPLAY: Mapping[str, Settings] = {
+    "cartpole": Settings(lr=0.003, loss={"reward_scale": 0.1}, replay=CARTPOLE_REPLAY),
+    "catch": Settings(lr=0.001),
 }
 EPISODES: Mapping[str, Settings] = {
     "cartpole": Settings(copies=1, loss={"reward_scale": 0.1, "trace": 0.95}),

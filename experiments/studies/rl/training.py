@@ -99,7 +99,7 @@ def learn(
     assert progress.last
     params = progress.last.params()  # collective
     if comm.rank == 0:
-        draw_agent(path / "agent", values, run.tree(params))
+        draw_agent(path / "agent", values, run.tree(params), run.problem.play)
     return summary | progress.summary() | {"sha256": digest(params)}
 
 

@@ -139,6 +139,18 @@ def lagged(vtrace=390.0, one_step=300.0, epsilon=100.0, none=50.0, seeds=4):
     return {"policy_lag": run(rows(keys, *found))}
 
 
+def replayed(uniform=850, one_epsilon=700, fewer_actors=900, seeds=5):
+    """Return a run of Ape-X whose median is 500 updates."""
+    medians = {"apex": 500, "uniform": uniform, "one_epsilon": one_epsilon}
+    medians["fewer_actors"] = fewer_actors
+    found = [
+        (name, [middle - 90, middle, middle + 100, None, 20][:seeds])
+        for name, middle in medians.items()
+    ]
+    made = run(rows("method updates_by_seed", *found))
+    return {"apex": made._replace(flags={"updates": 2000, "environment": "catch"})}
+
+
 def workers(seconds=(80.0, 40.0, 10.0), frames=(80e3, 80e3, 90e3), seeds=3):
     """Return a run of A3C with 1, 2 and 8 workers."""
     keys = "workers seconds frames seeds"

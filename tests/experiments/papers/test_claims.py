@@ -9,6 +9,7 @@ import pytest
 from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.a3c import claims as a3c
+from studies.apex import claims as apex
 from studies.averaging import claims as averaging
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
@@ -258,6 +259,9 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     coding.order_statistic: (of.coding(), of.coding(error=1e-8)),
     a3c.speedup: (of.workers(), of.workers(seconds=(80.0, 60.0, 30.0))),
     a3c.frames_constant: (of.workers(), of.workers(frames=(80e3, 80e3, 125e3))),
+    apex.prioritised: (of.replayed(), of.replayed(uniform=500)),
+    apex.different_epsilons: (of.replayed(), of.replayed(one_epsilon=499)),
+    apex.more_actors: (of.replayed(), of.replayed(fewer_actors=400)),
     policy_lag.vtrace_holds: (of.lagged(), of.lagged(vtrace=350.0)),
     policy_lag.none_falls: (of.lagged(), of.lagged(none=365.0)),
     policy_lag.vtrace_above_none: (of.lagged(), of.lagged(vtrace=75.0)),

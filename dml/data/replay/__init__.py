@@ -1,0 +1,1 @@
+"""Prioritised replay: a sum tree of integers, and a ring buffer of records."""

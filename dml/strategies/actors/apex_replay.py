@@ -1,0 +1,121 @@
+"""The replay of Ape-X: transitions of its actors in, prioritised batches out.
+
+                            samples
+    Insert ─► buffer ─► Batch     │        ╱ ╱      between the lines neither waits
+       └─ Credit                  │      ╱ ╱
+                                  │    ╱ ╱          too few samples: credits wait
+                                  │  ╱ ╱            too many samples: batches wait
+                                  └─────────── transitions
+                                 warm-up
+
+The ratio of samples to transitions has bounds, so that the result of training does not
+depend on the relative speed of actors and learner. With i transitions, s samples, the
+ratio ρ and a warm-up of w transitions, a batch of B is sent while s + B ≤ ρ (i - w),
+and a credit while i ≤ w + s / ρ + slack. A slack of B / ρ or more excludes a deadlock:
+if batches wait, credits do not.
+
+Random numbers are a function of the seed, the rank and the number of the batch.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from dml.data.replay.buffer import ReplayBuffer
+from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
+from dml.strategies.actors.apex_settings import Settings
+
+SMALLEST = 1e-6  # added to errors, so that a transition without one can be sampled
+
+
+class Replay:
+    """Serves the actors and the learner until all of them have ended.
+
+    Args:
+      links: Messages.
+      layouts: Their dtypes.
+      buffer: Receives the transitions.
+      actors: Actors that send to this rank.
+      settings: Settings of the run.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        layouts: Layouts,
+        buffer: ReplayBuffer,
+        actors: list[int],
+        settings: Settings,
+    ):
+        self.links, self.layouts, self.buffer = links, layouts, buffer
+        self.actors, self.ratio = set(actors), settings.ratio
+        self.warmup = settings.warmup // settings.replays
+        self.batch, self.seed = settings.batch, settings.seed
+        transitions = len(actors) * layouts.insert["records"].shape[0]
+        self.slack = settings.batch / settings.ratio + transitions
+        self.sampled = self.requests = self.batches = 0
+        self.uncredited: deque[int] = deque()  # actors whose credits wait, in order
+        self.ended = False  # whether the learner has ended
+
+    def serve(self) -> None:
+        while self.actors or not self.ended:
+            source = self.links.wait(self.actors)
+            if source == LEARNER:
+                self.receive_request()
+            elif source >= 0:
+                self.receive_insert(source)
+            while self.requests and self.may_sample():
+                self.send_batch()
+            while self.uncredited and (self.ended or self.may_insert()):
+                self.send_credit(self.uncredited.popleft())
+        self.links.close()
+
+    def receive_request(self) -> None:
+        """Set the priorities of a batch; count the request of another one."""
+        request = self.links.receive(self.layouts.request, LEARNER)
+        if request["count"] == END:
+            self.ended, self.requests = True, 0
+            self.links.send(self.layouts.batch, LEARNER, END)
+            return
+        count = request["count"]
+        keys, priorities = request["keys"][:count], request["priorities"][:count]
+        self.buffer.set_priorities(keys, priorities + SMALLEST)
+        self.requests += 1
+
+    def receive_insert(self, actor: int) -> None:
+        """Add transitions, whose credit waits; or remove an actor that has ended."""
+        insert = self.links.receive(self.layouts.insert, actor)
+        count = insert["count"]
+        if count == END:
+            self.actors.discard(actor)
+            return
+        priorities = insert["priorities"][:count] + SMALLEST
+        self.buffer.insert(insert["records"][:count], priorities)
+        self.uncredited.append(actor)
+
+    def may_sample(self) -> bool:
+        inserted = self.buffer.inserted - self.warmup
+        return self.sampled + self.batch <= self.ratio * inserted
+
+    def may_insert(self) -> bool:
+        inserted = self.buffer.inserted - self.warmup
+        return inserted <= self.sampled / self.ratio + self.slack
+
+    def send_batch(self) -> None:
+        key = np.array([self.seed, self.links.comm.rank], np.uint64)
+        random = np.random.Philox(key=key, counter=[0, self.batches, 0, 0])
+        keys, records, weights = self.buffer.sample(random.random_raw(self.batch))
+        self.requests, self.batches = self.requests - 1, self.batches + 1
+        self.sampled += self.batch
+        self.links.send(
+            self.layouts.batch,
+            LEARNER,
+            self.batch,
+            size=len(self.buffer),
+            keys=keys,
+            records=records,
+            weights=weights,
+        )
+
+    def send_credit(self, actor: int) -> None:
+        self.links.send(self.layouts.credit, actor, END if self.ended else 1)

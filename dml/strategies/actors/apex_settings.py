@@ -1,0 +1,120 @@
+"""Roles of the ranks of Ape-X, and the settings of a run.
+
+rank 0   │ 1 .. R  │ R+1 .. size-1
+learner  │ replays │ actors             actor i sends to replay i mod R
+"""
+
+import math
+from typing import NamedTuple
+
+from dml.types import BadInput
+
+
+class Settings(NamedTuple):
+    """Settings of a run, equal on all ranks.
+
+    Attributes:
+      replays: Number R of replays, among which the actors are divided.
+      capacity: Largest number of transitions of all replays.
+      batch: Number B of transitions of an update.
+      warmup: Number of transitions before the first update.
+      ratio: Number of samples per transition after the warm-up.
+      alpha: Exponent of priorities; 0: uniform replay.
+      beta: Exponent of importance weights.
+      n_step: Largest number n of steps of a transition.
+      discount: γ.
+      epsilon: Share ε of random actions of the first actor.
+      spread: Spread of the exponents of ε over actors; 0: all actors have ε.
+      target_every: Number of updates between two copies of the target network.
+      pull_every: Number of messages of an actor between two reads of the params.
+      window: Largest number of messages of an actor without a credit.
+      prefetch: Number of batches that are requested before the learner needs them.
+      report_every: Number of updates in a Step.
+      until: Mean return of the last episodes of the last actor that ends the run.
+      seed: Seed of episodes, random actions and samples.
+      elastic: Whether the run continues without actors that have died.
+    """
+
+    replays: int = 1
+    capacity: int = 2**17
+    batch: int = 64
+    warmup: int = 1000
+    ratio: float = 8.0
+    alpha: float = 0.6
+    beta: float = 0.4
+    n_step: int = 3
+    discount: float = 0.99
+    epsilon: float = 0.4
+    spread: float = 7.0
+    target_every: int = 200
+    pull_every: int = 2
+    window: int = 2
+    prefetch: int = 2
+    report_every: int = 100
+    until: float = math.inf
+    seed: int = 0
+    elastic: bool = False
+
+    def check(self) -> None:
+        """Raise BadInput if a setting is out of range."""
+        for name in COUNTS:
+            if getattr(self, name) < 1:
+                raise BadInput(
+                    f"expected {name} of 1 or more, got {getattr(self, name)}; pass a "
+                    "positive number"
+                )
+        for name in SHARES:
+            if not 0 <= getattr(self, name) <= 1:
+                raise BadInput(
+                    f"expected {name} from 0 to 1, got {getattr(self, name)}; pass a "
+                    "number in this range"
+                )
+        if not self.ratio > 0:
+            raise BadInput(
+                f"expected a positive ratio of samples to transitions, got "
+                f"{self.ratio}; pass ratio=8"
+            )
+        if self.warmup + self.batch > self.capacity:
+            raise BadInput(
+                f"expected a capacity of warmup and batch, {self.warmup + self.batch} "
+                f"transitions, or more, got {self.capacity}; pass another capacity"
+            )
+
+
+COUNTS = (
+    *("replays", "capacity", "batch", "n_step", "target_every", "pull_every"),
+    *("window", "prefetch", "report_every"),
+)
+SHARES = ("alpha", "beta", "discount", "epsilon")
+
+
+class Roles(NamedTuple):
+    """The roles of ranks: a learner, R replays, then the actors.
+
+    Attributes:
+      size: Number of ranks.
+      replays: R.
+    """
+
+    size: int
+    replays: int
+
+    @property
+    def actors(self) -> range:
+        return range(1 + self.replays, self.size)
+
+    def replay_of(self, actor: int) -> int:
+        """Return the rank of the replay that has the transitions of an actor."""
+        return 1 + (actor - 1 - self.replays) % self.replays
+
+    def actors_of(self, replay: int) -> list[int]:
+        return [actor for actor in self.actors if self.replay_of(actor) == replay]
+
+    def check(self) -> None:
+        """Raise BadInput unless every replay has an actor."""
+        if self.replays < 1 or self.size < 1 + 2 * self.replays:
+            raise BadInput(
+                f"expected a learner, 1 replay or more and an actor for each, got "
+                f"{self.size} ranks and {self.replays} replays; start 3 ranks or more "
+                "with mpirun -n <ranks> or --simulate=<ranks>, or pass fewer replays"
+            )

@@ -1,0 +1,136 @@
+"""Trainings by Ape-X on virtual ranks, until a return is reached.
+
+apex          prioritised replay, 6 actors with ε from 0.4 to 0.0007
+uniform       all transitions are equally probable: α = 0
+one_epsilon   all actors have the geometric mean of the ε
+fewer_actors  2 actors; an update has a third of the new transitions
+
+The learner evaluates its params greedily after equal numbers of updates.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product, repeat
+from statistics import median
+from typing import Any, NamedTuple
+
+from lab import compiling
+from lab.progress import PROGRESS
+
+from dml import sim
+from dml.environments.named import find
+from dml.metrics.timer import Timer
+from dml.models.policies.q_learning import q_problem
+from dml.runs.writers import Row
+from dml.strategies import strategy
+from dml.strategies.actors.apex_settings import Settings as Replay
+from dml.types import CountedComm
+from dml.update.dense import make
+from dml.wire.comm import Metered
+from studies.byzantine import parallel
+from studies.rl.settings import REPLAY, Settings
+
+EPSILON, SPREAD, ACTORS, FEWER = 0.4, 7.0, 6, 2
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "apex": {},
+    "uniform": {"alpha": 0.0},
+    "one_epsilon": {"epsilon": EPSILON ** (1 + SPREAD / 2), "spread": 0.0},
+    "fewer_actors": {"actors": FEWER},
+}
+
+
+class Task(NamedTuple):
+    """What the trainings have in common.
+
+    Attributes:
+      environment: Name of the environment.
+      settings: Settings of the training.
+      updates: Number of updates without the return after which a training ends.
+      every: Number of updates between two evaluations.
+    """
+
+    environment: str
+    settings: Settings
+    updates: int
+    every: int
+
+
+class Cell(NamedTuple):
+    """A training: its method, and seed."""
+
+    method: str
+    seed: int
+
+
+def train(task: Task, cell: Cell) -> Row:
+    """Train until the return is reached; return updates and frames, None if not."""
+    environment, settings = find(task.environment), task.settings
+    problem = q_problem(
+        environment,
+        copies=settings.copies,
+        length=settings.length,
+        widths=settings.widths,
+        seed=cell.seed,
+        **settings.loss,
+    )
+    method = dict(METHODS[cell.method])
+    actors = method.pop("actors", ACTORS)
+    own = {**settings.replay, **method}
+    ratio = own.get("ratio", Replay().ratio) * ACTORS / actors
+    own |= {"ratio": ratio, "seed": cell.seed, "report_every": task.every}
+
+    def program(comm: CountedComm) -> Row:
+        frames = 0
+        for step in strategy("apex", problem, comm.size)(
+            problem,
+            repeat(0, task.updates),
+            make(settings.optimizer, settings.lr),
+            comm=comm,
+            timer=Timer(comm.Wtime),
+            **own,
+        ):
+            if comm.rank == 0:
+                frames += int(step.measures["frames"])
+                score = problem.evaluate(step.params())["mean_return"]
+                if score >= environment.solved:
+                    return {"updates": step.number, "frames": frames}
+        return {"updates": None, "frames": None}
+
+    ranks = sim.run(lambda comm: program(Metered(comm)), 2 + actors)
+    return cell._asdict() | ranks[0]
+
+
+def rows(task: Task, seeds: Sequence[int], processes: int) -> Iterator[Row]:
+    """Train every cell; yield a row for each method, over the seeds."""
+    cells = [Cell(*values) for values in product(METHODS, seeds)]
+    count = processes or len(os.sched_getaffinity(0))
+    done = parallel.results(
+        partial(train, task), cells, min(count, len(cells)), compiling.enable_cache
+    )
+    for method in METHODS:
+        trained = []
+        for _ in seeds:
+            trained.append(next(done))
+            PROGRESS.step(method, len(cells))
+        yield over_seeds(trained)
+
+
+def over_seeds(trained: Sequence[Row]) -> Row:
+    """Return the row of trainings that differ by their seeds.
+
+    Medians are over all seeds, and None unless most of them reached the return.
+    """
+    row: Row = {"method": trained[0]["method"], "seeds": len(trained)}
+    for name in ("updates", "frames"):
+        values = [each[name] for each in trained]
+        row[f"{name}_by_seed"] = values
+        middle = median(float("inf") if value is None else value for value in values)
+        row[name] = None if middle == float("inf") else middle
+    row["reached"] = sum(each["updates"] is not None for each in trained)
+    return row
+
+
+def default_task(environment: str, updates: int, every: int) -> Task:
+    """Return the task of an environment with the settings of rl.py."""
+    return Task(environment, REPLAY[environment], updates, every)

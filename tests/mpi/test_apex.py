@@ -1,0 +1,26 @@
+"""Ape-X on real ranks, recorded and replayed on virtual ones."""
+
+import numpy as np
+
+from dml import sim
+from dml.runs import records
+from dml.wire.comm import Log, Replayed
+from tests.mpi.apex_main import train
+
+
+def test_virtual_ranks_repeat_a_run_of_real_ones_bit_for_bit(mpirun, tmp_path):
+    path, result = tmp_path / "record", tmp_path / "bits"
+    ended = mpirun(4, "apex_main", path, result, timeout=120)
+    assert (ended.code, ended.err, ended.left) == (0, "", 0)
+    record = records.read(path)
+
+    def program(comm):
+        log = Log(record.ranks[comm.rank])
+        found = train(Replayed(comm, log))
+        log.finish()
+        return found
+
+    found = result.read_bytes()
+    assert sim.run(program, 4)[0] == found
+    table = np.frombuffer(found, np.float32).reshape(-1, 2)
+    assert (table[:4].argmax(1) == 1).all()  # to the right, where the reward is
