@@ -21,8 +21,8 @@ HELD_OUT = 360  # number of examples, a fifth of all
 def digits() -> tuple[Batch, Batch]:
     """Return batches of 1437 training and 360 held-out examples; the split is fixed."""
     package = find_spec("sklearn")
-    (folder,) = package.submodule_search_locations if package else ()
-    with gzip.open(Path(folder) / FILE, "rt") as file:
+    assert package and package.origin, "scikit-learn is a requirement of dml"
+    with gzip.open(Path(package.origin).parent / FILE, "rt") as file:
         rows = np.loadtxt(file, delimiter=",")
     images = (rows[:, :-1] / 16).astype(np.float32)  # grey levels are 0 to 16
     targets = rows[:, -1].astype(np.int32)
