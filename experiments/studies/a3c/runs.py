@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
-from lab import compiling
+from lab import compiling, parallel
 from lab.progress import PROGRESS
 import numpy as np
 
@@ -32,7 +32,6 @@ from dml.update.flat import elementwise
 from dml.wire.comm import Metered
 from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.server import Server
-from studies.byzantine import parallel
 from studies.rl.by_servers import Frames
 from studies.rl.settings import EPISODES, Settings
 

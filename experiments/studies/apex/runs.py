@@ -15,7 +15,7 @@ from itertools import product, repeat
 from statistics import median
 from typing import Any, NamedTuple
 
-from lab import compiling
+from lab import compiling, parallel
 from lab.progress import PROGRESS
 
 from dml import sim
@@ -28,7 +28,6 @@ from dml.strategies.actors.apex_settings import Settings as Replay
 from dml.types import CountedComm
 from dml.update.dense import make
 from dml.wire.comm import Metered
-from studies.byzantine import parallel
 from studies.rl.settings import REPLAY, Settings
 
 EPSILON, SPREAD, ACTORS, FEWER = 0.4, 7.0, 6, 2

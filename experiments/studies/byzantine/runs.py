@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from lab import compiling, flags
+from lab import compiling, flags, parallel
 from lab.progress import PROGRESS
 
 from dml.data.skew import skewed_shards
 from dml.types import BadInput
 from dml.wire.reducers.robust.attacks import byzantine
-from studies.byzantine import parallel, rules
+from studies.byzantine import rules
 from studies.byzantine.cells import Cell, Line, lines
 from studies.byzantine.report import Row, row
 from studies.byzantine.training import Sizes, accuracy, task

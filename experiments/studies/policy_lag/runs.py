@@ -13,7 +13,7 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
-from lab import compiling
+from lab import compiling, parallel
 from lab.progress import PROGRESS
 import numpy as np
 
@@ -24,7 +24,6 @@ from dml.models.policies.rollouts import rollout_problem
 from dml.runs.writers import Row
 from dml.types import BadInput, Problem
 from dml.update.dense import apply, make
-from studies.byzantine import parallel
 
 MAX_LAG = 1_000_000
 

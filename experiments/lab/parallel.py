@@ -1,4 +1,4 @@
-"""Cells in several processes, each on one core."""
+"""Calls in several processes, each on one core."""
 
 import os
 import signal
