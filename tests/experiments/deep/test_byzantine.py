@@ -6,7 +6,8 @@ from functools import partial
 import byzantine
 import numpy as np
 import pytest
-from studies.byzantine import claims, parallel, presets, report, rules, runs, training
+from lab import parallel
+from studies.byzantine import claims, presets, report, rules, runs, training
 from studies.byzantine.cells import Cell, Line
 
 from dml import sim
