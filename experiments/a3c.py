@@ -7,6 +7,10 @@ python experiments/a3c.py --environment=catch --seeds=5
 Virtual workers play episodes and push gradients to a parameter server. A step of an
 episode takes 1 ms of virtual time, and a gradient the time of its episode. The return
 is evaluated by 32 episodes after every 16 updates.
+
+Cost: 25 trainings, 75 s of one core.
+Result: 1 worker reaches 475 in 59 virtual seconds, 4 workers in 20, 16 workers in 4.5,
+with a mean staleness of one less than the number of workers.
 """
 
 from collections.abc import Sequence

@@ -35,7 +35,7 @@ SMALL = {
     "rl.py": ["--updates=3", "--widths=8", "--evaluate_every=0"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
     "policy_lag.py": ["--lags=0,1", "--seeds=1", "--updates=2", "--points=1"]
-    + ["--episodes=1", "--processes=1", "--environment=catch"],
+    + ["--episodes=1", "--processes=1", "--corrections=none"],
     "a3c.py": ["--workers=1,2", "--seeds=1", "--updates=16", "--processes=1"]
     + ["--environment=catch"],
     "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],

@@ -25,6 +25,7 @@ from dml.models.policies.network import act, mlp_policy, to_numpy
 from dml.types import Environment, Params, Policy, Problem
 
 SHORTEST, GROWTH = 64, 8  # lengths of padded episodes: each is compiled once
+STEPS = "logits", "rewards", "actions", "terminated", "resets"
 
 
 def episode_problem(
@@ -84,36 +85,34 @@ def play(
       seed: Seed of the run.
       numbers: Numbers of the episodes, N.
     """
-    params, limit, copies = to_numpy(params), environment.limit, len(numbers)
+    params, limit = to_numpy(params), environment.limit
     made = environment.make([seed * 2**32 + int(number) for number in numbers])
-    # an episode's draws depend on its number alone
-    draws_TxN = np.stack([draws.uniform(seed, int(n), 0, limit) for n in numbers], 1)
-    observations = np.zeros((limit + 1, copies, *environment.shape), np.float32)
-    logits = np.zeros((limit, copies, environment.actions), np.float32)
-    rewards = np.zeros((limit, copies), np.float32)
-    actions = np.zeros((limit, copies), np.int32)
-    terminated = np.zeros((limit, copies), np.bool_)
-    resets = np.ones((limit, copies), np.bool_)
-    observations[0] = made.reset()
-    ended = np.zeros(copies, np.bool_)
-    t = 0
-    while t < limit and not ended.all():
-        actions[t], logits[t] = act(params, observations[t], draws_TxN[t])
-        outcome = made.step(actions[t])
-        observations[t + 1], rewards[t] = outcome.observations, outcome.rewards
-        terminated[t], resets[t] = outcome.terminated, ended
-        ended |= outcome.terminated | outcome.truncated
-        t += 1
-    length = padded(t, limit)
-    steps = {
-        "observations": observations[: length + 1],
-        "logits": logits[:length],
-        "rewards": rewards[:length],
-        "actions": actions[:length],
-        "terminated": terminated[:length],
-        "resets": resets[:length],
-    }
-    return {name: field[None] for name, field in steps.items()}
+    observations = [made.reset().copy()]
+    taken: list[tuple[np.ndarray, ...]] = []  # the fields STEPS of each step
+    ended, length = np.zeros(len(numbers), np.bool_), 0
+    while len(taken) < limit and not ended.all():
+        if len(taken) == length:
+            length = padded(length + 1, limit)
+            # an episode's draws depend on its number alone
+            each = [draws.uniform(seed, int(n), 0, length) for n in numbers]
+            draws_TxN = np.stack(each, 1)
+        actions, logits = act(params, observations[-1], draws_TxN[len(taken)])
+        outcome = made.step(actions)
+        rewards, terminated = outcome.rewards.copy(), outcome.terminated.copy()
+        taken.append((logits, rewards, actions, terminated, ended))
+        observations.append(outcome.observations.copy())
+        ended = ended | outcome.terminated | outcome.truncated
+    fields = dict(zip(STEPS, map(np.array, zip(*taken, strict=True)), strict=True))
+    steps = {name: lengthened(field, length) for name, field in fields.items()}
+    steps["resets"][0, len(taken) :] = True
+    return steps | {"observations": lengthened(np.array(observations), length + 1)}
+
+
+def lengthened(field_TxN: np.ndarray, length: int) -> np.ndarray:
+    """Return the field of one rollout, 1xLxN, with zeros after its steps."""
+    result = np.zeros((1, length, *field_TxN.shape[1:]), field_TxN.dtype)
+    result[0, : len(field_TxN)] = field_TxN
+    return result
 
 
 def padded(length: int, limit: int) -> int:

@@ -7,8 +7,8 @@
 actor's policy, truncated at ρ̄ and c̄. The fixed point is the value of the policy
 proportional to min(ρ̄ μ, π), for every c̄.
 
-γ_t is 0 if step t ended in a terminal state. An episode that ended by its limit goes on
-from its last observation: V_{t+1} is its value, and step t+1, which only resets the
+γ_t is 0 if step t ended in a terminal state. If step t ended an episode by its limit,
+V_{t+1} is the value of the last observation, and step t+1, which only resets the
 environment, has ρ = c = 0 and so v_{t+1} = V_{t+1}.
 """
 

@@ -41,7 +41,7 @@ UPDATES = 16  # between two evaluations
 
 
 class Task(NamedTuple):
-    """What the trainings have in common.
+    """Settings of all trainings.
 
     Attributes:
       environment: Name of the environment.

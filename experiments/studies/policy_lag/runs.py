@@ -30,7 +30,7 @@ MAX_LAG = 1_000_000
 
 
 class Task(NamedTuple):
-    """What the trainings have in common.
+    """Settings of all trainings.
 
     Attributes:
       environment: Name of the environment.

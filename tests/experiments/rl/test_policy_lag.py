@@ -50,9 +50,10 @@ def test_a_rollout_is_played_with_the_params_of_its_version(monkeypatch):
         return [layer[name] for layer in params.values() for name in layer]
 
     monkeypatch.setattr(Actor, "rollout", recorded)
-    settings = ROLLOUTS["catch"]._replace(widths=())
-    sizes = ("catch", 2, 3, 6, 1, "sgd", 0.1, 2, settings.widths, {})
-    runs.train(runs.Task(*sizes), runs.Cell("none", 2, 0))
+    catch = ROLLOUTS["catch"]  # compiled for the test above
+    sizes = catch.copies, catch.length, 6, 1, catch.optimizer, catch.lr, 2
+    task = runs.Task("catch", *sizes, catch.widths, catch.loss)
+    runs.train(task, runs.Cell("none", 2, 0))
     assert [version for version, _ in played] == [0, 0, 0, 1, 2, 3]
     assert played[0] == played[1] == played[2]
     assert len({bits for _, bits in played}) == 4

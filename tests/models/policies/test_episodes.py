@@ -33,8 +33,10 @@ def optimizer():
     return make("adam", 0.01)
 
 
-def minibatches():
-    return [np.arange(BATCH) + BATCH * number for number in range(UPDATES)]
+def minibatches(workers=1):
+    """Return minibatches of BATCH episodes for each worker."""
+    batch = BATCH * workers
+    return [np.arange(batch) + batch * number for number in range(UPDATES)]
 
 
 def serial_bits():
@@ -55,7 +57,8 @@ def served(name, size, delays=DELAYS):
         who = roles(comm.size, 1, False)
         rule = consistency(name, Choice(backup=0, staleness=1), who.workers)
         how = {"comm": comm, "timer": Timer(comm.Wtime), "setup": Setup(who, rule)}
-        steps = [*server(problem(), minibatches(), optimizer(), **how)]
+        indices = minibatches(who.workers)
+        steps = [*server(problem(), indices, optimizer(), **how)]
         return steps[-1].params(), [step.loss for step in steps]
 
     return sim.run(program, size)[0]
