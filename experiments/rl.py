@@ -100,9 +100,14 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 append=bool(FLAGS.resume),
                 sentence=report.sentence,
             ) as writer:
-                summary = train_rank(FLAGS, comm, problem, path, writer, stopped)
+                summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
                 if comm.rank == 0:
                     writer.summary(summary)
+            if not done:
+                raise flags.Stopped(
+                    "stopped before the last update; to resume, pass the same flags "
+                    f"and --resume={path}"
+                )
             return summary
 
         return flags.ranks(program, FLAGS)

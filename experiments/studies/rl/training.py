@@ -1,7 +1,7 @@
 """The training of rl.py on a rank: Steps, evaluations, checkpoints, summary."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -38,8 +38,11 @@ def train_rank(
     path: Path,
     writer: Writer,
     stopped: Stop,
-) -> dict[str, Any]:
-    """Train on this rank; return the summary on rank 0, and {} elsewhere.
+) -> tuple[dict[str, Any], bool]:
+    """Train on this rank; return the summary, and whether the run is complete.
+
+    The summary is empty on other ranks than 0. A run that a signal has stopped is not
+    complete, if it can be resumed.
 
     Args:
       values: Flags.
@@ -56,19 +59,21 @@ def train_rank(
     run = algorithm.train(values, problem, settings(values), comm, saved)
     stopped()  # after this call a signal no longer raises
     summary: dict[str, Any] = {}
-    played = 0.0  # steps of this rank's environments
+    played = interrupted = 0.0  # steps of environments; whether a signal stopped it
     if run.group is None:
         played = sum(step.measures["steps"] for step in run.steps)
     else:
         summary = learn(values, run, comm, path, writer, stopped)
-    words, steps = total(comm, [comm.bytes_sent / 4, played], values.elastic)
+        interrupted = algorithm.resumes and stopped()
+    counts = comm.bytes_sent / 4, played, interrupted
+    words, steps, stops = total(comm, counts, values.elastic)
     if comm.rank:
-        return {}
+        return {}, not stops
     summary |= {"words_sent": int(words), "environment_steps": int(steps)}
     if algorithm.words and not values.elastic and values.learners == 1:
         actors = comm.size - values.learners
         summary["predicted_words"] = int(algorithm.words(problem, actors, steps))
-    return summary
+    return summary, not stops
 
 
 def learn(
@@ -169,11 +174,11 @@ def until(
             return
 
 
-def total(comm: CountedComm, values: list[float], elastic: bool) -> list[float]:
+def total(comm: CountedComm, values: Sequence[float], elastic: bool) -> list[float]:
     """Return the sums of values over the ranks that live; collective, not counted."""
 
     def add(living: Any, ranks: Any) -> list[float]:
-        sums = np.array(values)
+        sums = np.array(values, np.float64)
         tree_allreduce(living, sums)
         return sums.tolist()
 

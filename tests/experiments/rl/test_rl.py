@@ -46,9 +46,8 @@ def test_every_algorithm_reports_returns_lag_frames_and_words(train, name):
         assert summary["lag_max"] <= 3
 
 
-@pytest.mark.parametrize("name", ("impala", "seed"))
-def test_three_learners_have_equal_params_and_more_actors_die(train, name):
-    flags = ["--simulate=8", f"--algorithm={name}", "--straggle=constant:1"]
+def test_three_learners_go_on_without_an_actor_that_dies(train):
+    flags = ["--simulate=8", "--straggle=constant:1"]
     flags += ["--learners=3", "--batch=6", "--reduce=order_free"]
     whole, _ = train(*flags, "--elastic")
     assert train(*flags)[0]["sha256"] == whole["sha256"]
@@ -68,7 +67,7 @@ def test_a_run_resumes_from_its_checkpoint(train, tmp_path):
 @pytest.mark.mpi
 def test_a_run_of_real_ranks_replays_bit_for_bit_on_virtual_ones(train, tmp_path):
     record, out = tmp_path / "run.record", tmp_path / "real"
-    command = [*started.python(4), ROOT / "experiments/rl.py", *SMALL]
+    command = [*started.python(3), ROOT / "experiments/rl.py", *SMALL]
     command += [f"--record={record}", f"--out={out}"]
     done = subprocess.run(
         command,
@@ -79,7 +78,7 @@ def test_a_run_of_real_ranks_replays_bit_for_bit_on_virtual_ones(train, tmp_path
     )
     assert done.returncode == 0, done.stderr
     real = json.loads((out / "summary.json").read_text())
-    again, _ = train("--simulate=4", f"--replay={record}")
+    again, _ = train("--simulate=3", f"--replay={record}")
     names = "sha256", "mean_return", "lag_mean", "frames", "words_sent"
     assert all(real[name] == again[name] for name in names)
 

@@ -168,14 +168,22 @@ def test_inference_in_parts_and_later_versions_change_no_bits_without_lag(strate
 
 
 def test_returns_of_episodes_continue_across_rollouts():
-    made = problem(copies=2, length=5)
-    player, episodes = Actor(made.play, SEED, 0), Episodes()
-    params, found = made.params + np.array([0, 0.4], np.float32), []
-    for version in range(20):
-        rollout = np.zeros(1, made.play.dtype)
-        player.rollout(params, version, rollout[0])
-        found += episodes.returns(rollout[0])
-    assert found == player.returns and 0 < np.mean(found) < 1
+    made, draws = problem(copies=2, length=5), np.random.default_rng(0)
+    episodes, found, expected = Episodes(), [], []
+    sums = np.zeros((3, 2))  # of three actors
+    for _ in range(40):
+        actor, rollout = draws.integers(3), np.zeros((), made.play.dtype)[()]
+        rollout["actor"] = actor
+        rollout["rewards"] = draws.integers(-3, 9, (5, 2))
+        rollout["terminated"] = draws.random((5, 2)) < 0.15
+        rollout["truncated"] = draws.random((5, 2)) < 0.1
+        found += episodes.returns(rollout)
+        for t, n in np.ndindex(5, 2):
+            sums[actor, n] += rollout["rewards"][t, n]
+            if rollout["terminated"][t, n] or rollout["truncated"][t, n]:
+                expected.append(sums[actor, n])
+                sums[actor, n] = 0
+    assert found == expected and len(found) > 50
 
 
 @pytest.mark.parametrize(
