@@ -22,5 +22,4 @@ def test_virtual_ranks_repeat_a_run_of_real_ones_bit_for_bit(mpirun, tmp_path):
 
     found = result.read_bytes()
     assert sim.run(program, 4)[0] == found
-    table = np.frombuffer(found, np.float32).reshape(-1, 2)
-    assert (table[:4].argmax(1) == 1).all()  # to the right, where the reward is
+    assert np.frombuffer(found, np.float32).max() > 0.1  # a reward was learned

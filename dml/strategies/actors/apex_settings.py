@@ -114,7 +114,7 @@ class Roles(NamedTuple):
         """Raise BadInput unless every replay has an actor."""
         if self.replays < 1 or self.size < 1 + 2 * self.replays:
             raise BadInput(
-                f"expected a learner, 1 replay or more and an actor for each, got "
-                f"{self.size} ranks and {self.replays} replays; start 3 ranks or more "
-                "with mpirun -n <ranks> or --simulate=<ranks>, or pass fewer replays"
+                "expected a learner, 1 replay or more and an actor for each, got "
+                f"{self.size} ranks with --replays={self.replays}; start 3 ranks or "
+                "more with mpirun -n <ranks> or --simulate=<ranks>"
             )

@@ -141,6 +141,39 @@ def test_priorities_are_the_errors_of_the_actor_then_of_the_learner(monkeypatch)
         np.testing.assert_allclose(priorities, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_the_target_network_is_a_copy_of_the_params_for_20_updates():
+    seen = []
+
+    def gradient(params, batch):
+        seen.append((bits(params), bits(batch.target)))
+        return problem().gradient(params, batch)
+
+    watched = problem()._replace(gradient=gradient)
+
+    def program(comm):
+        own = {"comm": Metered(comm), "timer": Timer(comm.Wtime), **SMALL}
+        for _ in strategy("apex", watched)(watched, repeat(0, 50), OPTIMIZER, **own):
+            pass
+
+    sim.run(program, 4)
+    params, targets = zip(*seen, strict=True)
+    assert len(set(params)) == 50
+    assert targets == tuple(params[k // 20 * 20] for k in range(50))
+
+
+def test_random_numbers_of_all_batches_and_replays_differ(monkeypatch):
+    drawn = []
+    sample = ReplayBuffer.sample
+
+    def sampled(self, uniforms):
+        drawn.extend(uniforms.tolist())
+        return sample(self, uniforms)
+
+    monkeypatch.setattr(ReplayBuffer, "sample", sampled)
+    run(replays=2, updates=20)
+    assert len(drawn) == len(set(drawn)) >= 20 * SMALL["batch"]
+
+
 def test_runs_are_repeatable_and_depend_on_the_seed():
     first, second, other = (bits(run(seed=seed)[0][-1].params) for seed in (1, 1, 2))
     assert first == second != other
