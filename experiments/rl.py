@@ -15,17 +15,12 @@ impala  actors play rollouts with their copies of the params; learners use V-tra
 seed    actors send observations, learners compute actions and updates
 apex    actors send transitions to replays; a learner samples them by priority
 
-<<<<<<< HEAD
 The first ranks are learners (impala, seed, apex), then replays (apex); the last ones
 are servers (a3c). --straggle is the delay distribution of a rollout, or of a worker's
 gradient.
-=======
-The first ranks are learners (impala, seed), the last ones servers (a3c). --straggle is
-the delay distribution of a rollout, or of a worker's gradient.
 
 Cost: 8 ranks on 2 busy cores solve CartPole after 3 to 6 s of training, 12 to 15 s with
 the start of the ranks. Result: mean return of 475 or more. A replay has the same sha256.
->>>>>>> I
 """
 
 from collections.abc import Sequence
