@@ -19,8 +19,8 @@ The first ranks are learners (impala, seed, apex), then replays (apex); the last
 are servers (a3c). --straggle is the delay distribution of a rollout, or of a worker's
 gradient.
 
-Cost: 8 ranks on 2 busy cores solve CartPole after 3 to 6 s of training, 12 to 15 s with
-the start of the ranks. Result: mean return of 475 or more. A replay has the same sha256.
+Cost: 8 ranks on 2 cores solve CartPole after 3 to 6 s of training, 12 to 15 s with the
+start of the ranks. Result: mean return of 475 or more. A replay has the same sha256.
 """
 
 from collections.abc import Sequence
