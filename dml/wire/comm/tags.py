@@ -28,7 +28,7 @@ class Tag(IntEnum):
     COPIES = 25  # states of other ranks; see recovery/peer_memory.py
     CHAIN = 26  # messages to the replicas of a server; see server/chain.py
     ANSWER = 27  # answers of the tail to a worker
-    REPLAY = 32  # messages of learners, replays and actors; see actors/apex.py
+    REPLAY = 32  # messages of learners, replays and actors; see actors/apex/
     WEIGHTS = 33  # params for actors; see strategies/actors/impala.py
     ROLLOUT = 34  # rollouts of actors
     OBSERVATIONS = 35  # of actors; see strategies/actors/seed.py

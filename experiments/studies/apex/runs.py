@@ -24,7 +24,7 @@ from dml.metrics.timer import Timer
 from dml.models.policies.q_learning import q_problem
 from dml.runs.writers import Row
 from dml.strategies import strategy
-from dml.strategies.actors.apex_settings import Settings as Replay
+from dml.strategies.actors.apex.settings import Settings as Replay
 from dml.types import CountedComm
 from dml.update.dense import make
 from dml.wire.comm import Metered

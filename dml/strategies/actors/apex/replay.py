@@ -22,8 +22,8 @@ from collections import deque
 import numpy as np
 
 from dml.data.replay.buffer import ReplayBuffer
-from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex_settings import Settings
+from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
+from dml.strategies.actors.apex.settings import Settings
 
 SMALLEST = 1e-6  # added to errors, so that a transition without one can be sampled
 

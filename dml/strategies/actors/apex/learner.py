@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.actors.apex_messages import END, NO_RANK, Layouts, Links, remaining
-from dml.strategies.actors.apex_settings import Roles, Settings
+from dml.strategies.actors.apex.messages import END, NO_RANK, Layouts, Links, remaining
+from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.types import Problem, Replayed, Step
 from dml.wire.comm.buffers import layout, pack, unpack
 

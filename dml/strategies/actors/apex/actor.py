@@ -15,8 +15,8 @@ import numpy as np
 
 from dml.data.replay.n_step import transitions
 from dml.models.policies.actor import Actor
-from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex_settings import Settings
+from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
+from dml.strategies.actors.apex.settings import Settings
 from dml.types import Params, Play, Replayed, rollout_dtype
 from dml.wire.comm.buffers import Layout, unpack
 

@@ -10,7 +10,7 @@ Actors play with different shares of random actions, and compute the first prior
 of their transitions, so that new ones need not all be sampled. The learner updates the
 network by prioritised batches, and returns their new priorities with the request of a
 further batch; one batch is in transit while it computes. A replay keeps the ratio of
-samples to transitions within bounds (`apex_replay`), and an actor sends a further
+samples to transitions within bounds (`replay.py`), and an actor sends a further
 message once an earlier one is credited, so the result depends on the number of updates
 and not on the speed of processes. Runs that are recorded replay bit for bit.
 
@@ -27,11 +27,11 @@ import numpy as np
 
 from dml.data.replay.buffer import ReplayBuffer
 from dml.metrics.timer import Timer
-from dml.strategies.actors.apex_actor import Acting, Player, exploration
-from dml.strategies.actors.apex_learner import Learner
-from dml.strategies.actors.apex_messages import LEARNER, Links, layouts
-from dml.strategies.actors.apex_replay import Replay
-from dml.strategies.actors.apex_settings import Roles, Settings
+from dml.strategies.actors.apex.actor import Acting, Player, exploration
+from dml.strategies.actors.apex.learner import Learner
+from dml.strategies.actors.apex.messages import LEARNER, Links, layouts
+from dml.strategies.actors.apex.replay import Replay
+from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.strategies.parameters import Update, make_parameters
 from dml.types import CountedComm, Problem, Step, no_op
 from dml.wire.comm.buffers import layout

@@ -1,0 +1,1 @@
+"""Ape-X: actors, prioritised replay and a learner."""
