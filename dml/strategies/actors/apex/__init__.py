@@ -1,1 +1,1 @@
-"""Ape-X: actors, prioritised replay and a learner."""
+"""Ape-X: actors, replays with priorities, and a learner; one file for each role."""
