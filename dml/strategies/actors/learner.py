@@ -125,7 +125,7 @@ class Rollouts:
         return self.full.gradient(params, self.rollouts[start:stop])
 
     def measures(self, learners: CountedComm) -> dict[str, float]:
-        """Return the measures of the update, equal on all learners; without counting."""
+        """Return the measures of the update; messages for them are not counted."""
         if learners.size == 1:
             return self.sums.measures(self.lag_max)
         buffer = np.array(self.sums)

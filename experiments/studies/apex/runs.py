@@ -2,10 +2,10 @@
 
 apex          prioritised replay, 6 actors with ε from 0.4 to 0.0007
 uniform       all transitions are equally probable: α = 0
-one_epsilon   all actors have the geometric mean of the ε
-fewer_actors  2 actors; an update has a third of the new transitions
+one_epsilon   all actors have the geometric mean of the ε of apex
+fewer_actors  2 actors: a third of the new transitions per update
 
-The learner evaluates its params greedily after equal numbers of updates.
+The learner evaluates greedy episodes after equal numbers of updates.
 """
 
 import os
@@ -40,7 +40,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Task(NamedTuple):
-    """What the trainings have in common.
+    """Settings of all trainings.
 
     Attributes:
       environment: Name of the environment.

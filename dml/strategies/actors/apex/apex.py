@@ -10,8 +10,7 @@ Actors play with different shares ε of random actions, and compute the first pr
 of their transitions. The learner updates the network by prioritised batches. It sends
 the new priorities of a batch with the request for a further batch before it computes
 the gradient, and the next batch is in transit meanwhile. A replay keeps the ratio of
-samples to transitions within bounds, whatever the speeds of the processes are
-(`replay.py`): an actor sends a further message once an earlier message is credited. The
+samples to transitions within bounds for any speeds of the processes (`replay.py`): an actor sends a further message once an earlier message is credited. The
 replay of a recorded run is bit-identical.
 
 Words sent per update of B transitions of t words each, with P params: the replay
