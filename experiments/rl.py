@@ -15,9 +15,8 @@ impala  actors send rollouts; learners send params, and compute updates with V-t
 seed    actors send observations; learners compute actions and updates, with V-trace
 apex    actors send transitions to replays, which send batches by priority to a learner
 
-The first ranks are learners (impala, seed, apex), followed by replays (apex); the last
-ranks are servers (a3c). --straggle is the delay distribution of a rollout, or of a
-worker's gradient.
+The first ranks are learners, followed by the replays of apex; the last ranks are the
+servers of a3c. --straggle is the delay distribution of a rollout or of a gradient.
 
 Cost: with --until=solved, 8 ranks of 2 cores train 3 to 6 s on CartPole by impala and
 a3c, 5 to 11 s by seed, and 10 s more with the start of the ranks and the figures.
@@ -47,51 +46,27 @@ FLAGS = flags.define(
     *("check", "group", "outside"),
 )
 FLAGS.choice("algorithm", "impala", list(ALGORITHMS), "Algorithm.")
-FLAGS.text(
-    "environment",
-    "cartpole",
-    "Environment: cartpole, catch, grid_world, PACKAGE:NAME or FILE.py:NAME.",
-)
-FLAGS.choice(
-    "correction",
-    "vtrace",
-    list(CORRECTIONS),
-    "Correction of the policy lag of impala and seed.",
-)
+FLAGS.text("environment", "cartpole", "Environment; see docs/environments.md.")
+FLAGS.choice("correction", "vtrace", list(CORRECTIONS), "Correction of the policy lag.")
 FLAGS.integer("updates", 2000, "Number of updates.", 1)
-FLAGS.choice(
-    "until",
-    "updates",
-    ["updates", "solved"],
-    "End of training: all updates, or solved.",
-)
+FLAGS.choice("until", "updates", ["updates", "solved"], "End: all updates, or solved.")
 FLAGS.integer(
-    "evaluate_every",
-    25,
-    "Number of updates between evaluations, by default 100 for apex; 0: at the end.",
-    0,
+    "evaluate_every", 25, "Evaluation interval in updates, 100 for apex; 0: the end.", 0
 )
 FLAGS.integer("copies", 0, "Number of environments of an actor; 0: the default.", 0)
 FLAGS.integer("length", 0, "Number of steps of a rollout; 0: the default.", 0)
 FLAGS.integer(
-    "batch",
-    0,
-    "Number of rollouts of an update, of transitions for apex; 0: the default.",
-    0,
+    "batch", 0, "Rollouts, or transitions of apex, per update; 0: the default.", 0
 )
-FLAGS.integer("lag", 3, "Bound of the policy lag of impala and seed in updates.", 0)
+FLAGS.integer("lag", 3, "Bound of the lag of impala and seed in updates.", 0)
 FLAGS.integer("learners", 1, "Number of learners of impala and seed.", 1)
 FLAGS.integer("shards", 0, "Number of gradients in a sum; 0: one per learner.", 0)
-FLAGS.integer(
-    "inference", 0, "Largest number of actors in a batch of actions of seed; 0: all.", 0
-)
+FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: all.", 0)
 FLAGS.integer("replays", 1, "Number of replays of apex.", 1)
 FLAGS.integer("servers", 1, "Number of servers of a3c.", 1)
 FLAGS.choice("consistency", "async", list(CONSISTENCIES), "Consistency of a3c.")
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp.", 0)
-FLAGS.text(
-    "widths", "", "Widths of the hidden layers, such as 64,64; empty: the default."
-)
+FLAGS.text("widths", "", "Units of the hidden layers, such as 64,64; empty: default.")
 FLAGS.text("optimizer", "", "Optimizer; empty: the default.")
 FLAGS.number("lr", 0.0, "Learning rate; 0: the default.", 0)
 FLAGS.reducer()

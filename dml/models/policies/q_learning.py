@@ -1,17 +1,15 @@
 """Double Q-learning with a dueling network, on prioritised transitions of n steps.
 
-    y: target of Q(s, a)
-
     double  y = R + γ^m Q'(s_m, argmax_a Q(s_m, a))      van Hasselt 2016
     plain   y = R + γ^m max_a Q'(s_m, a)                 Mnih 2015
     loss    mean of w (y - Q(s, a))² / 2                 w: importance weights
     Q(s, a) = V(s) + A(s, a) - mean of A(s, ·)           Wang 2016
 
 A transition has m steps from the state s, with the action a, the discounted sum R of
-rewards and the last state s_m. Q' is the target network, an earlier copy of Q. γ^m is
-replaced by 0 only after a terminal state: at the limit of steps the value of the last
-observation counts. y is a constant of the gradient. On any tabular process the fixed
-point of 1-step updates is the optimal Q.
+rewards and the last state s_m; y is the target of Q(s, a). Q' is the target network,
+an earlier copy of Q. γ^m is replaced by 0 only after a terminal state: at the limit of
+steps the value of the last observation counts. y is a constant of the gradient. On any
+tabular process the fixed point of 1-step updates is the optimal Q.
 
 Actors make transitions (`data.replay.n_step.transitions`), and replays sample them by
 priority (`data.replay.buffer`).

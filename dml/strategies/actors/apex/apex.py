@@ -10,8 +10,9 @@ Actors play with different shares ε of random actions, and compute the first pr
 of their transitions. The learner updates the network by prioritised batches. It sends
 the new priorities of a batch with the request for a further batch before it computes
 the gradient, and the next batch is in transit meanwhile. A replay keeps the ratio of
-samples to transitions within bounds for any speeds of the processes (`replay.py`): an actor sends a further message once an earlier message is credited. The
-replay of a recorded run is bit-identical.
+samples to transitions within bounds for any speeds of the processes (`replay.py`): an
+actor sends a further message once an earlier message is credited. The replay of a
+recorded run is bit-identical.
 
 Words sent per update of B transitions of t words each, with P params: the replay
 B (t + 3), with keys and weights; the learner 3 B, and P + 2 for each request of params,

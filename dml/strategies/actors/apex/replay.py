@@ -9,10 +9,9 @@
                                  warm-up
 
 The ratio of samples to transitions has bounds for any relative speed of actors and
-learner. With i transitions, s samples, the ratio ρ and a warm-up of w
-transitions, a batch of B is sent while s + B ≤ ρ (i - w), and a credit while
-i ≤ w + s / ρ + slack. A slack of B / ρ or more excludes a deadlock: if batches wait,
-credits are sent.
+learner. With i transitions, s samples, the ratio ρ and a warm-up of w transitions, a
+batch of B is sent while s + B ≤ ρ (i - w), and a credit while i ≤ w + s / ρ + slack. A
+slack of B / ρ or more excludes a deadlock: if batches wait, credits are sent.
 
 Random numbers are a function of the seed, the rank and the number of the batch.
 """
