@@ -51,7 +51,7 @@ FLAGS.choice("correction", "vtrace", list(CORRECTIONS), "Correction of the polic
 FLAGS.integer("updates", 2000, "Number of updates.", 1)
 FLAGS.choice("until", "updates", ["updates", "solved"], "End: all updates, or solved.")
 FLAGS.integer(
-    "evaluate_every", 25, "Evaluation interval in updates, 100 for apex; 0: the end.", 0
+    "evaluate_every", 25, "Evaluation interval in updates, 100 for apex; 0: at end.", 0
 )
 FLAGS.integer("copies", 0, "Number of environments of an actor; 0: the default.", 0)
 FLAGS.integer("length", 0, "Number of steps of a rollout; 0: the default.", 0)
