@@ -138,13 +138,16 @@ def make(name: str, function: Callable[..., Any], kind: type, *arguments: Any) -
     """Return function(*arguments); raise BadInput unless the result is of a type."""
     result = function(*arguments)
     if not isinstance(result, kind):
-        article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise BadInput(
-            f"expected {article} {kind.__name__} from {name}, got a "
-            f"{type(result).__name__}; "
-            f"return dml.{kind.__name__}(...)"
+            f"expected {with_article(kind)} from {name}, got "
+            f"{with_article(type(result))}; return dml.{kind.__name__}(...)"
         )
     return result
+
+
+def with_article(kind: type) -> str:
+    """Return the name of a type with its indefinite article."""
+    return f"{'an' if kind.__name__[0] in 'AEIOUaeiou' else 'a'} {kind.__name__}"
 
 
 def accepted(

@@ -5,13 +5,15 @@ python experiments/apex.py --environment=cartpole --updates=8000 --every=100
 
 apex          prioritised replay, 6 actors with ε from 0.4 to 0.0007
 uniform       all transitions are equally probable
-one_epsilon   all actors have the geometric mean of the ε
-fewer_actors  2 actors; an update has a third of the new transitions
+one_epsilon   all actors have the geometric mean of the ε of apex
+fewer_actors  2 actors: a third of the new transitions per update
 
-A learner, a replay and the actors are virtual ranks. The return is that of greedy
-episodes, after every --every updates.
+A learner, a replay and the actors are virtual ranks. The return is the mean of 20
+greedy episodes, evaluated after every --every updates.
 
-Cost: 20 trainings of about 400 updates, 60 s on two cores.
+Cost: 20 trainings of 300 to 1520 updates, 60 s on two cores.
+Result: apex needs 500 updates, uniform 850, one_epsilon 1120 and fewer_actors 390, by
+the medians of 5 seeds.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,7 @@ from dml.runs.writers import Row
 FLAGS = flags.define("seed")
 FLAGS.choice("environment", "catch", list(REPLAY), "Environment.")
 FLAGS.integer("updates", 2000, "Number of updates after which a training ends.", 1)
-FLAGS.integer("every", 10, "Number of updates between two evaluations.", 1)
+FLAGS.integer("every", 10, "Number of updates between evaluations.", 1)
 FLAGS.integer("seeds", 5, "Number of trainings of each method.", 1, 1000)
 FLAGS.integer("processes", 0, "Number of processes; 0: one for each core.", 0, 256)
 

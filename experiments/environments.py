@@ -1,15 +1,15 @@
-"""Steps per second of environments, next to envpool, gymnasium and gymnax.
+"""Steps per second of environments, compared with envpool, gymnasium and gymnax.
 
 python experiments/environments.py
 python experiments/environments.py --environments=cartpole --copies=1,64
 python experiments/environments.py --steppers=dml,envpool_1
 
-Random actions step all copies of an environment. Steppers are measured in turn, in
-slices of a millisecond or one call, over --repeats rounds; the table has medians, and
-`dml/this` is the median ratio of two speeds of one round. `best` is the fastest round,
-which other programs disturb least, and `of best` the ratio of two best speeds. gymnax
-runs 64 steps in a compiled loop, the other steppers one step in a call. Packages that
-are not installed are left out; all are in the extra rl: pip install -e .[rl].
+A stepper is a package or mode that steps all copies by random actions. In each of
+--repeats rounds every stepper is measured for a millisecond or one call. The table has
+medians, and `dml/this` is the median ratio of two speeds of one round. `best` is the
+fastest round, which other programs disturb least, and `of best` the ratio of two best
+speeds. gymnax runs 64 steps in a compiled loop, the other steppers one step in a call.
+Packages that are not installed are left out; pip install -e .[rl] installs them.
 
 Cost: 60 s on 2 cores with all packages, 2 s without.
 """
@@ -27,12 +27,16 @@ from dml.types import BadInput
 
 FLAGS = flags.define("seed")
 FLAGS.text(
-    "environments", ",".join(NAMES), "Names of environments; FILE.py:NAME is accepted."
+    "environments",
+    ",".join(NAMES),
+    "Names of environments, or FILE.py:NAME, comma-separated.",
 )
-FLAGS.text("copies", "8,64,1024", "Numbers of copies.")
-FLAGS.text("steppers", "all", "Steppers to compare, or all.")
+FLAGS.text("copies", "8,64,1024", "Numbers of copies, comma-separated.")
+FLAGS.text("steppers", "all", "Names of steppers to compare, comma-separated, or all.")
 FLAGS.integer("repeats", 101, "Number of rounds of measurements.", 1)
-FLAGS.number("milliseconds", 1.0, "Milliseconds of a measurement.", 0.01, 1e4)
+FLAGS.number(
+    "milliseconds", 1.0, "Duration of a measurement in milliseconds.", 0.01, 1e4
+)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

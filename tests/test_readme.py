@@ -36,6 +36,7 @@ SMALL = {
     "environments.py": ["--copies=8", "--repeats=1", "--steppers=dml"],
     "server_chain.py": ["--simulate=6", "--spares=1", "--clocks=4", "--kill=middle"],
     "rl.py": ["--updates=3", "--widths=8", "--evaluate_every=0"],
+    "apex.py": ["--updates=20", "--every=10", "--seeds=1", "--processes=1"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
     "policy_lag.py": ["--lags=0,1", "--seeds=1", "--updates=2", "--points=1"]
     + ["--episodes=1", "--processes=1", "--corrections=none"],

@@ -1,1 +1,1 @@
-"""Environments: vectorised, and compiled or adapted from other packages."""
+"""Vectorised environments: compiled kernels, and adapters of other packages."""

@@ -6,9 +6,9 @@
     ───────────────────────
 
 The reward of each step is 1. The state is in float64, by Euler steps of 0.02 s, with
-the operations of gymnasium's in their order. An episode's angles are at most 12°, so
-the Taylor series of degree 11 are the sine and cosine to the last bit or the bit next
-to it; loops without calls are compiled to wide registers.
+the operations of gymnasium in the same order. The angles of an episode are at most 12°,
+so the errors of Taylor series of degree 11 are at most the last two bits of sine and
+cosine. Loops without calls are compiled to wide registers.
 """
 
 import math
@@ -24,14 +24,14 @@ from dml.types import Environment
 GRAVITY = 9.8
 CART, POLE = 1.0, 0.1  # masses
 TOTAL = POLE + CART
-LENGTH = 0.5  # half of the pole's
+LENGTH = 0.5  # half of the pole
 MOMENT = POLE * LENGTH
 FORCE = 10.0
 SECONDS = 0.02  # of a step
-WIDEST = 2.4  # position
-STEEPEST = 12 * 2 * math.pi / 360  # angle
+WIDEST = 2.4  # largest position
+STEEPEST = 12 * 2 * math.pi / 360  # largest angle
 LIMIT = 500
-START = 0.05  # largest number of a first state
+START = 0.05  # bound of the numbers of a first state
 S3, S5, S7, S9, S11 = ((-1.0) ** (n // 2) / math.factorial(n) for n in (3, 5, 7, 9, 11))
 C2, C4, C6, C8, C10 = ((-1.0) ** (n // 2) / math.factorial(n) for n in (2, 4, 6, 8, 10))
 

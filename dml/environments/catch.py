@@ -6,8 +6,8 @@
     · · ▔ · ·    row 9: the paddle starts in the middle
 
 Actions: left, stay, right. When the ball is in the last row, the episode terminates
-with a reward of 1 if the paddle is under it, else of -1. Observations are the board,
-with 1 at the ball and at the paddle.
+with a reward of 1 if the paddle is under the ball, else -1. An observation is the
+board, with 1 at the ball and at the paddle, else 0.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,9 @@
 
     actions ─► kernel(copies, state, actions, observations, rewards, ends) ─► Outcome
 
-A kernel steps all copies in one call and allocates nothing. A row of `copies` for each
-of SEED, EPISODE and STEP, a column for each copy; a step of ENDED marks a copy that
-resets in the next step. `reset` is a step in which all copies are marked.
+A kernel steps all copies in one call and allocates no memory. `copies` has the rows
+SEED, EPISODE and STEP, and a column for each copy. The step number ENDED marks a copy
+that resets in the next step. `reset` marks all copies and steps them.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ SOURCES = b"".join(Path(file).read_bytes() for file in (__file__, draws.__file__
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Compile a kernel, and cache its code.
 
-    Numba's cache notices changes of the function's file alone. Therefore the name of
-    the compiled function has a hash of the other sources of its code. Divisions by 0
-    are not errors, or loops with divisions would not be compiled to wide registers.
+    Numba's cache detects changes only of the function's file. Therefore the name of the
+    compiled function has a hash of its other source files. Divisions by 0 are not
+    errors: with checks, loops with divisions are not compiled to wide registers.
     """
     function.__qualname__ = f"{function.__name__}.{crc32(SOURCES)}"
     return njit(nogil=True, cache=True, error_model="numpy")(function)
@@ -44,7 +44,7 @@ class Copies:
 
     Args:
       kernel: Compiled function; see Kernel.
-      state: State of all copies, which the kernel alone reads and writes.
+      state: State of all copies, read and written only by the kernel.
       seeds: Seed of each copy.
       shape: Shape of an observation.
       actions: Number of actions.
@@ -86,6 +86,6 @@ class Copies:
         if not self.kernel(*self.arrays):
             raise BadInput(
                 f"expected actions of 0 to {self.known_actions - 1}, got "
-                f"{self.actions.min()} to {self.actions.max()}; pass action numbers"
+                f"{self.actions.min()} to {self.actions.max()}; pass numbers of actions"
             )
         return self.outcome

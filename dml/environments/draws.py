@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of their place, for environments and policies.
+"""Random numbers as a pure function of integers, for environments and policies.
 
     number = hash(stream, seed, episode or actor, step, index)
 
@@ -17,7 +17,7 @@ ENVIRONMENT, POLICY = 1, 2  # streams
 
 @njit(inline="always")
 def mix(h):
-    """Return the finalizer of SplitMix64 of an integer, a bijection."""
+    """Return the finalizer of SplitMix64 of an integer; it is a bijection."""
     h = np.uint64(h)
     h = np.uint64((h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
     h = np.uint64((h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
@@ -32,7 +32,7 @@ def chain(h, number):
 
 @njit(inline="always")
 def key(stream, seed, episode, step):
-    """Return the hash of a place, from which `number` draws."""
+    """Return the hash of stream, seed, episode and step, the key of `number`."""
     h = chain(np.uint64(stream), seed)
     return chain(chain(h, episode), step)
 
@@ -45,7 +45,7 @@ def number(key, index):
 
 @njit(nogil=True, cache=True)
 def write_uniform(seed, actor, step, out):
-    """Write numbers in [0, 1), multiples of 2⁻²⁴, which float32 has."""
+    """Write uniform numbers in [0, 1), multiples of 2⁻²⁴, which float32 represents."""
     h = key(POLICY, seed, actor, step)
     for n in range(len(out)):
         bits = chain(h, n) >> np.uint64(40)
@@ -53,13 +53,13 @@ def write_uniform(seed, actor, step, out):
 
 
 def uniform(seed: int, actor: int, step: int, count: int) -> np.ndarray:
-    """Return uniform numbers in [0, 1) in float32 of a step of an actor.
+    """Return uniform numbers in [0, 1) in float32 for a step of an actor.
 
     Args:
       seed: Seed of the run.
       actor: Rank of the actor.
       step: Number of the actor's step.
-      count: Number of numbers; the first ones do not depend on it.
+      count: Number of numbers; the first numbers do not depend on it.
     """
     out = np.empty(count, np.float32)
     write_uniform(seed, actor, step, out)

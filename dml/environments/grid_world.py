@@ -3,11 +3,11 @@
     S · · # · · · ·     S start, G goal, # wall
     · # · # · # # ·
     · # · · · # · ·     actions: up, right, down, left;
-    · # # # # # · #     a move into a wall or out of the grid stays
+    · # # # # # · #     a move into a wall or off the grid has no effect
     · · · · · · · G
 
-Each step has a reward of -0.01, and the step to the goal of 1. Episodes have at most
-100 steps. Observations are the cell in one-hot code, without walls.
+The reward of a step is -0.01, and of the step to the goal 1. Episodes have at most 100
+steps. An observation is the cell in one-hot code, without walls.
 """
 
 import numpy as np

@@ -31,7 +31,7 @@ def find(name: str) -> Environment:
         `MODULE:NAME`, or name of an entry point; see `dml.extend`.
 
     Raises:
-      BadInput: There is no such environment, or its package is not installed.
+      BadInput: The name is unknown, or its package is not installed.
     """
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]

@@ -11,11 +11,11 @@ import numpy as np
 from dml.environments import cartpole, catch, grid_world
 from dml.types import BadInput
 
-CELL = 16  # pixels of a cell, or of a pixel of a small image
-METRE = 60  # pixels
+CELL = 16  # pixels of a cell; small images have CELL/2 for each pixel
+METRE = 60  # pixels of a metre
 WHITE, LINES = (255, 255, 255), (220, 220, 220)
 DARK, BLUE, ORANGE, GREEN = (60, 60, 60), (59, 110, 165), (204, 102, 17), (60, 150, 80)
-SMALL = 32  # images of at most so many pixels a side are magnified
+SMALL = 32  # images with sides of at most this number of pixels are magnified
 
 Picture: TypeAlias = np.ndarray  # HxWx3 in uint8
 
@@ -88,8 +88,8 @@ def frames(name: str, observations: np.ndarray) -> np.ndarray:
     """Return pictures of observations, TxHxWx3 in uint8.
 
     Args:
-      name: Name of the environment. Images of other environments have their own
-        pictures, if the observations have two or three axes.
+      name: Name of the environment. Other environments than those of PICTURES have
+        pictures if their observations are images, of two or three axes.
       observations: Observations of an episode, TxO.
     """
     cartpoles = name.endswith(":CartPole-v1")

@@ -1,12 +1,12 @@
-"""Markov decision processes by tables, their exact values, and their environments.
+"""Markov decision processes as tables, with exact values and environments.
 
     state s, action a ─► reward R[s, a], next state s' with probability P[s, a, s']
 
     V = Σ_a π(a|s) (R[s, a] + γ Σ_s' P[s, a, s'] V[s'])    V = 0 in terminal states
 
 The values of a policy are the solution of these linear equations, without sampling.
-They are an oracle for algorithms that learn values or policies from an environment of
-the same tables, whose observations are the states in one-hot code.
+They are an oracle for algorithms that learn from the environment of the same tables. An
+observation is the state in one-hot code.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def random(
       actions: Number of actions.
       seed: Seed of the tables.
       terminal: Number of terminal states.
-      reached: Number of states that an action leads to.
+      reached: Number of possible next states of an action.
     """
     generator = np.random.default_rng(seed)
     shape = (states, actions)
@@ -82,12 +82,12 @@ def values(process: Process, policy_SxA: np.ndarray, discount: float) -> np.ndar
 def action_values(
     process: Process, values_S: np.ndarray, discount: float
 ) -> np.ndarray:
-    """Return the value Q_SxA of each action, by the values of the next states."""
+    """Return the value Q_SxA of each action, from the values of the next states."""
     return process.rewards_SxA + discount * process.transitions_SxAxS @ values_S
 
 
 def optimum(process: Process, discount: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest values V_S, and a policy_SxA of them, by policy iteration.
+    """Return the optimal values V_S and an optimal policy_SxA, by policy iteration.
 
     Args:
       process: Process.
@@ -99,7 +99,7 @@ def optimum(process: Process, discount: float) -> tuple[np.ndarray, np.ndarray]:
     while True:
         better = np.eye(actions)[action_values(process, best, discount).argmax(1)]
         result = values(process, better, discount)
-        # the comparison has a margin, or rounding could alternate between equal actions
+        # with a margin: rounding could otherwise alternate between equal actions
         if (result <= best + 1e-12 * (1 + abs(best))).all():
             return best, policy
         best, policy = result, better
@@ -183,4 +183,4 @@ def cumulative(probabilities: np.ndarray) -> np.ndarray:
             f"{total.min():.6g} to {total.max():.6g}; divide by the sum"
         )
     sums = np.cumsum(probabilities, -1, dtype=np.float64)
-    return np.ascontiguousarray(sums / sums[..., -1:])  # the last ones are exactly 1
+    return np.ascontiguousarray(sums / sums[..., -1:])  # the last sums are exactly 1

@@ -15,7 +15,7 @@ CAPTION = 0.22  # inches
 def draw(
     path: Path, frames_TxHxWx3: np.ndarray, count: int = 8, title: str = ""
 ) -> None:
-    """Write path.svg and path.png: frames at equal distances, the first and the last.
+    """Write path.svg and path.png: equally spaced frames from the first to the last.
 
     Args:
       path: Path of the figure, without suffix.
@@ -41,5 +41,5 @@ def draw(
 
 
 def chosen_steps(total: int, count: int) -> Sequence[int]:
-    """Return at most `count` steps at equal distances, with the first and the last."""
+    """Return at most `count` equally spaced steps, with the first and the last step."""
     return sorted({round(step) for step in np.linspace(0, total - 1, count)})

@@ -59,7 +59,7 @@ STRATEGIES = {
     "delayed": Strategy("shared.delayed", ("kernel.model",), alone=True),
     "rotation": Strategy("rotation", ("kernel.blocks",)),
     "operation": Strategy("operation", ("products",)),
-    "apex": Strategy("actors.apex", ("gradient", "play", "play.errors")),
+    "apex": Strategy("actors.apex.apex", ("gradient", "play", "play.errors")),
 }
 
 DECENTRALISED = [  # whose replicas differ between ranks

@@ -18,12 +18,12 @@ class Outcome(NamedTuple):
     """The result of one step of N environments.
 
     Attributes:
-      observations: Observations after the step, NxO in float32; of an episode that
-        ended, the last one.
+      observations: Observations after the step, NxO in float32; the last observation
+        of an episode that ended.
       rewards: Rewards, N in float32.
       terminated: Whether the episode ended in a terminal state, whose value is 0.
-      truncated: Whether the episode ended by a limit of steps; the value of the last
-        observation is not 0.
+      truncated: Whether the episode ended by its limit of steps; the last observation
+        has a value, unless the state is also terminal.
     """
 
     observations: Any
@@ -40,13 +40,15 @@ class Environments(Protocol):
         reward   r        r            0               r
         observation  o    last o       first o         o
 
-    A copy that ended resets in the next step, which ignores its action. That step is
-    not an experience: learners mask it. Arrays that are returned may be overwritten by
-    the next step.
+    A copy whose episode ended resets in the next step, which ignores its action.
+    Learners mask that step. The next step may overwrite the returned arrays.
     """
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number N of copies."""
+        ...
+
     def reset(self) -> np.ndarray:
         """Start the first episode of every copy; return its observations, NxO."""
         ...
@@ -66,7 +68,7 @@ class Environment(NamedTuple):
       limit: Largest number of steps of an episode.
       solved: Mean return of an episode from which the environment counts as solved.
       make: (seeds) -> Environments, with a copy for each seed. Random numbers of a copy
-        depend on its seed, the number of its episode and of the step alone; the first
+        depend only on its seed and the numbers of the episode and the step; the first
         episode has number 0.
     """
 
@@ -83,8 +85,8 @@ class Policy(NamedTuple):
 
     Attributes:
       init: random key -> params.
-      apply: (params, observations_BxO) -> (logits_BxA, values_B). For Q-learning the
-        logits are action values, and the values their maximum.
+      apply: (params, observations_BxO) -> (logits_BxA, values_B). In Q-learning the
+        logits are action values, and the values are their maximum.
     """
 
     init: Callable[[Any], Params]
@@ -104,7 +106,7 @@ class Play(NamedTuple):
       act: (params, observations_NxO, draws_N) -> (actions_N, logits_NxA) in numpy. The
         draws are uniform numbers in [0, 1).
       draws: (seed, actor, step, N) -> N uniform numbers of an actor's step in float32,
-        which depend on the arguments alone.
+        which depend only on the arguments.
       errors: (params, batch) -> the priority of each record of a batch, for replay;
         None: the problem has no priorities.
     """
@@ -122,15 +124,15 @@ def rollout_dtype(environment: Environment, copies: int, length: int) -> np.dtyp
     """Return the dtype of a rollout of `length` steps of `copies` environments.
 
     Fields, the largest first, so that each is aligned:
-      versions: Version of the params that acted in step t, T.
+      versions: Version of the params that selected the actions of step t, T.
       actor: Rank of the actor.
       number: Number of the rollout among those of its actor.
-      observations: Before each step, and after the last, (T+1)xNxO.
-      logits: Of the behaviour policy in each step, TxNxA.
-      rewards: Of each step, TxN.
-      actions: Of each step, TxN.
-      terminated: Whether step t ended in a terminal state, TxN.
-      truncated: Whether step t ended by the limit, TxN.
+      observations: Before each step, and after the last step, (T+1)xNxO.
+      logits: Logits of the policy that acted, TxNxA.
+      rewards: Reward of each step, TxN.
+      actions: Action of each step, TxN.
+      terminated: Whether step t ended an episode in a terminal state, TxN.
+      truncated: Whether step t ended an episode by the limit of steps, TxN.
       resets: Whether step t only reset the environment, TxN.
     """
     steps = (length, copies)

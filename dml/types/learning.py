@@ -89,7 +89,7 @@ class Problem(NamedTuple):
       products: Inner products of rows, for tables whose columns are split over ranks.
       model: JAX model whose loss `gradient` differentiates.
       table: () -> the same problem with one table of rows as params.
-      play: How actors make the batches, which are arrays of rollouts.
+      play: Acting part, for strategies whose batches are played by actors.
       sums: True if gradients are of the summed loss instead of the mean; parts of a
         minibatch are then added without weights.
     """

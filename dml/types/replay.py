@@ -1,4 +1,4 @@
-"""Transitions: what Q-learning replays, and the batches that it learns from."""
+"""Transitions of environments, and batches of transitions for Q-learning."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ class Replayed(NamedTuple):
 
     Attributes:
       records: Array of B records of `transition_dtype`.
-      weights: Importance weight of each, B in float32.
+      weights: Importance weight of each transition, B in float32.
       target: Params of the target network, which are not differentiated.
     """
 
@@ -26,12 +26,12 @@ def transition_dtype(environment: Environment) -> np.dtype:
     """Return the dtype of a transition of m steps, at most n.
 
     Fields, the largest first, so that each is aligned:
-      version: Version of the params that acted.
-      observations: Before the first step, and after the last one, 2xO.
+      version: Version of the params that selected the action.
+      observations: Before the first step, and after the last step, 2xO.
       reward: Discounted sum of the m rewards.
       discount: γ^m, the factor of the value of the last observation; 0 if the episode
-        ended in a terminal state. An episode that ended by the limit has γ^m.
-      action: In the first step.
+        ended in a terminal state, and γ^m if it ended by the limit of steps.
+      action: Action of the first step.
       actor: Rank of the actor.
     """
     return np.dtype(

@@ -93,7 +93,7 @@ def test_an_own_environment_is_found_in_a_file(tmp_path):
         "def wrong():\n    return 3\n"
     )
     assert find(f"{file}:make").name == "mine"
-    with pytest.raises(BadInput, match="expected an Environment from .* got a int"):
+    with pytest.raises(BadInput, match="expected an Environment from .* got an int"):
         find(f"{file}:wrong")
 
 

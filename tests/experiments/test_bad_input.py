@@ -27,9 +27,9 @@ CASES = [
     ("rl --simulate=3 --learners=2", "expected 1 to 1 learners of 3 ranks"),
     (
         "rl --simulate=4 --lag=0",
-        "a lag bound of 1 or more with 3 actors for 1 rollouts",
+        "a lag bound of 1 or more with 3 actors and 1 rollouts",
     ),
-    ("rl --simulate=3 --algorithm=a3c --elastic", "impala or seed with --elastic"),
+    ("rl --simulate=3 --algorithm=a3c --elastic", "impala, seed or apex with --el"),
     ("rl --simulate=3 --algorithm=a3c --resume=no", "impala or seed or apex with"),
     ("averaging --p=1", "expected 2 to 16777216 peers in --p, got 1; correct it"),
     ("averaging --p=8,x", "whole numbers from 1 .* in --p, got 'x'"),

@@ -1,1 +1,1 @@
-"""Prioritised replay: a sum tree of integers, and a ring buffer of records."""
+"""Prioritised replay: transitions, a ring buffer, and a sum tree of integers."""

@@ -2,12 +2,12 @@
 
     key      0  1  2  3  4  5  6        number of the record
     slot     0  1  2  3  0  1  2        key mod capacity (here 4)
-    records  4  5  6  3                 the newest `capacity` of them
+    records  4  5  6  3                 by slot: the newest `capacity` records
 
-P(i) = w_i / Σ w,  w_i = p_i^α as an integer (fixed point), by a sum tree (Schaul 2016).
-Weights that correct the gradient: (n P(i))^-β, divided by the largest of the batch.
-A record is named by its key, so that a new priority of an overwritten record is
-recognised and dropped.
+Record i with priority p_i is sampled with probability P(i) = w_i / Σ w, where w_i =
+p_i^α as an integer (fixed point), by a sum tree (Schaul 2016). The importance weight
+of a record among n is (n P(i))^-β, divided by the largest weight of the batch. New
+priorities of overwritten records are recognised by their keys, and dropped.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class ReplayBuffer:
         weights are 1.
 
     Attributes:
-      inserted: Number of records so far, which is the key of the next one.
+      inserted: Number of inserted records, which is the key of the next record.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ReplayBuffer:
         return min(self.inserted, self.capacity)
 
     def insert(self, records: np.ndarray, priorities: np.ndarray) -> None:
-        """Add records; they overwrite the oldest ones of a full buffer."""
+        """Add records, which overwrite the oldest records of a full buffer."""
         keys = np.arange(self.inserted, self.inserted + len(records))
         slots = keys % self.capacity
         self.records[slots] = records
@@ -88,7 +88,7 @@ class ReplayBuffer:
         )
 
     def importance(self, weights: np.ndarray) -> np.ndarray:
-        """Return (n P(i))^-β over its maximum: the smallest weight has 1."""
+        """Return (n P(i))^-β over its maximum; it is 1 for the smallest weight."""
         return ((weights / weights.min()) ** -self.beta).astype(np.float32)
 
 
@@ -100,7 +100,9 @@ def fixed_point(priorities: np.ndarray, alpha: float) -> np.ndarray:
     """
     priorities = np.asarray(priorities, np.float64)
     if not (priorities >= 0).all():
-        raise ValueError(f"expected priorities of at least 0, got {priorities}")
+        raise ValueError(
+            f"expected priorities of at least 0, got {priorities}; pass errors"
+        )
     powers = np.minimum(priorities**alpha, LARGEST // ONE)
     weights = np.maximum(np.rint(powers * ONE), 1).astype(np.int64)
     return np.where(priorities > 0, weights, 0)

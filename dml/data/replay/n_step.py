@@ -19,7 +19,7 @@ from dml.types import BadInput
 def transitions(
     rollout: np.ndarray, steps: int, discount: float, dtype: np.dtype
 ) -> np.ndarray:
-    """Return the transitions that begin in all but the last n steps of a rollout.
+    """Return the transitions whose first step is not in the last n of a rollout.
 
     Args:
       rollout: Record of T + n steps of N copies.
@@ -31,7 +31,7 @@ def transitions(
     if not 1 <= steps < length:
         raise BadInput(
             f"expected transitions of 1 to {length - 1} steps, got {steps}; pass "
-            "longer rollouts, or fewer steps"
+            "longer rollouts or fewer steps"
         )
     ends = rollout["terminated"] | rollout["truncated"]
     rewards, discounts, last = sum_rewards(

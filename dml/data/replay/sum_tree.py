@@ -2,13 +2,13 @@
 
                       16                    total
               ┌────────┴───────┐
-              9                7            sums of WIDTH nodes (here 2)
+              9                7            sums of WIDTH children (here 2)
           ┌───┴───┐        ┌───┴───┐
     leaf  4       5        0       7
     draws 0..3    4..8     –       9..15
 
 A leaf of weight w is selected by w of the draws 0, 1, ..., total - 1, so a uniform
-draw selects each leaf in exact proportion to its weight, and never one of weight 0.
+draw selects each leaf in exact proportion to its weight, and never a leaf of weight 0.
 Sums of integers have no rounding error: after any sequence of updates each node is
 the sum of its children, bit for bit. In floating point the errors of updates add up,
 and a draw near the total may select a leaf of weight 0.
@@ -27,7 +27,7 @@ LARGEST = 2**62  # bound of the total
 
 
 class SumTree:
-    """Weights of n leaves, and the sums of groups of them.
+    """Weights of n leaves, and sums of groups of weights.
 
     Args:
       leaves: Number of leaves n, whose weights are 0 at first.
@@ -60,7 +60,7 @@ class SumTree:
         return self.nodes[: self.leaves]
 
     def update(self, indices: np.ndarray, weights: np.ndarray) -> None:
-        """Set the weights of leaves; of equal indices the last one counts."""
+        """Set the weights of leaves; of equal indices the last weight counts."""
         indices = in_range("leaves", indices, self.leaves)
         weights = in_range("weights", weights, self.largest + 1)
         set_weights(self.nodes, self.starts, indices, weights)
@@ -75,7 +75,9 @@ def in_range(name: str, numbers: np.ndarray, stop: int) -> np.ndarray:
     """Return numbers as int64; raise ValueError unless all are in 0 to stop - 1."""
     numbers = np.ascontiguousarray(numbers, np.int64)
     if numbers.size and not (numbers.min() >= 0 and numbers.max() < stop):
-        raise ValueError(f"expected {name} from 0 to {stop - 1}, got {numbers}")
+        raise ValueError(
+            f"expected {name} from 0 to {stop - 1}, got {numbers}; pass {name} in range"
+        )
     return numbers
 
 

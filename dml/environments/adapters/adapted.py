@@ -3,7 +3,8 @@
     start() ─► first observations, step function
     step function(actions) ─► observations, rewards, terminated, truncated, ...
 
-An adapter passes `start`; the step function resets a copy in the step after its end.
+An adapter passes `start`. Its step function resets a copy in the step after the end of
+an episode.
 """
 
 import importlib
@@ -15,7 +16,7 @@ import numpy as np
 
 from dml.types import BadInput, Environment, Outcome
 
-LIMIT = 10_000  # of steps of an episode, if the package has none
+LIMIT = 10_000  # steps of an episode, if the package has no limit
 NO_LIMIT = 2**31 - 1
 BYTE = 255.0  # observations in uint8 are divided by it
 
@@ -56,7 +57,7 @@ def environment(
       name: Name of the environment, with the prefix of its package.
       spaces: Spaces of an observation and of an action.
       limit: Largest number of steps of an episode; None: LIMIT.
-      solved: Mean return from which it counts as solved; None: never.
+      solved: Mean return from which the environment counts as solved; None: never.
       make: seeds -> function that starts the copies.
 
     Raises:
@@ -104,7 +105,7 @@ class Adapted:
         if actions.min() < 0 or actions.max() >= self.known_actions:
             raise BadInput(
                 f"expected actions of 0 to {self.known_actions - 1}, got "
-                f"{actions.min()} to {actions.max()}; pass action numbers"
+                f"{actions.min()} to {actions.max()}; pass numbers of actions"
             )
         observations, rewards, terminated, truncated, *_ = self.advance(
             actions + np.int32(self.first)
@@ -118,7 +119,7 @@ class Adapted:
 
 
 def to_float32(observations: Any) -> np.ndarray:
-    """Return observations in float32, and bytes divided by 255."""
+    """Return observations in float32; bytes are divided by 255."""
     array = np.asarray(observations)
     if array.dtype == np.uint8:
         return array / np.float32(BYTE)

@@ -1,6 +1,7 @@
 """Environments of envpool: `envpool:CartPole-v1`, `envpool:Pong-v5`.
 
-envpool resets a copy in the step after its end, and takes a seed for each copy.
+envpool resets a copy in the step after the end of an episode, and takes a seed for each
+copy.
 """
 
 from collections.abc import Sequence

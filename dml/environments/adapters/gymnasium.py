@@ -1,8 +1,8 @@
 """Environments of gymnasium: `gymnasium:CartPole-v1`, `gymnasium:ALE/Pong-v5`.
 
-Copies are stepped by gymnasium's SyncVectorEnv, which takes a seed for each copy;
-vectorised entry points of environments take a single seed. Only ALE's takes one for
-each copy. It has the usual images: 4 frames of 84x84 in grey; rewards are not clipped.
+gymnasium's SyncVectorEnv steps the copies, and takes a seed for each copy. Vectorised
+entry points of environments take a single seed, except that of ALE, which is used for
+Atari games: observations are 4 frames of 84x84 in grey, and rewards are not clipped.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def find(name: str) -> Environment:
     except (gymnasium.error.Error, ImportError) as error:
         raise BadInput(
             f"expected an environment that gymnasium can make, got {name!r}: "
-            f"{str(error).splitlines()[0]}; install what it needs"
+            f"{str(error).splitlines()[0]}; install its packages"
         ) from error
     limit = spec.max_episode_steps
     if namespace == ATARI:

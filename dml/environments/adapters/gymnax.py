@@ -1,8 +1,8 @@
 """Environments of gymnax: `gymnax:CartPole-v1`, `gymnax:Breakout-MinAtar`.
 
-Copies are stepped by one compiled function. gymnax would reset a copy in the step of
-its end; this function resets it in the next step. The key of a step is a hash of the
-seed, the episode and the step.
+One compiled function steps the copies. `step` of gymnax resets a copy in the step that
+ends its episode; this function resets it in the next step. The key of a step is a hash
+of the seed, the episode and the step.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Games of MinAtar: `minatar:breakout`.
 
-The actions are those that the game uses. A copy repeats its last action with
-probability 0.1, and the games become harder, as in the package's defaults.
+The actions are the minimal set of each game. By the defaults of the package, a copy
+repeats its last action with probability 0.1, and the games become harder with time.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
     params ─► act ─► actions ─► environments ─► one record of T steps of N copies
 
-The numbers of an actor depend on the seed, its rank and its step alone, so that equal
-params give equal rollouts in every process.
+The random numbers of an actor depend only on the seed, its rank and the step, so equal
+params lead to equal rollouts in every process.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from dml.models.policies.network import to_numpy
 from dml.types import Environment, Params, Play
 
 Act = Callable[[Params, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-EPISODES = 32  # of an evaluation
-EVALUATION = 2**31 - 1  # rank of the draws of evaluations
+EPISODES = 32  # number of episodes in an evaluation
+EVALUATION = 2**31 - 1  # actor of the random numbers of evaluations
 
 
 class Actor:
@@ -26,12 +26,12 @@ class Actor:
     Attributes:
       observations: Observations before the next step, NxO.
       steps: Number of steps so far.
-      returns: Sums of the rewards of the episodes that ended; the caller may clear it.
+      returns: Returns of the episodes that ended; the caller may clear the list.
 
     Args:
       play: Acting part of the problem.
       seed: Seed of the run.
-      actor: Rank of the actor.
+      actor: Number of the actor, from 0 on.
     """
 
     def __init__(self, play: Play, seed: int, actor: int) -> None:
@@ -44,7 +44,7 @@ class Actor:
         self.steps = self.rollouts = 0
 
     def rollout(self, params: Params, version: int, out: np.ndarray) -> None:
-        """Write a rollout of T steps by the same params.
+        """Write a rollout of T steps with the same params.
 
         Args:
           params: Parameters of the policy.

@@ -1,16 +1,17 @@
-"""The loss of an actor-critic whose steps another policy may have taken.
+"""The loss of an actor-critic on steps of an earlier policy.
 
     rollouts ─► logits, values ─► V-trace ─► targets, advantages
     loss = - Σ ρ A log π(a) + value_weight · ½ Σ (v - V)² - entropy_weight · Σ H(π)
 
-The sums are over all steps except those that only reset an environment. Targets and
-advantages are constants of the gradient.
+ρ are importance weights, A advantages, π the policy, a actions, v targets, V values and
+H the entropy. The sums are over all steps except those that only reset an environment.
+Targets and advantages are constants of the gradient.
 
 Four corrections of the policy lag, as IMPALA compares them (Espeholt 2018, section
-5.2.2): `vtrace` is the importance weights ρ and c in targets and policy gradient;
-`one_step` is the weight ρ in the policy gradient alone, with uncorrected targets of n
-steps, which is V-trace without traces; `epsilon` has no weights but adds 1e-6 to the
-probability whose logarithm is taken; `none` has no correction.
+5.2.2): `vtrace` has the importance weights ρ and c in the targets, and ρ in the policy
+gradient; `one_step` has ρ in the policy gradient alone, and n-step returns as targets;
+`epsilon` has no weights, but adds 1e-6 to the probability whose logarithm is taken;
+`none` has no correction.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ class Loss(NamedTuple):
     Attributes:
       correction: Name in CORRECTIONS.
       discount: Factor γ of the next step's value.
-      rho: Truncation ρ̄ of importance weights, which decides the fixed point.
+      rho: Truncation ρ̄ of importance weights, which determines the fixed point.
       c: Truncation c̄ of the weights of traces, at most ρ̄.
       trace: Factor λ of the traces; 1: returns to the end of the rollout.
       value_weight: Weight of the values' squared error.
@@ -75,17 +76,18 @@ def checked(loss: Loss) -> Loss:
     if loss.correction not in CORRECTIONS:
         raise BadInput(
             f"expected a correction of {', '.join(CORRECTIONS)}, got "
-            f"{loss.correction!r}; correct the name"
+            f"{loss.correction!r}; pass one of these names"
         )
     if not 0 <= loss.c <= loss.rho:
         raise BadInput(
             f"expected truncations 0 <= c <= rho, got c={loss.c} and rho={loss.rho}; "
-            "pass a smaller c"
+            "pass c from 0 to rho"
         )
     for name in ("discount", "trace"):
         if not 0 <= getattr(loss, name) <= 1:
             raise BadInput(
-                f"expected {name} in [0, 1], got {getattr(loss, name)}; correct it"
+                f"expected {name} in [0, 1], got {getattr(loss, name)}; pass "
+                f"a number in this range"
             )
     return loss
 

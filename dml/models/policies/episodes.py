@@ -3,8 +3,9 @@
     minibatch of episode numbers ─► play with the current params ─► returns ─► gradient
 
 A worker of a parameter server plays the episodes of its minibatch with the params that
-it pulled. The policy lag of an update is then the staleness of its gradient, which
-every consistency of the servers bounds in its way, and no correction is needed.
+it pulled. The policy lag of an update is the staleness of its gradient, which the
+consistency of the servers bounds. The gradient needs no correction, as it uses the
+params that played.
 
 An episode is a function of its number and the params, so that `serial` and a server
 with one worker have equal bits. The loss of an episode is the sum over its steps,
@@ -65,7 +66,7 @@ def episodes_gradient(
     params: Params,
     numbers: np.ndarray,
 ) -> tuple[Any, Params]:
-    """Return the loss of episodes that are played with the params, and its gradient."""
+    """Return the loss of episodes played with the params, and its gradient."""
     steps = play(environment, params, seed, np.asarray(numbers))
     steps["scale"] = np.float32(len(numbers) * environment.limit)
     return gradient(policy.apply, loss, params, steps)
@@ -116,7 +117,7 @@ def lengthened(field_TxN: np.ndarray, length: int) -> np.ndarray:
 
 
 def padded(length: int, limit: int) -> int:
-    """Return a length of at least `length`, of few different lengths."""
+    """Return the smallest of a few lengths that is at least `length`, or the limit."""
     least = SHORTEST
     while least < length:
         least *= GROWTH

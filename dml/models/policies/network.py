@@ -20,7 +20,7 @@ from numba import njit
 from dml.models.initial import initial
 from dml.types import BadInput, Params, Policy
 
-LOGITS_SCALE = 0.01  # of the first logits: all actions are almost equally likely
+LOGITS_SCALE = 0.01  # of initial logits: all actions are almost equally likely
 
 # Rational approximation of tanh in Eigen and XLA: x · p(x²) / q(x²), clamped
 CLAMP = np.float32(7.90531110763549805)
@@ -42,7 +42,7 @@ Q0, Q1, Q2, Q3 = map(
 def mlp_policy(
     shape: tuple[int, ...], actions: int, widths: tuple[int, ...] = (64, 64)
 ) -> Policy:
-    """Return the policy.
+    """Return the policy and value of a multilayer perceptron.
 
     Args:
       shape: Shape of an observation.
@@ -96,7 +96,7 @@ def to_numpy(params: Params) -> Params:
 
 
 def writable(leaf: Any) -> np.ndarray:
-    """Return an array that can be written, else Numba would compile `act` once more."""
+    """Return a writable array: Numba compiles loops once more for read-only arrays."""
     known = isinstance(leaf, np.ndarray) and leaf.flags.writeable
     return leaf if known else np.array(leaf)
 

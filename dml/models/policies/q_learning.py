@@ -1,16 +1,17 @@
 """Double Q-learning with a dueling network, on prioritised transitions of n steps.
 
-    target  y = R + γ^m Q'(s_m, argmax_a Q(s_m, a))      van Hasselt 2016
+    double  y = R + γ^m Q'(s_m, argmax_a Q(s_m, a))      van Hasselt 2016
     plain   y = R + γ^m max_a Q'(s_m, a)                 Mnih 2015
     loss    mean of w (y - Q(s, a))² / 2                 w: importance weights
     Q(s, a) = V(s) + A(s, a) - mean of A(s, ·)           Wang 2016
 
-Q' is the target network, an earlier copy of Q. The discount γ^m of a transition is 0
-after a terminal state, and only there: at the limit of steps the value of the last
-observation counts. y has no gradient, as Q' is not differentiated. The squared loss
-has the exact Q* as its fixed point on any MDP.
+A transition has m steps from the state s, with the action a, the discounted sum R of
+rewards and the last state s_m; y is the target of Q(s, a). Q' is the target network,
+an earlier copy of Q. γ^m is replaced by 0 only after a terminal state: at the limit of
+steps the value of the last observation counts. y is a constant of the gradient. On any
+tabular process the fixed point of 1-step updates is the optimal Q.
 
-Transitions are made by actors (`data.replay.n_step.transitions`) and replayed by
+Actors make transitions (`data.replay.n_step.transitions`), and replays sample them by
 priority (`data.replay.buffer`).
 """
 
@@ -71,9 +72,9 @@ def q_problem(
       copies: Number of environments of an actor.
       length: Number of steps in a message of an actor.
       widths: Numbers of units in the hidden layers.
-      double: Whether the action at the last observation is that of Q, not of Q'.
-      reward_scale: Factor of rewards, and so of action values; near 1 over the mean
-        return, values are soon learned.
+      double: Whether Q, instead of Q', selects the action at the last observation.
+      reward_scale: Factor of rewards, and so of action values; values of the order of
+        1 need fewer updates than large values.
       seed: Seed of the params and of the episodes of `evaluate`.
       episodes: Number of greedy episodes of `evaluate`.
     """
@@ -132,7 +133,7 @@ def dueling_policy(
 
 
 def action_values(params: Params, observations: Any) -> Any:
-    """Return the values of all actions, BxA; of JAX or NumPy, as the params are."""
+    """Return the values of all actions, BxA, as an array of the params' package."""
     features = observations.reshape(len(observations), -1)
     for index in range(len(params) - 2):
         features = dense(params[hidden_name(index)], features).clip(min=0)
@@ -150,10 +151,10 @@ def act(
 
 
 def differences(double: bool, params: Params, inputs: Inputs) -> Any:
-    """Return y - Q(s, a) of each transition; its derivative by the params is -dQ.
+    """Return y - Q(s, a) of each transition; only Q(s, a) is differentiated.
 
     Args:
-      double: Whether Q, and not Q', selects the action at the last observation.
+      double: Whether Q, instead of Q', selects the action at the last observation.
       params: Params of Q.
       inputs: Batch of transitions.
     """

@@ -3,7 +3,7 @@
     actors ─► rollouts, BxTxN steps ─► V-trace ─► gradient
 
 A batch is an array of B rollouts. The loss is the sum over the steps that are not
-resets, divided by BTN: the mean of the gradients of equal parts of a batch is the
+resets, divided by B·T·N, so the mean of the gradients of equal parts of a batch is the
 gradient of the batch.
 """
 
@@ -33,9 +33,9 @@ def rollout_problem(
     episodes: int = EPISODES,
     **loss: Any,
 ) -> Problem:
-    """Return the problem of an actor-critic.
+    """Return the problem of an actor-critic that learns from rollouts.
 
-    Its `gradient` takes arrays of rollouts; `play` is how actors make them.
+    Its `gradient` takes arrays of rollouts, which actors play by `play`.
 
     Args:
       environment: Environment of the episodes.

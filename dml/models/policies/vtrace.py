@@ -1,11 +1,12 @@
-"""V-trace: targets of values from steps of another policy (Espeholt 2018).
+"""V-trace: targets of values from steps of an earlier policy (Espeholt 2018).
 
     δ_t = ρ_t (r_t + γ_t V_{t+1} - V_t)
     v_t = V_t + δ_t + γ_t c_t (v_{t+1} - V_{t+1}),      v_T = V_T
 
-ρ_t and c_t are ratios of the probabilities of the action under the learner's and the
-actor's policy, truncated at ρ̄ and c̄. The fixed point is the value of the policy
-proportional to min(ρ̄ μ, π), for every c̄.
+V_t is the value of observation t, r_t the reward and γ_t the discount of step t. ρ_t
+and c_t are the ratio of the probabilities of the action under the learner's policy π
+and the actor's policy μ, truncated at ρ̄ and c̄. The fixed point is the value of the
+policy proportional to min(ρ̄ μ, π), for every c̄.
 
 γ_t is 0 if step t ended in a terminal state. If step t ended an episode by its limit,
 V_{t+1} is the value of the last observation, and step t+1, which only resets the
@@ -33,8 +34,8 @@ def vtrace(
 
     def backward(target: Any, step: Any) -> tuple[Any, Any]:
         reward, discount, value, next_value, rho, c = step
-        # v_t of above, rearranged: with ρ = c = 1 it is r + γ v_{t+1} to the last bit,
-        # and with ρ = c = 0 it is V_t
+        # v_t in another order of terms: for ρ = c = 1 the result is r + γ v_{t+1},
+        # and for ρ = c = 0 it is V_t, to the last bit
         target = (
             (1 - rho) * value
             + rho * reward

@@ -1,1 +1,1 @@
-"""Strategies of actors, which play episodes, and learners, which update by them."""
+"""Strategies of actors, which step environments, and learners, which update params."""

@@ -1,7 +1,7 @@
 """Messages of one size from any rank, received in the order of arrival.
 
 posted receives   ▢ ▢ ▢ ▢ ▢ ▢ ▢ ▢     messages arrive while the rank computes
-                  └ the oldest completes first; another is posted in its place
+                  └ the oldest receive completes first; a new receive replaces it
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ Message = tuple[int, np.ndarray]  # rank of the sender, bytes
 
 
 class Arrivals:
-    """Receives that are always posted.
+    """Posted receives, POSTED at any time.
 
     Args:
       comm: Ranks.
@@ -34,12 +34,12 @@ class Arrivals:
             self.post()
 
     def post(self) -> None:
-        """Post a receive of a message into memory of its own."""
+        """Post a receive of a message into a new buffer."""
         buffer = np.empty(self.nbytes, np.uint8)
         self.posted.append((self.comm.Irecv(buffer, ANY, self.tag), buffer))
 
     def next(self, wait: bool) -> Message | None:
-        """Return the next message; None: it has not arrived, and `wait` is false.
+        """Return the next message; None if `wait` is false and no message has arrived.
 
         Raises:
           RankFailed: A rank has died; see `Comm.Ack_failed`.
@@ -56,7 +56,7 @@ class Arrivals:
                 return self.status.source, buffer
 
     def close(self) -> None:
-        """Withdraw the receives; no message may be in transit."""
+        """Cancel the receives; no message may be in transit."""
         for request, _ in self.posted:
             request.Cancel()
             try:

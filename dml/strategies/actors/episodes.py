@@ -11,14 +11,14 @@ import numpy as np
 
 
 class Sums(NamedTuple):
-    """Sums over the rollouts of an update, of one learner or of all.
+    """Sums over the rollouts of an update, of one learner or of all learners.
 
     Attributes:
-      samples: Number of steps, with those that only reset.
-      frames: Number of steps of environments, without those that only reset.
+      samples: Number of steps of environments, with steps that only reset.
+      frames: Number of steps of environments, without steps that only reset.
       lag: Sum of the lags of all samples.
       episodes: Number of episodes that ended.
-      returns: Sum of their returns.
+      returns: Sum of the returns of these episodes.
       queued: Number of rollouts that have arrived and were not consumed.
     """
 
@@ -51,7 +51,7 @@ class Episodes:
         """Return the returns of the episodes that ended in a rollout.
 
         Args:
-          rollout: Record; those of an actor must be passed in their order.
+          rollout: Record; the rollouts of an actor must be passed in order.
         """
         actor = int(rollout["actor"])
         totals_TxN = rollout["rewards"].cumsum(axis=0, dtype=np.float64)

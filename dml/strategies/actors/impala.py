@@ -5,18 +5,18 @@
                                                 │   │     │
     learner         update v-1 ─► update v ─► update v+1 ─► …        each of B rollouts
 
-An actor plays T steps of N environments by one version of the params. The environments
-continue in its next rollout. A rollout is also the request for the next params, which
-the learner sends when its queue admits another rollout (`wire.plans.admission`): the
-lag of every consumed rollout is at most K updates. The gradient of the problem corrects
-for the lag by V-trace. Several learners are data parallel (`learner`).
+An actor plays T steps of N environments with one version of the params. The next
+rollout continues these episodes. A rollout is also the request for the next params,
+which the learner sends when its queue admits another rollout (`wire.plans.admission`):
+the lag of every consumed rollout is at most K updates. The gradient of the problem
+corrects for the lag by V-trace. Several learners are data parallel (`learner.py`).
 
 With K = 0 learners and actors alternate, and the results are bit-identical to those of
-a serial loop. A recorded run replays bit for bit: the order in which rollouts arrive is
-the only difference between two runs.
+a serial loop. The replay of a recorded run is bit-identical: the order in which
+rollouts arrive is the only difference between two runs.
 
 Per rollout: 2 messages, n + 2 words down for n parameters, and the bytes of the rollout
-up. Actors hold no parameters of their own: an actor that dies is not missed.
+up. Actors have no state that must be saved: training continues if an actor dies.
 """
 
 from collections.abc import Iterable, Iterator
@@ -102,7 +102,7 @@ def params_layout(problem: Problem) -> Layout:
     like = layout(problem.params)
     if set(like.dtypes) != {np.dtype(np.float32)}:
         dtypes = ", ".join(sorted({str(dtype) for dtype in like.dtypes}))
-        raise BadInput(f"expected params of float32, got {dtypes}; cast them")
+        raise BadInput(f"expected params of float32, got {dtypes}; cast the params")
     return like
 
 
@@ -110,7 +110,8 @@ class Trajectories(Service):
     """A learner's messages: rollouts in, params out.
 
     Args:
-      like: Layout of the params; the other arguments are those of Service.
+      comm, plan, play, version, elastic: See Service.
+      like: Layout of the params.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Trajectories(Service):
         return Arrivals(self.comm, self.play.dtype.itemsize, Tag.ROLLOUT)
 
     def publish(self, version: int, params: Params) -> None:
-        """Send the params to actors from now on, and to those that wait for them."""
+        """Use these params in further messages; send them to waiting actors."""
         # sends of earlier versions may be in progress: another buffer
         self.message = np.empty(HEADER + self.like.length, np.float32)
         self.message[:HEADER].view(np.int64)[0] = version

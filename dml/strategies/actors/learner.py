@@ -1,11 +1,11 @@
 """A learner: `synchronous` training on the rollouts of actors.
 
-    rollouts of own actors ─► gradient ─┐
+    rollouts of its actors ─► gradient ─┐
                                         ├─ reducer ─► equal updates ─► params
-    other learners ─────────► gradient ─┘                               to actors
+    other learners ─────────► gradient ─┘                              to actors
 
-The rollouts of an update take the place of a minibatch: learner l of L has the numbers
-lB/L to (l+1)B/L - 1 of B rollouts. All learners have equal params.
+The rollouts of an update take the place of a minibatch. Of B rollouts, learner l of L
+has the numbers lB/L to (l+1)B/L - 1. All learners have equal params.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def learn(
     version: int = 0,
     **own: Any,
 ) -> Iterator[Step]:
-    """Train on rollouts; yield a Step after every update. End the actors at the end.
+    """Train on rollouts; yield a Step after every update; at the end, end the actors.
 
     Args:
       problem: Problem whose `gradient` takes an array of rollouts.
@@ -72,7 +72,7 @@ def learn(
 
 
 class Rollouts:
-    """The rollouts of the present update, as a minibatch of `synchronous`.
+    """The rollouts of the current update, as a minibatch of `synchronous`.
 
     Args:
       problem: The problem.
@@ -96,7 +96,7 @@ class Rollouts:
         self.rollouts = np.empty(0, service.play.dtype)
 
     def problem(self) -> Problem:
-        """Return the problem of minibatches, which are numbers of rollouts."""
+        """Return the problem whose minibatches are numbers of rollouts."""
         return Problem(
             self.full.params,
             self.full.examples,
@@ -107,7 +107,7 @@ class Rollouts:
         )
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield the numbers of the rollouts of each update, when own ones are in."""
+        """Yield the numbers of the rollouts of each update, after their arrival."""
         for _ in self.batches:
             self.rollouts = self.service.take()
             version = self.service.queue.admission.version - 1
@@ -125,7 +125,7 @@ class Rollouts:
         return self.full.gradient(params, self.rollouts[start:stop])
 
     def measures(self, learners: CountedComm) -> dict[str, float]:
-        """Return the measures of the update, equal on all learners; not counted."""
+        """Return the measures of the update; messages for them are not counted."""
         if learners.size == 1:
             return self.sums.measures(self.lag_max)
         buffer = np.array(self.sums)

@@ -10,7 +10,7 @@ from dml.types import BadInput
 
 
 class Roles(NamedTuple):
-    """Which ranks are learners and which are actors.
+    """The roles of ranks, and the rollouts of an update.
 
     Attributes:
       size: Number of ranks.
@@ -44,8 +44,8 @@ def roles(size: int, learners: int = 1, batch: int = 0, lag: int = 1) -> Roles:
     Args:
       size: Number of ranks.
       learners: Number of learners.
-      batch: Number of rollouts of an update; 0: the least multiple of the number of
-        learners that is not below the number of actors.
+      batch: Number of rollouts of an update; 0: the number of actors, rounded up to a
+        multiple of the number of learners.
       lag: Largest number of updates between acting and learning; 0: actors and learners
         wait for each other.
     """
@@ -66,10 +66,11 @@ def roles(size: int, learners: int = 1, batch: int = 0, lag: int = 1) -> Roles:
             f"expected equally many rollouts for each of {learners} learners, got "
             f"{batch}; pass a multiple of {learners} as --batch"
         )
-    if lag < 0 or (lag == 0 and actors > batch):
+    least = int(actors > batch)  # 0: an update takes a rollout of every actor
+    if lag < least:
         raise BadInput(
-            f"expected a lag bound of 1 or more with {actors} actors for {batch} "
-            f"rollouts of an update, as they are asynchronous, got {lag}; pass --lag=1 "
-            f"or --batch={-(-actors // learners) * learners}"
+            f"expected a lag bound of {least} or more with {actors} actors and {batch} "
+            f"rollouts of an update, got {lag}; pass --lag={least}"
+            + (f" or --batch={-(-actors // learners) * learners}" if least else "")
         )
     return Roles(size, learners, batch, lag)

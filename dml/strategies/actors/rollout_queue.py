@@ -1,9 +1,9 @@
-"""A learner's rollouts: requested, played, arrived, consumed.
+"""A learner's queue of rollouts: requested, granted, arrived, consumed.
 
-    actor requests ─► waits ─► plays ─► rollout arrives ─► update
-                        └ admission ┘           └ admission ┘
+    request ─► actor waits ─► actor plays ─► rollout arrives ─► update
+                     └ admission ┘                  └ admission ┘
 
-An actor that waits plays nothing: the queue is bounded by back-pressure.
+An actor that waits does not play: the queue is bounded by back-pressure.
 """
 
 from collections import deque
@@ -38,11 +38,11 @@ class Queue:
         return len(self.arrived)
 
     def request(self, actor: int) -> None:
-        """Append an actor to those that wait."""
+        """Append an actor to the waiting actors."""
         self.waiting.append(actor)
 
     def grants(self) -> list[int]:
-        """Return the actors that now may play a rollout each."""
+        """Return the actors that receive a grant now."""
         granted = []
         while self.waiting and (number := self.admission.grant()) is not None:
             granted.append(self.waiting.popleft())
@@ -61,15 +61,17 @@ class Queue:
         self.admission.arrive(number)
 
     def take(self) -> np.ndarray | None:
-        """Return the rollouts of the next update; None: further ones must arrive.
+        """Return the rollouts of the next update; None: further rollouts must arrive.
 
-        They are in the order of actors, which is not that of arrivals.
+        The rollouts are sorted by actor, not by arrival.
         """
         numbers = self.admission.take()
         if numbers is None:
             return None
         arrived = [self.arrived.pop(number) for number in numbers]
-        arrived.sort(key=lambda pair: pair[0])  # stable: an actor's in their order
+        arrived.sort(
+            key=lambda pair: pair[0]
+        )  # stable: the rollouts of an actor in order
         return np.concatenate([rollout for _, rollout in arrived]).view(self.dtype)
 
     def forget(self, actor: int) -> None:

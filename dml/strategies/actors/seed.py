@@ -5,13 +5,13 @@
     learner         └ policy ┘                 └ policy ┘        update: B rollouts
 
 The params stay on the learner, which computes the policy for all observations that have
-arrived, with its newest params. It also assembles the rollouts, so steps of one rollout
-may have different versions. Admission is by the version of the first step. An actor
-whose next rollout is not admitted receives no answer: back-pressure.
+arrived, with the newest params. The learner also assembles the rollouts, so steps of
+one rollout may have different versions. Admission uses the version of the first step.
+An actor whose next rollout is not admitted receives no answer: back-pressure.
 
 Per rollout of T steps of N environments: 2T messages; T observations of N environments
-up, with rewards and flags, and TN actions down. Their size does not depend on that of
-the model; IMPALA sends n + 2 words per rollout for n parameters.
+up, with rewards and flags, and TN actions down. The words do not depend on the size of
+the model; IMPALA sends n + 2 words of params per rollout, for n parameters.
 """
 
 from collections.abc import Iterable, Iterator
@@ -111,7 +111,7 @@ def report_dtype(play: Play) -> np.dtype:
 
 
 class Assembly:
-    """The rollout of an actor that the learner assembles.
+    """The rollout of one actor, which the learner assembles.
 
     Attributes:
       record: The rollout.
@@ -176,7 +176,7 @@ class Inference(Service):
         return Arrivals(self.comm, self.report.itemsize, Tag.OBSERVATIONS)
 
     def publish(self, version: int, params: Params) -> None:
-        """Act by these params from now on, also for the actors that wait."""
+        """Compute further actions with these params, also those of waiting actors."""
         vector = np.empty(self.like.length, np.float32)
         pack(params, vector)
         self.params, self.version = unpack(vector, self.like, copy=False), version
@@ -204,7 +204,7 @@ class Inference(Service):
             self.answers.append(actor)
 
     def respond(self) -> None:
-        """Compute the actions of all actors that are to be answered; send them."""
+        """Compute and send the actions of all actors in `answers`."""
         actors, self.answers = self.answers, []
         actors = [actor for actor in actors if actor in self.actors]
         if not actors:

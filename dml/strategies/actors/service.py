@@ -1,8 +1,8 @@
-"""The service of a learner for its actors: messages in, rollouts out, and deaths.
+"""Messages between a learner and its actors, and deaths of actors.
 
     take ─► serve ─► serve ─► ... until the admission has the rollouts of an update
 
-A subclass handles the messages of one strategy, see `impala` and `seed`.
+A subclass handles the messages of one strategy; see `impala.py` and `seed.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -30,8 +30,8 @@ class Service(ABC):
       elastic: Whether training continues when actors die.
 
     Attributes:
-      actors: Ranks of the actors that live.
-      queue: Their rollouts.
+      actors: Ranks of the living actors.
+      queue: Rollouts of these actors.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Service(ABC):
 
     @abstractmethod
     def publish(self, version: int, params: Params) -> None:
-        """Use these params from now on."""
+        """Use these params for further answers."""
 
     @abstractmethod
     def handle(self, message: Message) -> None:
@@ -63,14 +63,14 @@ class Service(ABC):
 
     @abstractmethod
     def end(self, actor: int) -> None:
-        """Answer an actor that waits by the end of the run."""
+        """Send the end of the run to an actor that waits."""
 
     def respond(self) -> None:  # noqa: B027
         """Answer the messages that were handled together."""
 
     def take(self) -> np.ndarray:
         """Return the rollouts of the next update, of this learner's actors."""
-        self.serve(wait=False)  # order matters: actors play during the gradient
+        self.serve(wait=False)  # answered actors play while the gradient is computed
         while (rollouts := self.queue.take()) is None:
             self.serve(wait=True)
         return rollouts
@@ -107,7 +107,7 @@ class Service(ABC):
             )
 
     def send(self, message: np.ndarray, actor: int, tag: Tag) -> None:
-        """Send an answer; the last one is complete, as the actor has sent since."""
+        """Send an answer; the previous send to the actor is complete by now."""
         if actor in self.sends:
             self.sends.pop(actor).Wait()
         self.sends[actor] = self.comm.Isend(message, actor, tag)

@@ -28,9 +28,9 @@ class Tag(IntEnum):
     COPIES = 25  # states of other ranks; see recovery/peer_memory.py
     CHAIN = 26  # messages to the replicas of a server; see server/chain.py
     ANSWER = 27  # answers of the tail to a worker
-    REPLAY = 32  # messages of learners, replays and actors; see actors/apex.py
-    WEIGHTS = 33  # params for actors; see strategies/actors/impala.py
+    REPLAY = 32  # messages of Ape-X; see actors/apex/messages.py
+    WEIGHTS = 33  # params for actors; see actors/impala.py
     ROLLOUT = 34  # rollouts of actors
-    OBSERVATIONS = 35  # of actors; see strategies/actors/seed.py
-    ACTIONS = 36  # for actors
+    OBSERVATIONS = 35  # outcomes of steps of actors; see actors/seed.py
+    ACTIONS = 36  # actions for actors
     BLOCK = 1000  # plus the number of the block

@@ -10,12 +10,12 @@ possible if and only if for every w
 
     number of outstanding rollouts of versions ≤ w   ≤   B (w + K - v + 1).
 
-Two rules keep this true. A rollout is granted only if less than B (K + 1) rollouts are
-outstanding. An update consumes the oldest B rollouts that have arrived, if the
-condition holds at version v + 1 for the remaining ones; else it waits for further
-arrivals. If all outstanding rollouts have arrived, they are at least B and the oldest B
-can be consumed: there is no deadlock. If the oldest B cannot be consumed, no other
-choice of B can, as it would leave older ones.
+Two rules keep this condition true. A rollout is granted only if fewer than B (K + 1)
+rollouts are outstanding. An update consumes the oldest B rollouts that have arrived, if
+the condition holds at version v + 1 for the remaining rollouts; else it waits for
+further arrivals. There is no deadlock: once B or more rollouts are outstanding and all
+have arrived, the oldest B can be consumed. If the oldest B cannot be consumed, no other
+B can, as older rollouts would remain.
 
 K = 0 is synchronous: an update consumes the B rollouts of its own version.
 """
@@ -27,7 +27,7 @@ from dml.types import BadInput
 
 
 class Admission:
-    """The outstanding rollouts, by the numbers of their grants.
+    """The outstanding rollouts; a rollout has the number of its grant.
 
     Args:
       batch: Number B of rollouts of an update.
@@ -36,16 +36,16 @@ class Admission:
 
     Attributes:
       versions: Version of each outstanding rollout, by number, in the order of grants.
-      arrived: Numbers of those that have arrived, as a heap.
+      arrived: Numbers of the outstanding rollouts that have arrived, as a heap.
       outstanding: Number of outstanding rollouts, by version.
-      ready: Number of those that have arrived, by version.
+      ready: Number of outstanding rollouts that have arrived, by version.
     """
 
     def __init__(self, batch: int, lag: int, version: int = 0) -> None:
         if batch < 1 or lag < 0:
             raise BadInput(
                 f"expected updates of 1 rollout or more and a lag of 0 or more, got "
-                f"{batch} and {lag}; correct them"
+                f"{batch} and {lag}; pass numbers in range"
             )
         self.batch, self.lag, self.version = batch, lag, version
         self.granted = 0
@@ -55,7 +55,7 @@ class Admission:
         self.ready: Counter[int] = Counter()
 
     def grant(self) -> int | None:
-        """Return the number of a new rollout of this version; None: it must wait."""
+        """Return the number of a new rollout; None: the actor must wait."""
         if len(self.versions) >= self.batch * (self.lag + 1):
             return None
         number, self.granted = self.granted, self.granted + 1
@@ -73,9 +73,9 @@ class Admission:
         self.outstanding[self.versions.pop(number)] -= 1
 
     def take(self) -> list[int] | None:
-        """Return the rollouts of the next update, which they end; None: it must wait.
+        """Return the numbers of the rollouts of an update; None: the update must wait.
 
-        The version becomes that after the update.
+        The rollouts are no longer outstanding, and the version increases by 1.
         """
         if len(self.arrived) < self.batch or not self.feasible():
             return None
@@ -90,7 +90,7 @@ class Admission:
         return numbers
 
     def feasible(self) -> bool:
-        """Return whether the oldest B arrived rollouts leave the others in time."""
+        """Return whether the condition will hold without the oldest B arrived."""
         chosen = remaining = 0
         for version in sorted(self.outstanding):
             chosen += (part := min(self.ready[version], self.batch - chosen))

@@ -1,8 +1,8 @@
 """Claims of A3C (Mnih 2016), judged by runs of a3c.py.
 
 The rules were written before the first run. Table 2 of the paper has the mean speedup
-of seven Atari games to a fixed score, with 1, 2, 4, 8 and 16 threads; figure 3 the
-score by epochs of data, with as many threads.
+of seven Atari games to a fixed score, with 1, 2, 4, 8 and 16 threads. Figure 3 has the
+score by epochs of data, with the same numbers of threads.
 """
 
 from lab.claims import Verdict, claim, untested, verdict
@@ -17,7 +17,7 @@ MIN_SEEDS = 3  # fewest trainings whose means are compared
 
 
 def by_workers(run: Run) -> dict[int, Row]:
-    """Return rows by number of workers; KeyError if one worker alone is missing."""
+    """Return rows by number of workers; KeyError unless 1 and another number exist."""
     rows = {row["workers"]: row for row in run.rows}
     if 1 not in rows or len(rows) < 2:
         raise KeyError("one worker and several")

@@ -1,6 +1,6 @@
 """Trainings by A3C on virtual ranks, until a return is reached.
 
-    worker: episode, FRAME_SECONDS a step ─► gradient ─► server: update ─► params
+    worker: episode, FRAME_SECONDS per step ─► gradient ─► server: update ─► params
 
 The server evaluates its params after equal numbers of updates. Once the return is
 reached, no worker starts a further minibatch.

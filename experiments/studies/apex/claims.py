@@ -2,8 +2,8 @@
 
 Schaul et al., Prioritized Experience Replay, ICLR 2016; Horgan et al., Distributed
 Prioritized Experience Replay, ICLR 2018. The rules were written before the first run.
-Neither paper has numbers of small environments: figures 1 and 3 of the first have
-learning speed, figures 4 and 7 of the second are by number of actors and by ε.
+Neither paper has numbers of small environments. Learning speed is in figures 1 and 3 of
+the first paper; figures 4 and 7 of the second compare numbers of actors and ε.
 """
 
 from statistics import median

@@ -2,10 +2,10 @@
 
 apex          prioritised replay, 6 actors with ε from 0.4 to 0.0007
 uniform       all transitions are equally probable: α = 0
-one_epsilon   all actors have the geometric mean of the ε
-fewer_actors  2 actors; an update has a third of the new transitions
+one_epsilon   all actors have the geometric mean of the ε of apex
+fewer_actors  2 actors: a third of the new transitions per update
 
-The learner evaluates its params greedily after equal numbers of updates.
+The learner evaluates greedy episodes after equal numbers of updates.
 """
 
 import os
@@ -24,7 +24,7 @@ from dml.metrics.timer import Timer
 from dml.models.policies.q_learning import q_problem
 from dml.runs.writers import Row
 from dml.strategies import strategy
-from dml.strategies.actors.apex_settings import Settings as Replay
+from dml.strategies.actors.apex.settings import Settings as Replay
 from dml.types import CountedComm
 from dml.update.dense import make
 from dml.wire.comm import Metered
@@ -40,7 +40,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Task(NamedTuple):
-    """What the trainings have in common.
+    """Settings of all trainings.
 
     Attributes:
       environment: Name of the environment.

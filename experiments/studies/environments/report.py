@@ -135,7 +135,7 @@ def measured(
         return (time.perf_counter() - start) / calls
 
     run(3)  # compiles
-    run(max(1, 100 // stepper.steps))  # the mix of ages of episodes
+    run(max(1, 100 // stepper.steps))  # until copies are in different steps
     calls = max(1, round(arguments.seconds / min(run(1) for _ in range(5))))
     return lambda: run(calls)
 

@@ -1,7 +1,7 @@
-"""Copies of an environment, stepped by this project and by other packages.
+"""Steppers: copies of an environment in this project and in other packages.
 
-A stepper is a function that steps all copies by given actions. Copies that ended are
-reset by the steppers themselves: in the next step, by gymnax in the same one.
+A stepper steps all copies by an array of actions. It resets copies whose episodes
+ended: in the next step, gymnax in the same step.
 """
 
 import warnings
@@ -20,7 +20,7 @@ THREADS = {"envpool_1": 1, "envpool_2": 2}
 
 
 class Names(NamedTuple):
-    """Names of an environment in other packages; empty: it is not there."""
+    """Names of an environment in other packages; empty: the package has none."""
 
     envpool: str
     gymnasium: str
@@ -35,7 +35,7 @@ NOWHERE = Names("", "", "")
 
 
 class Stepper(NamedTuple):
-    """A way to step N copies.
+    """A function that steps N copies, with its number of steps.
 
     Attributes:
       step: Function that steps all copies by actions: N, or SCANxN.
@@ -137,7 +137,7 @@ STEPPERS: Mapping[str, Callable[[Environment, int], Stepper | None]] = {
 
 
 def make(name: str, environment: str, copies: int) -> Stepper | None:
-    """Return a stepper; None if it does not have the environment.
+    """Return a stepper; None if its package does not have the environment.
 
     Args:
       name: Key of STEPPERS.

@@ -12,8 +12,8 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 
 MIN_SEEDS = 3  # fewest trainings whose means are compared
-KEPT = 0.9  # least fraction of the return without lag that holds
-ERRORS = 2.0  # number of standard errors of a difference that is not chance
+KEPT = 0.9  # least fraction of the return without lag
+ERRORS = 2.0  # least difference in standard errors
 FEW = f"fewer than {MIN_SEEDS} seeds"
 
 
@@ -31,7 +31,7 @@ def most(run: Run) -> int:
 
 
 def kept(run: Run, correction: str) -> tuple[float, str]:
-    """Return the fraction of the return that the largest lag leaves, and a text."""
+    """Return the return with the largest lag by that without lag, and a text."""
     before, after = (row_of(run, correction, lag) for lag in (0, most(run)))
     fraction = after["mean_return"] / before["mean_return"]
     text = (

@@ -2,8 +2,8 @@
 
     params of update n-k ─► rollout ─► gradient with the params of update n ─► update
 
-The rollouts of update n are played with the params of k updates before. The first k
-updates play with the start value.
+The rollouts of update n are played with params of version n-k, those of the first k
+updates with the initial params.
 """
 
 import os
@@ -128,11 +128,11 @@ def rows(
 
 
 def whole_numbers(values: Sequence[float], flag: str) -> list[int]:
-    """Return distinct whole numbers, ascending; raise BadInput if a number is not."""
+    """Return distinct whole numbers, ascending; raise BadInput for other numbers."""
     if not all(value == int(value) <= MAX_LAG for value in values):
         raise BadInput(
             f"expected whole numbers up to {MAX_LAG} in --{flag}, got {values}; "
-            "correct it"
+            "pass whole numbers"
         )
     return sorted({int(value) for value in values})
 

@@ -1,1 +1,1 @@
-"""Modules of the command rl.py, and of others that train on environments."""
+"""Modules of rl.py, and of other commands that train on environments."""

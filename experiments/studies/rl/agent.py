@@ -27,7 +27,7 @@ def draw_agent(
       path: Path of the figure, without suffix.
       values: Flags.
       params: Parameters of the policy.
-      play: Acting part of the problem; None: the actor-critic of episodes.
+      play: Acting part of the problem; None: the problem of episodes.
     """
     act = play.act if play else draw_action
     observations, total = episode(values, params, act)

@@ -21,10 +21,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 
 
 def settings(values: flags.FlagValues) -> Settings:
-    """Return the settings of the flags; 0 or empty: the default of the environment."""
+    """Return the settings by flags; 0 or empty: the default of the environment."""
     known = ALGORITHMS[values.algorithm].settings
     names = "copies", "length", "lr", "optimizer"
-    given = {name: values[name].value for name in names if values[name].value}
+    changed = {name: values[name].value for name in names if values[name].value}
     if values.widths:
-        given["widths"] = tuple(flags.integers(values, "widths"))
-    return known.get(values.environment, Settings())._replace(**given)
+        changed["widths"] = tuple(flags.integers(values, "widths"))
+    return known.get(values.environment, Settings())._replace(**changed)

@@ -71,7 +71,7 @@ def train(
 def default_batch(values: flags.FlagValues, size: int) -> int:
     """Return a rollout for each of ACTORS_PER_ROLLOUT actors, equally many by learner.
 
-    With --lag=3 all actors then play all the time.
+    With --lag=3 the bound of rollouts is at least the number of actors.
     """
     learners = values.learners
     each = -(-max(1, size - learners) // (ACTORS_PER_ROLLOUT * learners))

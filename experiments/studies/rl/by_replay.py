@@ -11,7 +11,7 @@ from dml.update.dense import make
 from studies.rl.contract import Training
 from studies.rl.settings import Settings
 
-EVALUATE_EVERY = 100  # updates, which are smaller than those by rollouts
+EVALUATE_EVERY = 100  # updates, whose batches are smaller than those of rollouts
 
 
 def problem(
@@ -42,8 +42,8 @@ def train(
     learns = comm.rank == 0
     group: Any = comm.Split(int(not learns), comm.rank)
     acts = comm.rank > values.replays
-    given = values["evaluate_every"].present
-    every = values.evaluate_every if given else EVALUATE_EVERY
+    explicit = values["evaluate_every"].present
+    every = values.evaluate_every if explicit else EVALUATE_EVERY
     own = {"batch": values.batch} if values.batch else {}
     steps = strategy(values.algorithm, problem, comm.size)(
         problem,

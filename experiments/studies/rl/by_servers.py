@@ -55,8 +55,8 @@ def train(
     """Return the training of this rank; see `contract.Algorithm`."""
     if values.elastic:
         raise BadInput(
-            "expected --algorithm=impala or seed with --elastic, got a3c; see "
-            "server.py for elastic servers"
+            "expected --algorithm=impala, seed or apex with --elastic, got a3c; pass "
+            "one of these, or use server.py --elastic"
         )
     plan = roles(comm.size, values.servers)
     rule = consistency(values.consistency, Choice(values.staleness), plan.workers)
@@ -89,7 +89,7 @@ def measured(
     measures: Mapping[str, Any],
     frames: "Frames",
 ) -> Iterator[Step]:
-    """Yield the steps, each a number of clocks, with frames, and staleness as lag.
+    """Yield the steps, each of several clocks, with frames, and staleness as lag.
 
     Args:
       steps: Steps of all ranks.
@@ -110,7 +110,7 @@ def measured(
 
 
 class Frames:
-    """Counts the steps of episodes, without those after their ends."""
+    """Count of the steps of episodes, without steps after their ends."""
 
     count = 0
 

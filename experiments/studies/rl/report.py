@@ -8,11 +8,11 @@ from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.runs.writers import Row, cell, line
 
-SMOOTHED = 20  # updates in a moving average of the returns of training
+SMOOTHED = 20  # earlier updates in a moving average of the returns of training
 
 
 def progress(row: Row) -> str:
-    """Return the progress of a row."""
+    """Return the text of a row for the console."""
     return line(
         row,
         "return {mean_return:.1f}",
@@ -71,6 +71,6 @@ def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
 
 
 def means(values: Sequence[float]) -> list[float]:
-    """Return the mean of each value and those before it, at most SMOOTHED."""
+    """Return the mean of each value and up to SMOOTHED earlier values."""
     windows = [values[max(0, k - SMOOTHED) : k + 1] for k in range(len(values))]
     return [sum(window) / len(window) for window in windows]

@@ -20,7 +20,7 @@ class Settings(NamedTuple):
       widths: Numbers of units in the hidden layers.
       loss: Fields of `actor_critic.Loss`, or arguments of `q_problem`, that differ from
         their defaults.
-      replay: Fields of `apex_settings.Settings` that differ from their defaults.
+      replay: Fields of `Settings` of Ape-X that differ from their defaults.
     """
 
     copies: int = 8

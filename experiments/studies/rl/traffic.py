@@ -1,7 +1,7 @@
-"""Predicted words between actors and a learner, by the steps that actors play.
+"""Predicted words between actors and a learner, by the number of steps of actors.
 
 IMPALA   T steps: n + 2 words of params down, a rollout up; a header at the end
-SEED     a step: the outcome of N environments up, N actions down; one more at the start
+SEED     a step: the outcome of N environments up, N actions down; and once per actor
 """
 
 import math

@@ -41,8 +41,8 @@ def train_rank(
 ) -> tuple[dict[str, Any], bool]:
     """Train on this rank; return the summary, and whether the run is complete.
 
-    The summary is empty on other ranks than 0. A run that a signal has stopped is not
-    complete, if it can be resumed.
+    The summary is empty on ranks other than 0. A run that a signal stopped is not
+    complete if it can be resumed.
 
     Args:
       values: Flags.
@@ -93,7 +93,7 @@ def learn(
         steps = checkpointed(steps, run.group, save, values.save_every, stopped)
     if values.until == "solved":
         steps = until(steps, run.group, lambda: progress.solved_seconds is not None)
-    # order matters: the end of the last one ends the actors
+    # order matters: closing `run.steps` ends the actors
     with closing(run.steps), closing(steps):
         summary = train(steps, progress.evaluate, writer, run.evaluate_every)
     assert progress.last
@@ -140,7 +140,7 @@ class Progress:
             yield self.last
 
     def evaluate(self, params: Params) -> Mapping[str, Any]:
-        """Evaluate on rank 0; note the time of the first evaluation that solves."""
+        """Evaluate on rank 0; store the time of the first return that is solved."""
         if self.comm.rank:
             return {}
         scores = self.run.problem.evaluate(params)
@@ -225,6 +225,6 @@ def load(values: flags.FlagValues, problem: Problem, rank: int) -> tuple[int, An
     if done >= values.updates:
         raise BadInput(
             f"expected more than the {done} updates of the run in {values.resume}, got "
-            f"--updates={values.updates}; pass more"
+            f"--updates={values.updates}; pass a larger number"
         )
     return done, saved

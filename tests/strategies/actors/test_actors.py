@@ -25,11 +25,11 @@ UPDATES, SEED = 12, 5
 BOTH = pytest.mark.parametrize("strategy", (impala, seed))
 
 
-def train(strategy, comm, law="", updates=UPDATES, stop=None, **own):
+def train(strategy, comm, delays="", updates=UPDATES, stop=None, **own):
     """Return the Steps of this rank, and the params after each."""
     comm = Metered(comm)
-    if law:
-        draws = step_seconds(delay_distribution(law), 3, comm.rank)
+    if delays:
+        draws = step_seconds(delay_distribution(delays), 3, comm.rank)
         comm = Delayed(comm, draws)
     own = {"comm": comm, "timer": Timer(comm.Wtime), "seed": SEED, **own}
     steps, params = [], []
@@ -61,9 +61,9 @@ def serial(actors, updates=UPDATES):
 
 
 @BOTH
-@pytest.mark.parametrize("law", ("", "shifted_exponential:0.1,1"))
-def test_without_lag_it_has_the_bits_of_a_serial_loop(strategy, law):
-    (steps, params), *actors = run(strategy, 5, law=law, lag=0)
+@pytest.mark.parametrize("delays", ("", "shifted_exponential:0.1,1"))
+def test_without_lag_it_has_the_bits_of_a_serial_loop(strategy, delays):
+    (steps, params), *actors = run(strategy, 5, delays=delays, lag=0)
     assert np.array_equal(params, [*serial(4)])
     assert [step.number for step in steps] == [*range(1, UPDATES + 1)]
     assert all(step.measures["lag_max"] == 0 for step in steps)
@@ -83,9 +83,9 @@ def test_two_learners_have_the_bits_of_one_with_an_order_free_sum(strategy):
 
 @BOTH
 @pytest.mark.parametrize(("batch", "lag"), ((2, 1), (4, 2), (7, 1)))
-@pytest.mark.parametrize("law", ("pareto:0.1,1.2", "constant:1*1,0.5,0.25"))
-def test_random_delays_never_violate_the_lag_bound(strategy, batch, lag, law):
-    (steps, _), *_ = run(strategy, 6, law=law, batch=batch, lag=lag)
+@pytest.mark.parametrize("delays", ("pareto:0.1,1.2", "constant:1*1,0.5,0.25"))
+def test_random_delays_never_violate_the_lag_bound(strategy, batch, lag, delays):
+    (steps, _), *_ = run(strategy, 6, delays=delays, batch=batch, lag=lag)
     assert len(steps) == UPDATES
     lags = [step.measures["lag_max"] for step in steps]
     assert max(lags) <= lag and (strategy is seed or max(lags) > 0)
@@ -121,12 +121,14 @@ def test_words_are_those_of_the_formula(strategy):
 
 @BOTH
 def test_a_recorded_run_replays_with_the_same_bits_at_other_speeds(strategy):
-    def whole(law, wrap):
-        return sim.run(lambda comm: train(strategy, wrap(comm), law, batch=3, lag=2), 6)
+    def recorded_run(delays, wrap):
+        return sim.run(
+            lambda comm: train(strategy, wrap(comm), delays, batch=3, lag=2), 6
+        )
 
-    law = "shifted_exponential:0.2,1"
-    results, codes = recorded(partial(whole, law), 6)
-    again = replayed(partial(whole, ""), codes)
+    delays = "shifted_exponential:0.2,1"
+    results, codes = recorded(partial(recorded_run, delays), 6)
+    again = replayed(partial(recorded_run, ""), codes)
     other = run(strategy, 6, batch=3, lag=2)
     assert np.array_equal(results[0][1], again[0][1])
     assert not np.array_equal(results[0][1], other[0][1])
@@ -134,7 +136,7 @@ def test_a_recorded_run_replays_with_the_same_bits_at_other_speeds(strategy):
 
 @BOTH
 def test_training_goes_on_without_actors_that_die(strategy):
-    own = {"law": "constant:1", "batch": 3, "elastic": True, "updates": 30}
+    own = {"delays": "constant:1", "batch": 3, "elastic": True, "updates": 30}
     (steps, params), *_ = run(strategy, 5, **own)
     for deaths in ((2, 4.5),), ((1, 2.0), (3, 7.25), (4, 9.5)):
         events = [Death(*death) for death in deaths]
@@ -149,7 +151,7 @@ def test_training_goes_on_without_actors_that_die(strategy):
 def test_a_learner_without_living_actors_ends_in_one_line(strategy):
     events = [Death(1, 3.5), Death(2, 5.5)]
     with pytest.raises(BadInput, match="expected a living actor of learner 0"):
-        run(strategy, 3, law="constant:1", elastic=True, updates=99, events=events)
+        run(strategy, 3, delays="constant:1", elastic=True, updates=99, events=events)
 
 
 @BOTH

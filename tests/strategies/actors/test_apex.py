@@ -15,9 +15,9 @@ from dml.metrics.timer import Timer
 from dml.models.policies.q_learning import q_problem
 from dml.sim.events import Death
 from dml.strategies import strategy
-from dml.strategies.actors.apex_actor import Player, exploration, explore
-from dml.strategies.actors.apex_replay import Replay
-from dml.strategies.actors.apex_settings import Roles, Settings
+from dml.strategies.actors.apex.actor import Player, exploration, explore
+from dml.strategies.actors.apex.replay import Replay
+from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.types import BadInput, RankFailed, Replayed
 from dml.wire.comm import Delayed, Metered
 from tests.wire.comm.replays import on, recorded, replayed

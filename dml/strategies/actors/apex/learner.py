@@ -1,8 +1,8 @@
-"""The learner of Ape-X: an update per batch, and params for the actors that ask.
+"""The learner of Ape-X: an update per batch, and params on request of actors.
 
     Batch k ─► priorities ─► Request k + 2 ─► gradient ─► update ─► Batch k + 1 ...
 
-The request leaves before the gradient is computed, so the replay samples meanwhile.
+The request is sent before the gradient is computed, and the replay samples meanwhile.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.actors.apex_messages import END, NO_RANK, Layouts, Links, remaining
-from dml.strategies.actors.apex_settings import Roles, Settings
+from dml.strategies.actors.apex.messages import END, NO_RANK, Layouts, Links, remaining
+from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.types import Problem, Replayed, Step
 from dml.wire.comm.buffers import layout, pack, unpack
 
 
 class Learner:
-    """Parameters, target network, and what actors have reported.
+    """Parameters, target network, and reports of actors.
 
     Args:
-      problem: Problem with `play`.
+      problem: Problem with `play.errors`.
       parameters: Parameters, and the state of the update.
       links: Messages.
-      layouts: Their dtypes.
+      layouts: Dtypes of the messages.
       roles: Roles of ranks.
       settings: Settings of the run.
       timer: Measures the phases.
@@ -56,11 +56,11 @@ class Learner:
         self.mean_return: float | None = None  # of the last actor
         self.sizes: dict[int, int] = {}  # of the buffers by replay
         self.losses: list[float] = []  # of the updates of a Step
-        self.lags: list[np.ndarray] = []  # of their transitions
+        self.lags: list[np.ndarray] = []  # of the transitions of these updates
         self.copy_target()
 
     def run(self, batches: Iterable[Any]) -> Iterator[Step]:
-        """Update once for each item of batches; yield a Step for several updates."""
+        """Update once per item of batches; yield a Step per `report_every` updates."""
         first = max(1, self.settings.prefetch // len(self.replays))
         for replay in self.replays:
             for _ in range(first):
@@ -80,7 +80,7 @@ class Learner:
             yield self.step()
 
     def next_batch(self) -> int:
-        """Serve actors until a batch has arrived; return its sender."""
+        """Answer reports of actors until a batch arrives; return its sender."""
         with self.timer("wait"):
             while (source := self.links.wait(self.actors)) not in self.replays:
                 remaining(self.actors)
@@ -89,7 +89,7 @@ class Learner:
         return source
 
     def learn(self, replay: int) -> None:
-        """Update by the batch of a replay; request another one."""
+        """Update by the batch of a replay; request another batch."""
         layouts, links, settings = self.layouts, self.links, self.settings
         with self.timer("wait"):
             batch = links.receive(layouts.batch, replay)
@@ -162,7 +162,7 @@ class Learner:
         self.links.close()
 
     def step(self) -> Step:
-        """Return the Step of the updates since the last one."""
+        """Return the Step of the updates since the last Step."""
         losses, lags = np.array(self.losses), np.stack(self.lags)
         measures = {
             "frames": self.frames,

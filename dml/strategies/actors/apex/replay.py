@@ -1,18 +1,17 @@
-"""The replay of Ape-X: transitions of its actors in, prioritised batches out.
+"""A replay of Ape-X: transitions of its actors in, prioritised batches out.
 
                             samples
-    Insert ─► buffer ─► Batch     │        ╱ ╱      between the lines neither waits
+    Insert ─► buffer ─► Batch     │        ╱ ╱      between the lines nothing waits
        └─ Credit                  │      ╱ ╱
                                   │    ╱ ╱          too few samples: credits wait
                                   │  ╱ ╱            too many samples: batches wait
                                   └─────────── transitions
                                  warm-up
 
-The ratio of samples to transitions has bounds, so that the result of training does not
-depend on the relative speed of actors and learner. With i transitions, s samples, the
-ratio ρ and a warm-up of w transitions, a batch of B is sent while s + B ≤ ρ (i - w),
-and a credit while i ≤ w + s / ρ + slack. A slack of B / ρ or more excludes a deadlock:
-if batches wait, credits do not.
+The ratio of samples to transitions has bounds for any relative speed of actors and
+learner. With i transitions, s samples, the ratio ρ and a warm-up of w transitions, a
+batch of B is sent while s + B ≤ ρ (i - w), and a credit while i ≤ w + s / ρ + slack. A
+slack of B / ρ or more excludes a deadlock: if batches wait, credits are sent.
 
 Random numbers are a function of the seed, the rank and the number of the batch.
 """
@@ -22,19 +21,19 @@ from collections import deque
 import numpy as np
 
 from dml.data.replay.buffer import ReplayBuffer
-from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex_settings import Settings
+from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
+from dml.strategies.actors.apex.settings import Settings
 
-SMALLEST = 1e-6  # added to errors, so that a transition without one can be sampled
+SMALLEST = 1e-6  # added to errors, so that a transition of error 0 can be sampled
 
 
 class Replay:
-    """Serves the actors and the learner until all of them have ended.
+    """Storage of transitions for actors and learner, until all of these have ended.
 
     Args:
       links: Messages.
-      layouts: Their dtypes.
-      buffer: Receives the transitions.
+      layouts: Dtypes of the messages.
+      buffer: Buffer of the transitions.
       actors: Actors that send to this rank.
       settings: Settings of the run.
     """
@@ -54,10 +53,13 @@ class Replay:
         transitions = len(actors) * layouts.insert["records"].shape[0]
         self.slack = settings.batch / settings.ratio + transitions
         self.sampled = self.requests = self.batches = 0
-        self.uncredited: deque[int] = deque()  # actors whose credits wait, in order
+        self.uncredited: deque[int] = (
+            deque()
+        )  # actors without a credit, in order of inserts
         self.ended = False  # whether the learner has ended
 
     def serve(self) -> None:
+        """Handle messages until the learner and all actors have ended."""
         while self.actors or not self.ended:
             source = self.links.wait(self.actors)
             if source == LEARNER:
@@ -71,7 +73,7 @@ class Replay:
         self.links.close()
 
     def receive_request(self) -> None:
-        """Set the priorities of a batch; count the request of another one."""
+        """Set the priorities of a batch; count the request for another batch."""
         request = self.links.receive(self.layouts.request, LEARNER)
         if request["count"] == END:
             self.ended, self.requests = True, 0
@@ -83,7 +85,7 @@ class Replay:
         self.requests += 1
 
     def receive_insert(self, actor: int) -> None:
-        """Add transitions, whose credit waits; or remove an actor that has ended."""
+        """Add transitions and queue their credit, or remove an actor that has ended."""
         insert = self.links.receive(self.layouts.insert, actor)
         count = insert["count"]
         if count == END:
@@ -94,10 +96,12 @@ class Replay:
         self.uncredited.append(actor)
 
     def may_sample(self) -> bool:
+        """Return whether a batch may be sent."""
         inserted = self.buffer.inserted - self.warmup
         return self.sampled + self.batch <= self.ratio * inserted
 
     def may_insert(self) -> bool:
+        """Return whether a credit may be sent."""
         inserted = self.buffer.inserted - self.warmup
         return inserted <= self.sampled / self.ratio + self.slack
 

@@ -18,21 +18,21 @@ class Settings(NamedTuple):
       capacity: Largest number of transitions of all replays.
       batch: Number B of transitions of an update.
       warmup: Number of transitions before the first update.
-      ratio: Number of samples per transition after the warm-up.
+      ratio: Number of samples per transition, after the warm-up.
       alpha: Exponent of priorities; 0: uniform replay.
       beta: Exponent of importance weights.
       n_step: Largest number n of steps of a transition.
       discount: γ.
       epsilon: Share ε of random actions of the first actor.
       spread: Spread of the exponents of ε over actors; 0: all actors have ε.
-      target_every: Number of updates between two copies of the target network.
-      pull_every: Number of messages of an actor between two reads of the params.
+      target_every: Number of updates between two renewals of the target network.
+      pull_every: Number of messages of an actor between two requests of params.
       window: Largest number of messages of an actor without a credit.
-      prefetch: Number of batches that are requested before the learner needs them.
+      prefetch: Number of requested batches that the learner has not received.
       report_every: Number of updates in a Step.
-      until: Mean return of the last episodes of the last actor that ends the run.
+      until: Mean return at which the run ends, over recent episodes of the last actor.
       seed: Seed of episodes, random actions and samples.
-      elastic: Whether the run continues without actors that have died.
+      elastic: Whether the run continues when actors die.
     """
 
     replays: int = 1
@@ -60,8 +60,8 @@ class Settings(NamedTuple):
         for name in COUNTS:
             if getattr(self, name) < 1:
                 raise BadInput(
-                    f"expected {name} of 1 or more, got {getattr(self, name)}; pass a "
-                    "positive number"
+                    f"expected {name} of 1 or more, got {getattr(self, name)}; pass "
+                    f"{name}=1 or more"
                 )
         for name in SHARES:
             if not 0 <= getattr(self, name) <= 1:
@@ -77,7 +77,7 @@ class Settings(NamedTuple):
         if self.warmup + self.batch > self.capacity:
             raise BadInput(
                 f"expected a capacity of warmup and batch, {self.warmup + self.batch} "
-                f"transitions, or more, got {self.capacity}; pass another capacity"
+                f"transitions, or more, got {self.capacity}; pass a larger capacity"
             )
 
 
@@ -101,13 +101,15 @@ class Roles(NamedTuple):
 
     @property
     def actors(self) -> range:
+        """Ranks of the actors."""
         return range(1 + self.replays, self.size)
 
     def replay_of(self, actor: int) -> int:
-        """Return the rank of the replay that has the transitions of an actor."""
+        """Return the rank of the replay that receives the transitions of an actor."""
         return 1 + (actor - 1 - self.replays) % self.replays
 
     def actors_of(self, replay: int) -> list[int]:
+        """Return the ranks of the actors that send to a replay."""
         return [actor for actor in self.actors if self.replay_of(actor) == replay]
 
     def check(self) -> None:

@@ -1,22 +1,22 @@
 """Ape-X (Horgan 2018): many actors, prioritised replay on its own ranks, one learner.
 
-    actor 1  ε = 0.4      ─┐  transitions,             batches,
-    actor 2  ε = 0.02     ─┼─ priorities ─► replay ─┐  weights
-    actor 3  ε = 0.0007   ─┘                        ├──────────► learner ─► Step
-    actor 4 ...           ─── ───────────► replay ─┘ ◄────────── new priorities
-         └──◄────────────────── params on request ◄───────────────┘
+    actor 1  ε = 0.4     ─┐  transitions,               batches,
+    actor 3  ε = 0.031   ─┼─ priorities ─► replay 1 ─┐  weights
+    actor 5  ε = 0.0024  ─┘                          ├──────────► learner ─► Step
+    actor 2, 4, 6        ─── ────────────► replay 2 ─┘ ◄────────── new priorities
+         └──◄──────────────────── params on request ◄────────────────┘
 
-Actors play with different shares of random actions, and compute the first priorities
-of their transitions, so that new ones need not all be sampled. The learner updates the
-network by prioritised batches, and returns their new priorities with the request of a
-further batch; one batch is in transit while it computes. A replay keeps the ratio of
-samples to transitions within bounds (`apex_replay`), and an actor sends a further
-message once an earlier one is credited, so the result depends on the number of updates
-and not on the speed of processes. Runs that are recorded replay bit for bit.
+Actors play with different shares ε of random actions, and compute the first priorities
+of their transitions. The learner updates the network by prioritised batches. It sends
+the new priorities of a batch with the request for a further batch before it computes
+the gradient, and the next batch is in transit meanwhile. A replay keeps the ratio of
+samples to transitions within bounds for any speeds of the processes (`replay.py`): an
+actor sends a further message once an earlier message is credited. The replay of a
+recorded run is bit-identical.
 
 Words sent per update of B transitions of t words each, with P params: the replay
 B (t + 3), with keys and weights; the learner 3 B, and P + 2 for each request of params,
-of which an actor has one in `pull_every` messages; the actors B (t + 1) / ratio. An
+of which an actor sends one per `pull_every` messages; the actors B (t + 1) / ratio. An
 actor waits for params and credits, the learner for batches only.
 """
 
@@ -27,11 +27,11 @@ import numpy as np
 
 from dml.data.replay.buffer import ReplayBuffer
 from dml.metrics.timer import Timer
-from dml.strategies.actors.apex_actor import Acting, Player, exploration
-from dml.strategies.actors.apex_learner import Learner
-from dml.strategies.actors.apex_messages import LEARNER, Links, layouts
-from dml.strategies.actors.apex_replay import Replay
-from dml.strategies.actors.apex_settings import Roles, Settings
+from dml.strategies.actors.apex.actor import Acting, Player, exploration
+from dml.strategies.actors.apex.learner import Learner
+from dml.strategies.actors.apex.messages import LEARNER, Links, layouts
+from dml.strategies.actors.apex.replay import Replay
+from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.strategies.parameters import Update, make_parameters
 from dml.types import CountedComm, Problem, Step, no_op
 from dml.wire.comm.buffers import layout
@@ -50,16 +50,16 @@ def apex(
 ) -> Iterator[Step]:
     """Train by prioritised replay.
 
-    The learner yields a Step for several updates. Other ranks yield one at the end,
-    whose measure `steps` is the number of steps of their environments.
+    The learner yields a Step per `report_every` updates. Other ranks yield one Step at
+    the end, whose measure `steps` is the number of steps of their environments.
 
     Args:
-      problem: Problem with `play` and priorities; its batches are `Replayed`.
-      batches: An item for each update; rank 0 counts them.
+      problem: Problem with `play.errors`; its batches are `Replayed`.
+      batches: An item per update, which is not read.
       update: optax optimizer.
-      comm: A learner, replays and actors.
+      comm: All ranks: a learner, replays and actors.
       timer: Measures the phases.
-      state: State of the update in an earlier Step; None starts anew.
+      state: State of the update in an earlier Step; None: the initial state.
       version: Number of updates of an earlier run; its params are those of `problem`.
       **settings: Fields of Settings that differ from the defaults.
     """

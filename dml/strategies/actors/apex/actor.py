@@ -1,12 +1,13 @@
-"""An actor of Ape-X: plays by ε-greedy actions, and sends transitions of n steps.
+"""An actor of Ape-X: ε-greedy actions, and transitions of n steps.
 
     window   n old steps │ T new steps
-             ├────── T ──────┤           transitions begin here: all have n steps after
+             ├────── T ──────┤           first steps of transitions
 
     params ─► T steps ─► transitions ─► priorities by Q of the actor ─► replay
 
-Actor i of N has ε_i = ε^(1 + 7 i / (N - 1)): the first explores, the last is almost
-greedy (equation 1 of the paper has ε = 0.4).
+The window has the n steps that follow each first step. Actor i = 0, ..., N - 1 has
+ε_i = ε^(1 + 7 i / (N - 1)) with ε = 0.4 (Horgan 2018): the first actor explores, the
+last actor is almost greedy.
 """
 
 from collections import deque
@@ -15,8 +16,8 @@ import numpy as np
 
 from dml.data.replay.n_step import transitions
 from dml.models.policies.actor import Actor
-from dml.strategies.actors.apex_messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex_settings import Settings
+from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
+from dml.strategies.actors.apex.settings import Settings
 from dml.types import Params, Play, Replayed, rollout_dtype
 from dml.wire.comm.buffers import Layout, unpack
 
@@ -28,7 +29,7 @@ def exploration(index: int, actors: int, epsilon: float, spread: float) -> float
 
     Args:
       index: i, from 0 on.
-      actors: N; a single actor has the ε of the middle of the range.
+      actors: N; the exponent of a single actor is the middle of the range.
       epsilon: ε.
       spread: Spread of the exponents; 0: all actors have ε.
     """
@@ -41,7 +42,7 @@ def explore(
 ) -> np.ndarray:
     """Replace greedy actions by uniformly random ones where a draw is below ε.
 
-    A draw below ε, divided by ε, is uniform, and selects the action.
+    A draw below ε, divided by ε, is uniform in [0, 1), and selects the random action.
 
     Args:
       values: Action values, NxA.
@@ -64,7 +65,7 @@ class Player:
       settings: Settings of the run.
 
     Attributes:
-      window: Record of the steps.
+      window: The steps, as one rollout.
       frames: Number of steps so far that are not resets.
       episodes: Number of episodes that have ended.
     """
@@ -83,7 +84,7 @@ class Player:
         self.frames = self.episodes = 0
 
     def transitions(self, params: Params, version: int) -> np.ndarray:
-        """Play T steps by params of a version; return the complete transitions."""
+        """Play T steps with params of a version; return the complete transitions."""
         settings, window, length = self.settings, self.window, self.play.length
         for name in window.dtype.names:
             if window[name].ndim:
@@ -102,12 +103,12 @@ class Player:
 
 
 class Acting:
-    """Plays and sends transitions until it is stopped.
+    """Play until the learner or the replay ends the run.
 
     Args:
       links: Messages.
-      layouts: Their dtypes.
-      player: Environments.
+      layouts: Dtypes of the messages.
+      player: Environments and window of this actor.
       replay: Rank that receives the transitions.
       like: Layout of the params.
       settings: Settings of the run.
@@ -129,6 +130,7 @@ class Acting:
         self.params: Params = None
 
     def run(self) -> None:
+        """Send transitions until the run ends."""
         player, settings, block = self.player, self.settings, 0
         while not self.stopped:
             if block % settings.pull_every == 0:
@@ -162,7 +164,7 @@ class Acting:
         self.params = unpack(answer["params"], self.like)
 
     def send(self, records: np.ndarray) -> None:
-        """Send transitions and their priorities, once there is a credit for it."""
+        """Send transitions and their priorities; first wait for a credit if needed."""
         while self.uncredited == self.settings.window:
             self.receive_credit()
         self.uncredited += 1

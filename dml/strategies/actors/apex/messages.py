@@ -2,14 +2,14 @@
 
     from      to        message
     actor     replay    Insert: transitions with their first priorities; or the end
-    replay    actor     Credit: the actor may send another Insert; whether to stop
-    learner   replay    Request: the next batch, with new priorities; or the end
+    replay    actor     Credit for another Insert; or the end
+    learner   replay    Request for a batch, with new priorities; or the end
     replay    learner   Batch: transitions with importance weights; or the end
-    actor     learner   Report: frames and returns, which requests params; or the end
-    learner   actor     Params, with their version; whether to stop
+    actor     learner   Report: frames and returns, a request for params; or the end
+    learner   actor     Params, with their version; or the end
 
-A rank waits for a message of any rank and handles it by its sender. Sends never wait:
-acknowledgements bound the number of messages in transit.
+A learner or replay waits for a message of any rank, and its sender determines the
+layout. Sends do not wait, as answers bound the number of messages in transit.
 """
 
 from collections import deque
@@ -31,10 +31,10 @@ class Layouts(NamedTuple):
     """Dtypes of the messages, each with a field `count`, END in the last message.
 
     Attributes:
-      insert: To a replay. `count` of the transitions exist.
-      request: To a replay. `count` of the keys have new priorities.
-      batch: To the learner.
-      params: To an actor. `count` is their version.
+      insert: To a replay. The first `count` transitions are valid.
+      request: To a replay. The first `count` keys have new priorities.
+      batch: To the learner. `size` is the number of transitions of the replay.
+      params: To an actor. `count` is the version of the params.
       credit: To an actor.
       report: To the learner. `count` is the number of frames since the last report.
     """
@@ -50,7 +50,7 @@ class Layouts(NamedTuple):
 
 
 def layouts(transition: np.dtype, inserted: int, batch: int, params: int) -> Layouts:
-    """Return the layouts.
+    """Return the layouts of the messages.
 
     Args:
       transition: Dtype of a transition.
@@ -88,7 +88,7 @@ class Links:
 
     Args:
       comm: Ranks.
-      window: Largest number of messages to a rank that it may not have received.
+      window: Largest number of messages in transit to a rank.
       elastic: Whether actors may die.
     """
 
@@ -98,7 +98,7 @@ class Links:
         self.status, self.known_deaths = Status(), set[int]()
         self.sends: dict[int, deque[Any]] = {}  # requests with their buffers, by rank
         if elastic:
-            comm.Ack_failed()  # later deaths end the waits for messages of any rank
+            comm.Ack_failed()  # later deaths end `wait`
 
     def wait(self, actors: set[int]) -> int:
         """Return the sender of the next message; NO_RANK after the death of an actor.
@@ -131,7 +131,7 @@ class Links:
           dtype: Layout.
           dest: Receiver.
           count: Field `count`.
-          **fields: Values of other fields, the first ones if there are fewer.
+          **fields: Values of other fields; a shorter array sets the first elements.
         """
         message = np.zeros(1, dtype)
         message["count"] = count
@@ -157,4 +157,4 @@ class Links:
 def remaining(actors: Collection[int]) -> None:
     """Raise RankFailed if no actor is left."""
     if not actors:
-        raise RankFailed("expected an actor, got none: all of them have died")
+        raise RankFailed("expected a living actor, got none; start more ranks")

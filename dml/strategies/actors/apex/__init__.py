@@ -1,0 +1,1 @@
+"""Ape-X: actors, replays with priorities, and a learner; one file for each role."""
