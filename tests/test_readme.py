@@ -42,7 +42,6 @@ SMALL = {
     + ["--episodes=1", "--processes=1", "--corrections=none"],
     "a3c.py": ["--workers=1,2", "--seeds=1", "--updates=16", "--processes=1"]
     + ["--environment=catch"],
-    "apex.py": ["--updates=20", "--seeds=1", "--processes=1"],
     "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
     "pipeline_templates.py": ["--nodes=9"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
