@@ -124,5 +124,5 @@ def test_a_slow_rollout_stops_updates_at_the_bound_and_a_dropped_one_does_not():
 
 def test_sizes_that_admit_nothing_are_refused():
     for batch, lag in ((0, 1), (1, -1)):
-        with pytest.raises(BadInput, match="correct them"):
+        with pytest.raises(BadInput, match="pass numbers in range"):
             Admission(batch, lag)
