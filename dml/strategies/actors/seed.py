@@ -180,7 +180,6 @@ class Inference(Service):
         vector = np.empty(self.like.length, np.float32)
         pack(params, vector)
         self.params, self.version = unpack(vector, self.like, copy=False), version
-        self.admit()
         self.respond()
 
     def handle(self, message: Message) -> None:
@@ -205,6 +204,7 @@ class Inference(Service):
 
     def respond(self) -> None:
         """Compute and send the actions of all actors in `answers`."""
+        self.admit()  # a death may have ended a rollout
         actors, self.answers = self.answers, []
         actors = [actor for actor in actors if actor in self.actors]
         if not actors:

@@ -148,6 +148,13 @@ def test_training_goes_on_without_actors_that_die(strategy):
 
 
 @BOTH
+def test_a_death_ends_the_wait_for_the_only_rollout_in_play(strategy):
+    own = {"delays": "constant:1*1,1,0.5", "batch": 2, "lag": 0, "elastic": True}
+    (steps, _), _, last = run(strategy, 3, events=[Death(2, 1.5)], updates=5, **own)
+    assert len(steps) == 5 and last is None
+
+
+@BOTH
 def test_a_learner_without_living_actors_ends_in_one_line(strategy):
     events = [Death(1, 3.5), Death(2, 5.5)]
     with pytest.raises(BadInput, match="expected a living actor of learner 0"):
