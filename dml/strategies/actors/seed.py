@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.models.policies.actor import copy_seeds
+from dml.models.policies.actor import copy_seeds, first_observations
 from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.impala import params_layout
 from dml.strategies.actors.learner import learn
@@ -244,7 +244,7 @@ def step_environments(
     seeds = copy_seeds(seed, comm.rank - plan.learners, play.copies)
     environments = play.environment.make(seeds)
     report = np.zeros(1, report_dtype(play))
-    report["observations"] = environments.reset()
+    report["observations"] = first_observations(environments.reset(), play)
     actions, steps = np.empty(play.copies, np.int32), 0
     while True:
         with timer("wire"):
