@@ -69,7 +69,10 @@ def train_rank(
     words, steps, stops = total(comm, counts, values.elastic)
     if comm.rank:
         return {}, not stops
-    summary |= {"words_sent": int(words), "environment_steps": int(steps)}
+    summary["words_sent"] = int(words)
+    if steps:  # actors have played
+        assert problem.play
+        summary["environment_steps"] = int(steps) * problem.play.copies
     if algorithm.words and not values.elastic and values.learners == 1:
         actors = comm.size - values.learners
         summary["predicted_words"] = int(algorithm.words(problem, actors, steps))
