@@ -13,10 +13,12 @@ from dml.sim.events import Death
 from dml.strategies.actors.episodes import Episodes
 from dml.strategies.actors.impala import HEADER, impala
 from dml.strategies.actors.roles import roles
+from dml.strategies.actors.rollout_queue import Queue
 from dml.strategies.actors.seed import report_dtype, seed
 from dml.types import BadInput
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Delayed, Metered
+from dml.wire.plans.admission import Admission
 from dml.wire.reducers.fixed_point import order_free
 from tests.strategies.actors.tabular import UPDATE, problem
 from tests.wire.comm.replays import recorded, replayed
@@ -152,6 +154,16 @@ def test_a_death_ends_the_wait_for_the_only_rollout_in_play(strategy):
     own = {"delays": "constant:1*1,1,0.5", "batch": 2, "lag": 0, "elastic": True}
     (steps, _), _, last = run(strategy, 3, events=[Death(2, 1.5)], updates=5, **own)
     assert len(steps) == 5 and last is None
+
+
+def test_an_actor_that_dies_while_it_waits_gets_no_grant():
+    queue = Queue(problem().play, Admission(batch=1, lag=0))
+    for actor in (1, 2, 3):
+        queue.request(actor)
+    assert queue.grants() == [1]
+    queue.forget(2)
+    queue.forget(1)
+    assert queue.grants() == [3]
 
 
 @BOTH
