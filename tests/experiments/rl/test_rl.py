@@ -62,8 +62,10 @@ def test_a_run_resumes_from_its_checkpoint(train, tmp_path):
     flags = "--simulate=3", f"--resume={tmp_path / 'run'}"
     with pytest.raises(BadInput, match="expected more than the 12 updates"):
         train(*flags)
-    _, rows = train(*flags, "--updates=15")
+    summary, rows = train(*flags, "--updates=15")
     assert [row["step"] for row in rows] == [*range(1, 16)]
+    assert summary["frames"] == sum(row["frames"] for row in rows)
+    assert rows[-1]["total_frames"] == summary["frames"]
 
 
 @pytest.mark.mpi
