@@ -93,6 +93,11 @@ def test_random_delays_never_violate_the_lag_bound(strategy, batch, lag, delays)
     assert max(lags) <= lag and (strategy is seed or max(lags) > 0)
 
 
+def test_the_largest_lag_of_two_learners_is_a_maximum():
+    (steps, _), *_ = run(impala, 6, learners=2, batch=2, lag=1)
+    assert max(step.measures["lag_max"] for step in steps) == 1
+
+
 @BOTH
 def test_lag_learning_is_not_hidden_by_the_serial_order(strategy):
     (_, params), *_ = run(strategy, 5, lag=1)
