@@ -29,6 +29,16 @@ def train(tmp_path, undrawn):
     return run
 
 
+OTHERS = ("apex", "correction=none"), ("a3c", "batch=2"), ("seed", "replays=2")
+
+
+@pytest.mark.parametrize(("name", "flag"), OTHERS)
+def test_flags_of_other_algorithms_are_bad_input(train, name, flag):
+    read = flag.partition("=")[0]
+    with pytest.raises(BadInput, match=f"with --{read}, got {name}; delete"):
+        train("--simulate=4", f"--algorithm={name}", f"--{flag}")
+
+
 @pytest.mark.parametrize("name", rl.ALGORITHMS)
 def test_every_algorithm_reports_returns_lag_frames_and_words(train, name):
     summary, rows = train("--simulate=4", f"--algorithm={name}")
