@@ -82,6 +82,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     check(FLAGS)
     environment = find(FLAGS.environment)
     algorithm, chosen = ALGORITHMS[FLAGS.algorithm], settings(FLAGS)
+    unit = "virtual s" if FLAGS.simulate else "s"
     path = folder.path(FLAGS.out or FLAGS.resume, "rl")
     load = cache(partial(algorithm.problem, FLAGS, environment, chosen))
     with interruptible() as stopped:
@@ -93,7 +94,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 FLAGS.updates,
                 unit="update",
                 row_text=report.progress,
-                summary_text=report.summary_text,
+                summary_text=partial(report.summary_text, unit),
             )
             with writing.run_writer(
                 path,
@@ -102,7 +103,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 console,
                 writers.collector(partial(report.draw, path / "returns")),
                 append=bool(FLAGS.resume),
-                sentence=report.sentence,
+                sentence=partial(report.sentence, unit),
             ) as writer:
                 summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
                 if comm.rank == 0:
