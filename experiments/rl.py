@@ -48,7 +48,7 @@ FLAGS = flags.define(
 FLAGS.choice("algorithm", "impala", list(ALGORITHMS), "Algorithm.")
 FLAGS.text("environment", "cartpole", "Environment; see docs/environments.md.")
 FLAGS.choice("correction", "vtrace", list(CORRECTIONS), "Correction of the policy lag.")
-FLAGS.integer("updates", 2000, "Number of updates.", 1)
+FLAGS.integer("updates", 2000, "Number of updates; of a3c: of clocks.", 1)
 FLAGS.choice("until", "updates", ["updates", "solved"], "End: all updates, or solved.")
 FLAGS.integer(
     "evaluate_every", 25, "Evaluation interval in updates, 100 for apex; 0: at end.", 0
@@ -83,6 +83,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     environment = find(FLAGS.environment)
     algorithm, chosen = ALGORITHMS[FLAGS.algorithm], settings(FLAGS)
     unit = "virtual s" if FLAGS.simulate else "s"
+    count = "clocks" if FLAGS.algorithm == "a3c" else "updates"
     path = folder.path(FLAGS.out or FLAGS.resume, "rl")
     load = cache(partial(algorithm.problem, FLAGS, environment, chosen))
     with interruptible() as stopped:
@@ -92,7 +93,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             problem = first_of_each_host(comm, load)
             console = writers.console(
                 FLAGS.updates,
-                unit="update",
+                unit=count.removesuffix("s"),
                 row_text=report.progress,
                 summary_text=partial(report.summary_text, unit),
             )
@@ -103,7 +104,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 console,
                 writers.collector(partial(report.draw, path / "returns")),
                 append=bool(FLAGS.resume),
-                sentence=partial(report.sentence, unit),
+                sentence=partial(report.sentence, unit, count),
             ) as writer:
                 summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
                 if comm.rank == 0:

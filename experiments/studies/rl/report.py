@@ -34,14 +34,14 @@ def summary_text(unit: str, summary: Row) -> str:
     ) + (traffic or "")
 
 
-def sentence(unit: str, summary: Mapping[str, Any]) -> str:
-    """Return the conclusion of a run; `unit` is that of the seconds."""
+def sentence(unit: str, count: str, summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run; `count` names the steps."""
     solved = summary["solved_seconds"]
     text = "not solved" if solved is None else f"first solved after {solved:.1f} {unit}"
     return cell(
         summary,
-        "Mean return {mean_return:.2f} after {steps:,} updates and {frames:,} frames "
-        f"in {{elapsed_seconds:.1f}} {unit}; {text}.",
+        f"Mean return {{mean_return:.2f}} after {{steps:,}} {count} and {{frames:,}} "
+        f"frames in {{elapsed_seconds:.1f}} {unit}; {text}.",
     )
 
 

@@ -50,6 +50,7 @@ def test_every_algorithm_reports_returns_lag_frames_and_words(train, name):
     if name == "a3c":
         assert summary["frames"] == 12 * 3 * 2 * 9  # an episode of catch has 9 steps
         assert "environment_steps" not in summary
+        assert sum(row["examples"] for row in rows) == 12 * 3 * 2
     elif name == "apex":
         assert summary["lag_max"] <= 12 and summary["environment_steps"] > 1000
     else:
