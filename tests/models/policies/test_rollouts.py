@@ -185,7 +185,7 @@ def test_an_evaluation_depends_on_the_params_alone():
     "settings, words",
     [
         ({"correction": "retrace"}, "vtrace, one_step"),
-        ({"rho": 0.5}, "smaller c"),
+        ({"rho": 0.5}, "c from 0 to rho"),
         ({"discount": 1.5}, "discount in"),
         ({"copies": 0}, "positive numbers"),
     ],
