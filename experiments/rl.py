@@ -29,7 +29,7 @@ from typing import Any
 
 from lab import compiling, flags, writing
 from studies.rl import report
-from studies.rl.algorithms import ALGORITHMS, settings
+from studies.rl.algorithms import ALGORITHMS, check, settings
 from studies.rl.training import train_rank
 
 from dml.environments.named import find
@@ -48,7 +48,7 @@ FLAGS = flags.define(
 FLAGS.choice("algorithm", "impala", list(ALGORITHMS), "Algorithm.")
 FLAGS.text("environment", "cartpole", "Environment; see docs/environments.md.")
 FLAGS.choice("correction", "vtrace", list(CORRECTIONS), "Correction of the policy lag.")
-FLAGS.integer("updates", 2000, "Number of updates.", 1)
+FLAGS.integer("updates", 2000, "Number of updates; of a3c: of clocks.", 1)
 FLAGS.choice("until", "updates", ["updates", "solved"], "End: all updates, or solved.")
 FLAGS.integer(
     "evaluate_every", 25, "Evaluation interval in updates, 100 for apex; 0: at end.", 0
@@ -79,8 +79,11 @@ FLAGS.number("save_every", 0.0, "Seconds between checkpoints; 0: when stopped.",
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
+    check(FLAGS)
     environment = find(FLAGS.environment)
     algorithm, chosen = ALGORITHMS[FLAGS.algorithm], settings(FLAGS)
+    unit = "virtual s" if FLAGS.simulate else "s"
+    count = "clocks" if FLAGS.algorithm == "a3c" else "updates"
     path = folder.path(FLAGS.out or FLAGS.resume, "rl")
     load = cache(partial(algorithm.problem, FLAGS, environment, chosen))
     with interruptible() as stopped:
@@ -90,9 +93,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             problem = first_of_each_host(comm, load)
             console = writers.console(
                 FLAGS.updates,
-                unit="update",
+                unit=count.removesuffix("s"),
                 row_text=report.progress,
-                summary_text=report.summary_text,
+                summary_text=partial(report.summary_text, unit),
             )
             with writing.run_writer(
                 path,
@@ -101,7 +104,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 console,
                 writers.collector(partial(report.draw, path / "returns")),
                 append=bool(FLAGS.resume),
-                sentence=report.sentence,
+                sentence=partial(report.sentence, unit, count),
             ) as writer:
                 summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
                 if comm.rank == 0:

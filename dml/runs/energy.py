@@ -8,7 +8,7 @@ Otherwise a busy core has an assumed power. NVML has the energy counters of GPUs
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ START = counters.read_counters()  # at the import, soon after the start of the p
 READ_INTERVAL = 60.0  # seconds; RAPL's counters overflow in twenty minutes
 MAX_CORES = 4096  # per host
 JOULES_PER_KWH = 3.6e6
+Collective = Callable[[Callable[..., Any]], Any]  # see Meter
 
 
 class Terms(NamedTuple):
@@ -71,11 +72,23 @@ class Meter:
 
     The first rank of each host reads its counters. Virtual ranks, and a run without a
     communicator, are one process.
+
+    Args:
+      comm: Communicator of the ranks, or None.
+      terms: Conversions of energy and time.
+      start: Counters at the start.
+      collective: (function of a communicator) -> its result on the ranks that take
+        part; None: on all of `comm`. See `with_survivors`.
     """
 
     def __init__(
-        self, comm: Comm | None, terms: Terms, start: counters.Reading = START
+        self,
+        comm: Comm | None,
+        terms: Terms,
+        start: counters.Reading = START,
+        collective: Collective | None = None,
     ) -> None:
+        self.collective = collective or (lambda call: call(comm))
         processes = 1 if comm is None or comm.platform.virtual else comm.size
         self.comm = comm if processes > 1 else None
         self.hosts = self.comm.platform.hosts() if self.comm else [0]
@@ -133,9 +146,15 @@ class Meter:
         by_host[self.host, [fields + core for core in counters.own_cores()]] = 1
         cpu_seconds = np.zeros(len(by_host))
         cpu_seconds[self.host] = counters.process_cpu_seconds()
+
+        def combine(comm: Comm, *_: Any) -> tuple[np.ndarray, np.ndarray]:
+            sums, largest = cpu_seconds.copy(), by_host.copy()
+            comm.Allreduce(None, sums, np.add)
+            comm.Allreduce(None, largest.reshape(-1), np.maximum)
+            return sums, largest
+
         if self.comm:
-            self.comm.Allreduce(None, cpu_seconds, np.add)
-            self.comm.Allreduce(None, by_host.reshape(-1), np.maximum)
+            cpu_seconds, by_host = self.collective(combine)
         hosts = [Consumption(*row[:fields]) for row in by_host.tolist()]
         cores = np.count_nonzero(by_host[:, fields:], axis=1)
         return total_consumption(
@@ -190,10 +209,13 @@ def sources(hosts: Sequence[Consumption], terms: Terms) -> list[str]:
 
 @contextmanager
 def meter(
-    comm: Comm | None, terms: Terms, start: counters.Reading = START
+    comm: Comm | None,
+    terms: Terms,
+    start: counters.Reading = START,
+    collective: Collective | None = None,
 ) -> Iterator[Meter]:
     """Open a meter whose thread reads counters before they can overflow twice."""
-    result = Meter(comm, terms, start)
+    result = Meter(comm, terms, start, collective)
     closed = threading.Event()
 
     def read_periodically() -> None:

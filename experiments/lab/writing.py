@@ -8,6 +8,7 @@ with writing.run_writer(path, FLAGS, comm, table, claims=CLAIMS) as writer:
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dml.runs import energy, exports, results, writers
 from dml.runs import folder as run_folders
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
+from dml.wire.comm.surviving import with_survivors
 
 Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
@@ -66,8 +68,10 @@ def run_writer(
         make(path, append) for name, make in EXPORTS.items() if values[name].value
     ]
     summaries: list[Row] = []
+    elastic = flags.survives_deaths(values)
+    collective = partial(with_survivors, comm) if elastic else None
     with (
-        energy.meter(comm, energy_terms(values)) as meter,
+        energy.meter(comm, energy_terms(values), collective=collective) as meter,
         writers.rank_0_writer(rank, folder, *others, *chosen_exports) as writer,
     ):
 

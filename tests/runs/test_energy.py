@@ -19,6 +19,7 @@ from dml.runs.energy import (
     Terms,
     total_consumption,
 )
+from dml.types import RankFailed
 
 HOUR = 3600.0
 HOST = Consumption(HOUR, 10.0, 0, 0, 0, 0, 0)
@@ -177,6 +178,19 @@ def test_virtual_ranks_are_one_process():
     times, seconds = zip(*sim.run(program, 3), strict=True)
     assert times == (0.0, 0.0, 0.0)  # nothing is sent
     assert max(seconds) == pytest.approx(counters.process_cpu_seconds(), rel=0.1)
+
+
+def test_consumption_is_that_of_the_ranks_that_take_part():
+    def refuse(*_):
+        raise RankFailed("rank 1 has died")
+
+    platform = SimpleNamespace(virtual=False, hosts=lambda: [0, 0])
+    comm = SimpleNamespace(rank=0, size=2, platform=platform, Allreduce=refuse)
+    living = SimpleNamespace(Allreduce=lambda *_: None)
+    with energy.meter(comm, Terms()) as meter, pytest.raises(RankFailed):
+        meter.run_consumption()
+    with energy.meter(comm, Terms(), collective=lambda call: call(living)) as meter:
+        assert meter.run_consumption()["energy_kwh"] > 0
 
 
 def test_a_meter_looks_now_and_then(host, monkeypatch):

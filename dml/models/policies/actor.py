@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.environments import draws
 from dml.models.policies.network import to_numpy
-from dml.types import Environment, Params, Play
+from dml.types import BadInput, Environment, Params, Play
 
 Act = Callable[[Params, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 EPISODES = 32  # number of episodes in an evaluation
@@ -37,7 +37,7 @@ class Actor:
     def __init__(self, play: Play, seed: int, actor: int) -> None:
         self.play, self.seed, self.actor = play, seed, actor
         self.environments = play.environment.make(copy_seeds(seed, actor, play.copies))
-        self.observations = self.environments.reset()
+        self.observations = first_observations(self.environments.reset(), play)
         self.ended = np.zeros(play.copies, np.bool_)
         self.sums = np.zeros(play.copies)
         self.returns: list[float] = []
@@ -92,6 +92,18 @@ class Actor:
             self.returns += self.sums[self.ended].tolist()
             self.sums[self.ended] = 0
         self.steps += 1
+
+
+def first_observations(observations: Any, play: Play) -> np.ndarray:
+    """Return the first observations; raise BadInput if their shape is another."""
+    shape = (play.copies, *play.environment.shape)
+    if np.shape(observations) != shape:
+        raise BadInput(
+            f"expected observations of {shape} from reset() of "
+            f"{play.environment.name}, got {np.shape(observations)}; correct the shape "
+            "of the environment"
+        )
+    return np.asarray(observations)
 
 
 def copy_seeds(seed: int, actor: int, copies: int) -> list[int]:

@@ -7,6 +7,7 @@ resets, divided by B·T·N, so the mean of the gradients of equal parts of a bat
 gradient of the batch.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -50,6 +51,12 @@ def rollout_problem(
         raise BadInput(
             f"expected at least one copy, step and episode, got {copies=}, {length=} "
             f"and {episodes=}; pass positive numbers"
+        )
+    words = math.prod(environment.shape) + environment.actions + 3  # of a frame
+    if 4 * words * copies * (length + 1) >= 2**31:
+        raise BadInput(
+            f"expected rollouts below 2 GiB, got {copies=} and {length=} of {words} "
+            "words per frame; pass smaller numbers"
         )
     policy = mlp_policy(environment.shape, environment.actions, tuple(widths))
     settings = checked(Loss(**loss))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.models.policies.actor import copy_seeds
+from dml.models.policies.actor import copy_seeds, first_observations
 from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.impala import params_layout
 from dml.strategies.actors.learner import learn
@@ -180,7 +180,6 @@ class Inference(Service):
         vector = np.empty(self.like.length, np.float32)
         pack(params, vector)
         self.params, self.version = unpack(vector, self.like, copy=False), version
-        self.admit()
         self.respond()
 
     def handle(self, message: Message) -> None:
@@ -205,6 +204,7 @@ class Inference(Service):
 
     def respond(self) -> None:
         """Compute and send the actions of all actors in `answers`."""
+        self.admit()  # a death may have ended a rollout
         actors, self.answers = self.answers, []
         actors = [actor for actor in actors if actor in self.actors]
         if not actors:
@@ -244,7 +244,7 @@ def step_environments(
     seeds = copy_seeds(seed, comm.rank - plan.learners, play.copies)
     environments = play.environment.make(seeds)
     report = np.zeros(1, report_dtype(play))
-    report["observations"] = environments.reset()
+    report["observations"] = first_observations(environments.reset(), play)
     actions, steps = np.empty(play.copies, np.int32), 0
     while True:
         with timer("wire"):

@@ -76,14 +76,18 @@ class Service(ABC):
         return rollouts
 
     def serve(self, wait: bool) -> None:
-        """Handle the messages that have arrived; wait for the first if `wait`."""
+        """Handle messages that have arrived; if `wait`, wait for one or for a death."""
         while message := self.next(wait):
             self.handle(message)
             wait = False
         self.respond()
 
     def next(self, wait: bool) -> Message | None:
-        """Return the next message of a living actor; drop actors that have died."""
+        """Return the next message of a living actor; None: none, or an actor has died.
+
+        A death may be the last event for which an update waits: the dropped rollout
+        was the only one in play.
+        """
         while True:
             try:
                 message = self.arrivals.next(wait)
@@ -91,7 +95,7 @@ class Service(ABC):
                 if not self.elastic:
                     raise
                 self.drop_dead()
-                continue
+                return None
             if message is None or message[0] in self.actors:
                 return message
 
@@ -119,10 +123,9 @@ class Service(ABC):
             self.end(actor)
             left.discard(actor)
         while left & self.actors:
-            message = self.next(wait=True)
-            assert message
-            self.end(message[0])
-            left.discard(message[0])
+            if message := self.next(wait=True):
+                self.end(message[0])
+                left.discard(message[0])
         self.arrivals.close()
         for send in self.sends.values():
             send.Wait()

@@ -89,8 +89,8 @@ def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
         return Roles(size, tuple(range(servers)))
     if size < 2:
         raise BadInput(
-            f"expected 2 ranks or more, a worker and a server, got {size}; start it "
-            "with mpirun -n <ranks>, or pass --simulate=<ranks> or --colocated"
+            f"expected 2 ranks or more, a worker and a server, got {size}; start "
+            "them with mpirun -n <ranks>, or pass --simulate=<ranks>"
         )
     servers = servers or max(1, size // 4)
     if servers >= size:

@@ -1,9 +1,10 @@
 """The algorithms of rl.py, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lab import flags
 
+from dml.types import BadInput
 from studies.rl import by_actors, by_replay, by_servers, traffic
 from studies.rl.contract import Algorithm
 from studies.rl.settings import EPISODES, REPLAY, ROLLOUTS, Settings
@@ -18,6 +19,25 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
     "apex": Algorithm(by_replay.problem, by_replay.train, REPLAY, True),
 }
+
+READERS: Mapping[str, Sequence[str]] = {  # algorithms, by flag that others do not read
+    **dict.fromkeys(("correction", "lag", "learners", "shards"), ("impala", "seed")),
+    **dict.fromkeys(("servers", "consistency", "staleness"), ("a3c",)),
+    "batch": ("impala", "seed", "apex"),
+    "inference": ("seed",),
+    "replays": ("apex",),
+}
+
+
+def check(values: flags.FlagValues) -> None:
+    """Raise BadInput if a flag is passed that the algorithm does not read."""
+    for name, readers in READERS.items():
+        changed = values[name].value != values[name].default
+        if changed and values.algorithm not in readers:
+            raise BadInput(
+                f"expected --algorithm={' or '.join(readers)} with --{name}, got "
+                f"{values.algorithm}; delete --{name}"
+            )
 
 
 def settings(values: flags.FlagValues) -> Settings:

@@ -78,7 +78,7 @@ def train(
     )
     table = once(comm, "table", id(problem_of_tree), partial(as_table, problem_of_tree))
     every = values.evaluate_every
-    steps = measured(steps, comm, measures, frames)
+    steps = measured(steps, comm, measures, frames, batch)
     tree = partial(unpack_table, flat_layout=layout(problem_of_tree.params))
     return Training(table, steps, comm, every, environment.solved, tree)
 
@@ -88,6 +88,7 @@ def measured(
     comm: CountedComm,
     measures: Mapping[str, Any],
     frames: "Frames",
+    batch: int,
 ) -> Iterator[Step]:
     """Yield the steps, each of several clocks, with frames, and staleness as lag.
 
@@ -96,7 +97,9 @@ def measured(
       comm: All ranks.
       measures: Measures of all steps so far.
       frames: Frames of this rank.
+      batch: Number of episodes of all workers in a clock.
     """
+    done = 0
     for step in steps:
         played = np.array([frames.count])
         tree_allreduce(uncounted(comm), played)
@@ -106,7 +109,9 @@ def measured(
             "lag_max": measures["staleness_max"],
             "frames": int(played[0]),
         }
-        yield step._replace(measures={**step.measures, **lag}, epoch=None)
+        episodes, done = batch * (step.number - done), step.number
+        measured = {**step.measures, **lag}
+        yield step._replace(measures=measured, epoch=None, examples=episodes)
 
 
 class Frames:

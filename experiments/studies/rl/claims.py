@@ -13,7 +13,7 @@ MIN_FRAMES = 50_000  # fewest frames whose speed is measured
 
 def words_per_frame(run: Run) -> float:
     """Return the counted words per step of an environment, with steps that reset."""
-    played = run.summary["environment_steps"] * run.flags["copies"]
+    played = run.summary["environment_steps"]
     return float(run.summary["words_sent"] / played)
 
 

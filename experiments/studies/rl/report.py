@@ -22,26 +22,26 @@ def progress(row: Row) -> str:
     )
 
 
-def summary_text(summary: Row) -> str:
-    """Return the last lines of the console."""
+def summary_text(unit: str, summary: Row) -> str:
+    """Return the last lines of the console; `unit` is that of the seconds."""
     traffic = line(
         summary, "{words_sent:,} words sent", "predicted {predicted_words:,}"
     )
     return cell(
         summary,
         "params {sha256:.8}  lag {lag_mean:.2f}, at most {lag_max}  "
-        "{frames_per_second:,.0f} frames/s\n",
+        f"{{frames_per_second:,.0f}} frames/{unit}\n",
     ) + (traffic or "")
 
 
-def sentence(summary: Mapping[str, Any]) -> str:
-    """Return the conclusion of a run."""
+def sentence(unit: str, count: str, summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run; `count` names the steps."""
     solved = summary["solved_seconds"]
-    text = "not solved" if solved is None else f"solved after {solved:.1f} s"
+    text = "not solved" if solved is None else f"first solved after {solved:.1f} {unit}"
     return cell(
         summary,
-        "Mean return {mean_return:.2f} after {steps:,} updates and {frames:,} frames "
-        f"in {{elapsed_seconds:.1f}} s; {text}.",
+        f"Mean return {{mean_return:.2f}} after {{steps:,}} {count} and {{frames:,}} "
+        f"frames in {{elapsed_seconds:.1f}} {unit}; {text}.",
     )
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dml.evaluation.scores import digest
-from dml.runs import states
+from dml.runs import results, states
 from dml.runs.snapshots import snapshot
 from dml.runs.writers import Writer
 from dml.train import checkpointed, train
@@ -63,13 +63,17 @@ def train_rank(
     if run.group is None:
         played = sum(step.measures["steps"] for step in run.steps)
     else:
-        summary = learn(values, run, comm, path, writer, stopped)
+        frames = frames_before(values, saved[0]) if saved and comm.rank == 0 else 0
+        summary = learn(values, run, Progress(run, comm, frames), path, writer, stopped)
         interrupted = algorithm.resumes and stopped()
     counts = comm.bytes_sent / 4, played, interrupted
     words, steps, stops = total(comm, counts, values.elastic)
     if comm.rank:
         return {}, not stops
-    summary |= {"words_sent": int(words), "environment_steps": int(steps)}
+    summary["words_sent"] = int(words)
+    if steps:  # actors have played
+        assert problem.play
+        summary["environment_steps"] = int(steps) * problem.play.copies
     if algorithm.words and not values.elastic and values.learners == 1:
         actors = comm.size - values.learners
         summary["predicted_words"] = int(algorithm.words(problem, actors, steps))
@@ -79,14 +83,13 @@ def train_rank(
 def learn(
     values: flags.FlagValues,
     run: Training,
-    comm: CountedComm,
+    progress: "Progress",
     path: Path,
     writer: Writer,
     stopped: Stop,
 ) -> dict[str, Any]:
     """Train as a rank with params; return the summary of `train`."""
     assert run.group
-    progress = Progress(run, comm)
     steps = progress.of(run.steps)
     if ALGORITHMS[values.algorithm].resumes:
         save = partial(save_checkpoint, run.group, path / "checkpoints", values)
@@ -98,7 +101,7 @@ def learn(
         summary = train(steps, progress.evaluate, writer, run.evaluate_every)
     assert progress.last
     params = progress.last.params()  # collective
-    if comm.rank == 0:
+    if progress.comm.rank == 0:
         draw_agent(path / "agent", values, run.tree(params), run.problem.play)
     return summary | progress.summary() | {"sha256": digest(params)}
 
@@ -109,11 +112,12 @@ class Progress:
     Args:
       run: The training.
       comm: All ranks; its clock is read.
+      before: Frames of the run that is resumed. Times and lags are without it.
     """
 
-    def __init__(self, run: Training, comm: CountedComm) -> None:
+    def __init__(self, run: Training, comm: CountedComm, before: int = 0) -> None:
         self.run, self.comm, self.begin = run, comm, comm.Wtime()
-        self.frames, self.lags, self.lag_max = 0, 0.0, 0
+        self.before, self.frames, self.lags, self.lag_max = before, 0, 0.0, 0
         self.seconds = 0.0  # from the start to the last Step or evaluation
         self.solved_seconds: float | None = None
         self.last: Step | None = None
@@ -133,7 +137,7 @@ class Progress:
             self.lags += measures["lag_mean"] * measures["frames"]
             self.lag_max = max(self.lag_max, int(measures["lag_max"]))
             measures |= {
-                "total_frames": self.frames,
+                "total_frames": self.before + self.frames,
                 "elapsed_seconds": self.elapsed(),
             }
             self.last = step._replace(measures=measures)
@@ -152,7 +156,7 @@ class Progress:
     def summary(self) -> dict[str, Any]:
         """Return the totals."""
         return {
-            "frames": self.frames,
+            "frames": self.before + self.frames,
             "frames_per_second": self.frames / (self.seconds or 1),
             "lag_mean": self.lags / (self.frames or 1),
             "lag_max": self.lag_max,
@@ -190,6 +194,13 @@ def total(comm: CountedComm, values: Sequence[float], elastic: bool) -> list[flo
 def rules(values: flags.FlagValues) -> dict[str, Any]:
     """Return the flags that a resumed run must share."""
     return {name: values[name].value for name in RULES}
+
+
+def frames_before(values: flags.FlagValues, done: int) -> int:
+    """Return the frames of the first `done` updates of the run to resume."""
+    path = Path(values.resume, "metrics.jsonl")
+    rows = results.read_rows(path) if path.exists() else []
+    return max((row["total_frames"] for row in rows if row["step"] <= done), default=0)
 
 
 def save_checkpoint(

@@ -159,11 +159,11 @@ def workers(seconds=(80.0, 40.0, 10.0), frames=(80e3, 80e3, 90e3), seeds=3):
 
 
 def traffic_of(first=50.0, second=10.0, updates=40, widths="256,256"):
-    """Return two runs with these words per frame, of 100 steps of 8 copies."""
+    """Return two runs with these words per frame, of 800 steps."""
 
     def one(words):
-        summary = {"environment_steps": 100, "words_sent": 800 * words}
-        return run(summary=summary | {"steps": updates}, copies=8, widths=widths)
+        summary = {"environment_steps": 800, "words_sent": 800 * words}
+        return run(summary=summary | {"steps": updates}, widths=widths)
 
     return one(first), one(second)
 

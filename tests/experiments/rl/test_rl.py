@@ -29,6 +29,16 @@ def train(tmp_path, undrawn):
     return run
 
 
+OTHERS = ("apex", "correction=none"), ("a3c", "batch=2"), ("seed", "replays=2")
+
+
+@pytest.mark.parametrize(("name", "flag"), OTHERS)
+def test_flags_of_other_algorithms_are_bad_input(train, name, flag):
+    read = flag.partition("=")[0]
+    with pytest.raises(BadInput, match=f"with --{read}, got {name}; delete"):
+        train("--simulate=4", f"--algorithm={name}", f"--{flag}")
+
+
 @pytest.mark.parametrize("name", rl.ALGORITHMS)
 def test_every_algorithm_reports_returns_lag_frames_and_words(train, name):
     summary, rows = train("--simulate=4", f"--algorithm={name}")
@@ -39,11 +49,14 @@ def test_every_algorithm_reports_returns_lag_frames_and_words(train, name):
     assert sum("mean_return" in row for row in rows) == 2
     if name == "a3c":
         assert summary["frames"] == 12 * 3 * 2 * 9  # an episode of catch has 9 steps
+        assert "environment_steps" not in summary
+        assert sum(row["examples"] for row in rows) == 12 * 3 * 2
     elif name == "apex":
         assert summary["lag_max"] <= 12 and summary["environment_steps"] > 1000
     else:
         assert summary["words_sent"] == summary["predicted_words"]
         assert summary["lag_max"] <= 3
+        assert summary["environment_steps"] >= summary["frames"]
 
 
 def test_three_learners_go_on_without_an_actor_that_dies(train):
@@ -60,8 +73,10 @@ def test_a_run_resumes_from_its_checkpoint(train, tmp_path):
     flags = "--simulate=3", f"--resume={tmp_path / 'run'}"
     with pytest.raises(BadInput, match="expected more than the 12 updates"):
         train(*flags)
-    _, rows = train(*flags, "--updates=15")
+    summary, rows = train(*flags, "--updates=15")
     assert [row["step"] for row in rows] == [*range(1, 16)]
+    assert summary["frames"] == sum(row["frames"] for row in rows)
+    assert rows[-1]["total_frames"] == summary["frames"]
 
 
 @pytest.mark.mpi

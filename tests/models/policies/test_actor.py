@@ -8,6 +8,7 @@ from dml.environments.cartpole import CARTPOLE
 from dml.environments.catch import CATCH
 from dml.models.policies.actor import Actor
 from dml.models.policies.rollouts import rollout_problem
+from dml.types import BadInput
 
 COPIES, LENGTH, ROLLOUTS = 4, 16, 5
 
@@ -76,3 +77,11 @@ def test_params_of_jax_and_of_numpy_give_equal_rollouts():
     for params, rollout in zip(trees, rollouts, strict=True):
         Actor(problem.play, 0, 1).rollout(params, 0, rollout)
     assert rollouts[0].tobytes() == rollouts[1].tobytes()
+
+
+def test_observations_of_another_shape_and_huge_rollouts_are_bad_input():
+    wrong = CATCH._replace(shape=(3, 50))
+    with pytest.raises(BadInput, match=r"observations of \(4, 3, 50\) from reset"):
+        played(wrong)
+    with pytest.raises(BadInput, match="rollouts below 2 GiB, got copies=1000000"):
+        rollout_problem(CATCH, copies=10**6, length=10**6)

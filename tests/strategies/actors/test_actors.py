@@ -13,10 +13,12 @@ from dml.sim.events import Death
 from dml.strategies.actors.episodes import Episodes
 from dml.strategies.actors.impala import HEADER, impala
 from dml.strategies.actors.roles import roles
+from dml.strategies.actors.rollout_queue import Queue
 from dml.strategies.actors.seed import report_dtype, seed
 from dml.types import BadInput
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Delayed, Metered
+from dml.wire.plans.admission import Admission
 from dml.wire.reducers.fixed_point import order_free
 from tests.strategies.actors.tabular import UPDATE, problem
 from tests.wire.comm.replays import recorded, replayed
@@ -91,6 +93,11 @@ def test_random_delays_never_violate_the_lag_bound(strategy, batch, lag, delays)
     assert max(lags) <= lag and (strategy is seed or max(lags) > 0)
 
 
+def test_the_largest_lag_of_two_learners_is_a_maximum():
+    (steps, _), *_ = run(impala, 6, learners=2, batch=2, lag=1)
+    assert max(step.measures["lag_max"] for step in steps) == 1
+
+
 @BOTH
 def test_lag_learning_is_not_hidden_by_the_serial_order(strategy):
     (_, params), *_ = run(strategy, 5, lag=1)
@@ -145,6 +152,23 @@ def test_training_goes_on_without_actors_that_die(strategy):
         assert sum(one is None for one in actors) == len(deaths)
         assert max(step.measures["lag_max"] for step in lonely) <= 1
         assert not np.array_equal(other, params)
+
+
+@BOTH
+def test_a_death_ends_the_wait_for_the_only_rollout_in_play(strategy):
+    own = {"delays": "constant:1*1,1,0.5", "batch": 2, "lag": 0, "elastic": True}
+    (steps, _), _, last = run(strategy, 3, events=[Death(2, 1.5)], updates=5, **own)
+    assert len(steps) == 5 and last is None
+
+
+def test_an_actor_that_dies_while_it_waits_gets_no_grant():
+    queue = Queue(problem().play, Admission(batch=1, lag=0))
+    for actor in (1, 2, 3):
+        queue.request(actor)
+    assert queue.grants() == [1]
+    queue.forget(2)
+    queue.forget(1)
+    assert queue.grants() == [3]
 
 
 @BOTH
