@@ -82,8 +82,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     check(FLAGS)
     environment = find(FLAGS.environment)
     algorithm, chosen = ALGORITHMS[FLAGS.algorithm], settings(FLAGS)
-    unit = "virtual s" if FLAGS.simulate else "s"
-    count = "clocks" if FLAGS.algorithm == "a3c" else "updates"
+    names = report.names(FLAGS)
     path = folder.path(FLAGS.out or FLAGS.resume, "rl")
     load = cache(partial(algorithm.problem, FLAGS, environment, chosen))
     with interruptible() as stopped:
@@ -93,9 +92,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             problem = first_of_each_host(comm, load)
             console = writers.console(
                 FLAGS.updates,
-                unit=count.removesuffix("s"),
+                unit=names.steps.removesuffix("s"),
                 row_text=report.progress,
-                summary_text=partial(report.summary_text, unit),
+                summary_text=partial(report.summary_text, names),
             )
             with writing.run_writer(
                 path,
@@ -104,7 +103,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 console,
                 writers.collector(partial(report.draw, path / "returns")),
                 append=bool(FLAGS.resume),
-                sentence=partial(report.sentence, unit, count),
+                sentence=partial(report.sentence, names),
             ) as writer:
                 summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
                 if comm.rank == 0:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from lab.flags import FlagValues
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
@@ -22,25 +24,39 @@ def progress(row: Row) -> str:
     )
 
 
-def summary_text(unit: str, summary: Row) -> str:
-    """Return the last lines of the console; `unit` is that of the seconds."""
+class Names(NamedTuple):
+    """Names in the texts of a run: of the unit of time, and of steps."""
+
+    unit: str
+    steps: str
+
+
+def names(values: FlagValues) -> Names:
+    """Return the names for a run with these flags."""
+    unit = "virtual s" if values.simulate else "s"
+    return Names(unit, "clocks" if values.algorithm == "a3c" else "updates")
+
+
+def summary_text(names: Names, summary: Row) -> str:
+    """Return the last lines of the console."""
     traffic = line(
         summary, "{words_sent:,} words sent", "predicted {predicted_words:,}"
     )
     return cell(
         summary,
         "params {sha256:.8}  lag {lag_mean:.2f}, at most {lag_max}  "
-        f"{{frames_per_second:,.0f}} frames/{unit}\n",
+        f"{{frames_per_second:,.0f}} frames/{names.unit}\n",
     ) + (traffic or "")
 
 
-def sentence(unit: str, count: str, summary: Mapping[str, Any]) -> str:
-    """Return the conclusion of a run; `count` names the steps."""
+def sentence(names: Names, summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run."""
+    unit = names.unit
     solved = summary["solved_seconds"]
     text = "not solved" if solved is None else f"first solved after {solved:.1f} {unit}"
     return cell(
         summary,
-        f"Mean return {{mean_return:.2f}} after {{steps:,}} {count} and {{frames:,}} "
+        f"Mean return {{mean_return:.2f}} after {{steps:,}} {names.steps} and {{frames:,}} "
         f"frames in {{elapsed_seconds:.1f}} {unit}; {text}.",
     )
 
