@@ -6,9 +6,9 @@ import pytest
 
 from dml.environments.cartpole import CARTPOLE
 from dml.environments.catch import CATCH
-from dml.models.policies.actor import Actor
+from dml.models.policies.actor import Actor, evaluation
 from dml.models.policies.rollouts import rollout_problem
-from dml.types import BadInput
+from dml.types import BadInput, Environment, Outcome
 
 COPIES, LENGTH, ROLLOUTS = 4, 16, 5
 
@@ -85,3 +85,27 @@ def test_observations_of_another_shape_and_huge_rollouts_are_bad_input():
         played(wrong)
     with pytest.raises(BadInput, match="rollouts below 2 GiB, got copies=1000000"):
         rollout_problem(CATCH, copies=10**6, length=10**6)
+
+
+class Endless:
+    """Copies with rewards of 1, whose episodes end by a limit of 3 steps."""
+
+    def __init__(self, seeds):
+        self.size, self.count = len(seeds), 0
+
+    def reset(self):
+        return np.zeros((self.size, 1), np.float32)
+
+    def step(self, actions):
+        self.count += 1
+        assert self.count <= 3
+        no = np.zeros(self.size, np.bool_)
+        ends = no | (self.count == 3)
+        return Outcome(self.reset(), np.ones(self.size, np.float32), no, ends)
+
+
+def test_an_evaluation_ends_with_truncated_episodes():
+    environment = Environment("endless", (1,), 2, 3, 3.0, Endless)
+    stay = np.zeros(4, np.int32), np.zeros((4, 2), np.float32)
+    evaluate = evaluation(environment, lambda *_: stay, 0, 4)
+    assert evaluate({}) == {"mean_return": 3.0}
