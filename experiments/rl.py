@@ -29,7 +29,7 @@ from typing import Any
 
 from lab import compiling, flags, writing
 from studies.rl import report
-from studies.rl.algorithms import ALGORITHMS, check, settings
+from studies.rl.algorithms import ALGORITHMS, settings
 from studies.rl.training import train_rank
 
 from dml.environments.named import find
@@ -79,10 +79,8 @@ FLAGS.number("save_every", 0.0, "Seconds between checkpoints; 0: when stopped.",
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    check(FLAGS)
-    environment = find(FLAGS.environment)
+    environment, names = find(FLAGS.environment), report.names(FLAGS)
     algorithm, chosen = ALGORITHMS[FLAGS.algorithm], settings(FLAGS)
-    names = report.names(FLAGS)
     path = folder.path(FLAGS.out or FLAGS.resume, "rl")
     load = cache(partial(algorithm.problem, FLAGS, environment, chosen))
     with interruptible() as stopped:

@@ -42,6 +42,7 @@ def check(values: flags.FlagValues) -> None:
 
 def settings(values: flags.FlagValues) -> Settings:
     """Return the settings by flags; 0 or empty: the default of the environment."""
+    check(values)
     known = ALGORITHMS[values.algorithm].settings
     names = "copies", "length", "lr", "optimizer"
     changed = {name: values[name].value for name in names if values[name].value}

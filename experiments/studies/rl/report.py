@@ -56,8 +56,8 @@ def sentence(names: Names, summary: Mapping[str, Any]) -> str:
     text = "not solved" if solved is None else f"first solved after {solved:.1f} {unit}"
     return cell(
         summary,
-        f"Mean return {{mean_return:.2f}} after {{steps:,}} {names.steps} and {{frames:,}} "
-        f"frames in {{elapsed_seconds:.1f}} {unit}; {text}.",
+        f"Mean return {{mean_return:.2f}} after {{steps:,}} {names.steps} and "
+        f"{{frames:,}} frames in {{elapsed_seconds:.1f}} {unit}; {text}.",
     )
 
 
