@@ -1,14 +1,11 @@
 """Models, problems, minibatches, and the steps of training."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.types.defaults import identity, no_op
-
-if TYPE_CHECKING:
-    from dml.types.acting import Play
 
 Params = Any  # a pytree of arrays
 Grads = Any  # a pytree shaped like Params: the input of an optimizer
@@ -89,7 +86,7 @@ class Problem(NamedTuple):
       products: Inner products of rows, for tables whose columns are split over ranks.
       model: JAX model whose loss `gradient` differentiates.
       table: () -> the same problem with one table of rows as params.
-      play: Acting part, for strategies whose batches are played by actors.
+      play: Acting part, a Play, for strategies whose batches are played by actors.
       sums: True if gradients are of the summed loss instead of the mean; parts of a
         minibatch are then added without weights.
     """
@@ -105,7 +102,7 @@ class Problem(NamedTuple):
     products: Any = None
     model: "Model | None" = None
     table: "Callable[[], Problem] | None" = None
-    play: "Play | None" = None
+    play: Any = None
     sums: bool = False
 
 

@@ -27,13 +27,13 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.models.policies.actor import Actor
 from dml.strategies.actors.arrivals import Arrivals, Message
-from dml.strategies.actors.learner import learn
+from dml.strategies.actors.learner import learn, params_layout
 from dml.strategies.actors.roles import Roles, roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
-from dml.types import BadInput, CountedComm, Params, Play, Problem, Step, no_op
+from dml.types import CountedComm, Params, Play, Problem, Step, no_op
 from dml.wire.collectives import tree_allreduce
-from dml.wire.comm.buffers import Layout, layout, pack, unpack
+from dml.wire.comm.buffers import Layout, pack, unpack
 from dml.wire.comm.surviving import Surviving
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.exact import exact
@@ -95,15 +95,6 @@ def impala(
         version=version,
         **{"reducer": exact(tree_allreduce), **own},
     )
-
-
-def params_layout(problem: Problem) -> Layout:
-    """Return the layout of the params in a message."""
-    like = layout(problem.params)
-    if set(like.dtypes) != {np.dtype(np.float32)}:
-        dtypes = ", ".join(sorted({str(dtype) for dtype in like.dtypes}))
-        raise BadInput(f"expected params of float32, got {dtypes}; cast the params")
-    return like
 
 
 class Trajectories(Service):

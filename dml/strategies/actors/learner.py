@@ -19,8 +19,9 @@ from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
 from dml.strategies.synchronous import synchronous
-from dml.types import Comm, CountedComm, Params, Problem, Step, identity
+from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step, identity
 from dml.wire.collectives import tree_allreduce
+from dml.wire.comm.buffers import Layout, layout
 from dml.wire.comm.metered import uncounted
 
 
@@ -133,3 +134,12 @@ class Rollouts:
         largest = np.array([self.lag_max])
         tree_allreduce(uncounted(learners), largest, np.maximum)
         return Sums(*buffer.tolist()).measures(int(largest[0]))
+
+
+def params_layout(problem: Problem) -> Layout:
+    """Return the layout of the params in a message."""
+    like = layout(problem.params)
+    if set(like.dtypes) != {np.dtype(np.float32)}:
+        dtypes = ", ".join(sorted({str(dtype) for dtype in like.dtypes}))
+        raise BadInput(f"expected params of float32, got {dtypes}; cast the params")
+    return like

@@ -9,8 +9,8 @@ import math
 import jax
 import numpy as np
 
+from dml.strategies.actors.assembly import report_dtype
 from dml.strategies.actors.impala import HEADER
-from dml.strategies.actors.seed import report_dtype
 from dml.types import Play, Problem
 
 WORD = 4  # bytes

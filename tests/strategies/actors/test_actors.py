@@ -10,11 +10,12 @@ from dml.metrics.timer import Timer
 from dml.models.policies.actor import Actor
 from dml.sim.delays import delay_distribution, step_seconds
 from dml.sim.events import Death
+from dml.strategies.actors.assembly import report_dtype
 from dml.strategies.actors.episodes import Episodes
 from dml.strategies.actors.impala import HEADER, impala
 from dml.strategies.actors.roles import roles
 from dml.strategies.actors.rollout_queue import Queue
-from dml.strategies.actors.seed import report_dtype, seed
+from dml.strategies.actors.seed import seed
 from dml.types import BadInput
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import Delayed, Metered
