@@ -8,7 +8,7 @@ Virtual workers play episodes and push gradients to a parameter server. A step o
 episode takes 1 ms of virtual time, and a gradient the time of its episode. The return
 is evaluated by 32 episodes after every 16 updates.
 
-Cost: 25 trainings, 75 s of one core.
+Cost: 25 trainings, 21 s on 2 cores.
 Result: 1 worker reaches 475 in 59 virtual seconds, 4 workers in 20, 16 workers in 4.5.
 The mean staleness is close to the number of other workers.
 """

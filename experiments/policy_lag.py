@@ -11,7 +11,7 @@ trainings of a seed have the same initial params and the same first episodes.
 The mean return is the mean over the evaluations of a training, which is the area under
 its learning curve; ± is the standard error over the seeds.
 
-Cost: 64 trainings of 102,400 frames, 91 s of one core, 50 s on two cores.
+Cost: 64 trainings of 102,400 frames, 32 s on 2 cores.
 Result: with a lag of 16 updates V-trace keeps 83 % of its mean return, 1-step 89 %, and
 the corrections without importance weights 9 %.
 """
