@@ -11,7 +11,7 @@ fewer_actors  2 actors: a third of the new transitions per update
 A learner, a replay and the actors are virtual ranks. The return is the mean of 20
 greedy episodes, evaluated after every --every updates.
 
-Cost: 20 trainings of 300 to 1520 updates, 60 s on two cores.
+Cost: 20 trainings of 300 to 1520 updates, 12 s on 2 cores.
 Result: apex needs 500 updates, uniform 850, one_epsilon 1120 and fewer_actors 390, by
 the medians of 5 seeds.
 """
