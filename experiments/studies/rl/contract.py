@@ -13,7 +13,7 @@ class Training(NamedTuple):
     Attributes:
       problem: Evaluates params.
       steps: Steps of this rank. An actor has one, at its end, whose measure `steps` is
-        the number of steps of its environments.
+        the number of its steps, each of all copies of the environment.
       group: Ranks that yield Steps together; None: this rank is an actor.
       evaluate_every: Number of updates between evaluations; 0: at the end.
       solved: Mean return from which the environment is solved.

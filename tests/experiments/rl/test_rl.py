@@ -51,12 +51,13 @@ def test_every_algorithm_reports_returns_lag_frames_and_words(train, name):
         assert summary["frames"] == 12 * 3 * 2 * 9  # an episode of catch has 9 steps
         assert "environment_steps" not in summary
         assert sum(row["examples"] for row in rows) == 12 * 3 * 2
-    elif name == "apex":
-        assert summary["lag_max"] <= 12 and summary["environment_steps"] > 1000
+        return
+    assert 1 <= summary["environment_steps"] / summary["frames"] < 2  # with resets
+    if name == "apex":
+        assert summary["lag_max"] <= 12
     else:
         assert summary["words_sent"] == summary["predicted_words"]
         assert summary["lag_max"] <= 3
-        assert summary["environment_steps"] >= summary["frames"]
 
 
 def test_three_learners_go_on_without_an_actor_that_dies(train):

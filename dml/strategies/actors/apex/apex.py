@@ -51,7 +51,7 @@ def apex(
     """Train by prioritised replay.
 
     The learner yields a Step per `report_every` updates. Other ranks yield one Step at
-    the end, whose measure `steps` is the number of steps of their environments.
+    the end, whose measure `steps` counts the steps of an actor, each of all its copies.
 
     Args:
       problem: Problem with `play.errors`; its batches are `Replayed`.
@@ -95,7 +95,7 @@ def apex(
         player = Player(play, comm.rank, epsilon, own)
         with timer("play"):
             Acting(links, dtypes, player, roles.replay_of(comm.rank), like, own).run()
-        measures["steps"] = player.actor.steps * play.copies
+        measures["steps"] = player.actor.steps
     else:
         capacity = own.capacity // own.replays
         buffer = ReplayBuffer(capacity, play.dtype, own.alpha, own.beta)
