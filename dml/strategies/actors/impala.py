@@ -27,16 +27,13 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.models.policies.actor import Actor
 from dml.strategies.actors.arrivals import Arrivals, Message
-from dml.strategies.actors.learner import learn, params_layout
-from dml.strategies.actors.roles import Roles, roles
+from dml.strategies.actors.learner import learn_or_act
+from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
 from dml.types import CountedComm, Params, Play, Problem, Step, no_op
-from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.buffers import Layout, pack, unpack
-from dml.wire.comm.surviving import Surviving
 from dml.wire.comm.tags import Tag
-from dml.wire.reducers.exact import exact
 
 HEADER = 2  # words of a message of params: the version as one 64-bit integer
 
@@ -75,51 +72,33 @@ def impala(
       elastic: Whether training continues when actors die.
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
-    plan = roles(comm.size, learners, batch, lag)
-    if elastic:
-        comm = Surviving(comm)
-    group: Any = comm.Split(int(comm.rank >= learners), comm.rank)
-    play, like = problem.play, params_layout(problem)
-    assert play
-    if comm.rank >= learners:
-        yield act(comm, plan, play, like, seed=seed, timer=timer)
-        return
-    yield from learn(
+
+    def act(comm: CountedComm, plan: Roles, like: Layout) -> Step:
+        return play_rollouts(comm, plan, problem.play, like, seed=seed, timer=timer)
+
+    yield from learn_or_act(
         problem,
         batches,
         update,
-        service=Trajectories(comm, plan, play, like, version, elastic),
-        roles=plan,
-        learners=group,
+        comm=comm,
         timer=timer,
+        act=act,
+        serve=Trajectories,
+        learners=learners,
+        batch=batch,
+        lag=lag,
         version=version,
-        **{"reducer": exact(tree_allreduce), **own},
+        elastic=elastic,
+        **own,
     )
 
 
 class Trajectories(Service):
-    """A learner's messages: rollouts in, params out.
-
-    Args:
-      comm, plan, play, version, elastic: See Service.
-      like: Layout of the params.
-    """
-
-    def __init__(
-        self,
-        comm: CountedComm,
-        plan: Roles,
-        play: Play,
-        like: Layout,
-        version: int,
-        elastic: bool,
-    ) -> None:
-        super().__init__(comm, plan, play, version, elastic)
-        self.like = like
-        for actor in sorted(self.actors):  # an actor requests nothing at the start
-            self.queue.request(actor)
+    """A learner's messages: rollouts in, params out; see Service."""
 
     def listen(self) -> Arrivals:
+        for actor in sorted(self.actors):  # an actor requests nothing at the start
+            self.queue.request(actor)
         return Arrivals(self.comm, self.play.dtype.itemsize, Tag.ROLLOUT)
 
     def publish(self, version: int, params: Params) -> None:
@@ -146,7 +125,7 @@ class Trajectories(Service):
         self.send(header, actor, Tag.WEIGHTS)
 
 
-def act(
+def play_rollouts(
     comm: CountedComm,
     plan: Roles,
     play: Play,

@@ -8,14 +8,14 @@ The rollouts of an update take the place of a minibatch. Of B rollouts, learner 
 has the numbers lB/L to (l+1)B/L - 1. All learners have equal params.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.actors.episodes import Episodes, Sums
-from dml.strategies.actors.roles import Roles
+from dml.strategies.actors.roles import Roles, roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
 from dml.strategies.synchronous import synchronous
@@ -23,6 +23,56 @@ from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step, identi
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.buffers import Layout, layout
 from dml.wire.comm.metered import uncounted
+from dml.wire.comm.surviving import Surviving
+from dml.wire.reducers.exact import exact
+
+# (all ranks, roles, layout of the params) -> the only Step of an actor
+Act = Callable[[CountedComm, Roles, Layout], Step]
+# (all ranks, roles, play, layout of the params, *, version, elastic) -> service
+Serve = Callable[..., Service]
+
+
+def learn_or_act(
+    problem: Problem,
+    batches: Iterable[Any],
+    update: Update,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    act: Act,
+    serve: Serve,
+    learners: int,
+    batch: int,
+    lag: int,
+    version: int,
+    elastic: bool,
+    **own: Any,
+) -> Iterator[Step]:
+    """Train on the learners, act on the other ranks; see `impala` for the arguments.
+
+    Args:
+      act: Plays on an actor until the end of the run.
+      serve: Makes the service of a learner.
+    """
+    plan = roles(comm.size, learners, batch, lag)
+    if elastic:
+        comm = Surviving(comm)
+    group: Any = comm.Split(int(comm.rank >= learners), comm.rank)
+    like = params_layout(problem)
+    if comm.rank >= learners:
+        yield act(comm, plan, like)
+        return
+    yield from learn(
+        problem,
+        batches,
+        update,
+        service=serve(comm, plan, problem.play, like, version=version, elastic=elastic),
+        roles=plan,
+        learners=group,
+        timer=timer,
+        version=version,
+        **{"reducer": exact(tree_allreduce), **own},
+    )
 
 
 def learn(

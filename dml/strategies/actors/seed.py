@@ -15,6 +15,7 @@ the model; IMPALA sends n + 2 words of params per rollout, for n parameters.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,13 @@ from dml.metrics.timer import Timer
 from dml.models.policies.actor import copy_seeds, first_observations
 from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.assembly import Assembly, report_dtype
-from dml.strategies.actors.learner import learn, params_layout
-from dml.strategies.actors.roles import Roles, roles
+from dml.strategies.actors.learner import learn_or_act
+from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
 from dml.types import CountedComm, Params, Play, Problem, Step, no_op
-from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.buffers import Layout, pack, unpack
-from dml.wire.comm.surviving import Surviving
 from dml.wire.comm.tags import Tag
-from dml.wire.reducers.exact import exact
 
 
 def seed(
@@ -72,42 +70,40 @@ def seed(
       elastic: Whether training continues when actors die.
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
-    plan = roles(comm.size, learners, batch, lag)
-    if elastic:
-        comm = Surviving(comm)
-    group: Any = comm.Split(int(comm.rank >= learners), comm.rank)
-    play, like = problem.play, params_layout(problem)
-    assert play
-    if comm.rank >= learners:
-        yield step_environments(comm, plan, play, seed, timer)
-        return
-    service = Inference(comm, plan, play, version, elastic)
-    service.like, service.seed, service.most = like, seed, inference
-    yield from learn(
+
+    def act(comm: CountedComm, plan: Roles, like: Layout) -> Step:
+        return step_environments(comm, plan, problem.play, seed, timer)
+
+    yield from learn_or_act(
         problem,
         batches,
         update,
-        service=service,
-        roles=plan,
-        learners=group,
+        comm=comm,
         timer=timer,
+        act=act,
+        serve=partial(Inference, seed=seed, most=inference),
+        learners=learners,
+        batch=batch,
+        lag=lag,
         version=version,
-        **{"reducer": exact(tree_allreduce), **own},
+        elastic=elastic,
+        **own,
     )
 
 
 class Inference(Service):
     """A learner's messages: observations in, actions out; see Service.
 
-    Attributes:
-      like: Layout of the params.
+    Args:
+      *service: Arguments of Service.
       seed: Seed of the actions.
       most: Largest number of actors whose actions are computed together; 0: all.
+      **options: Options of Service.
     """
 
-    like: Layout
-    seed: int
-    most: int
+    def __init__(self, *service: Any, seed: int, most: int, **options: Any) -> None:
+        self.seed, self.most = seed, most
+        super().__init__(*service, **options)
 
     def listen(self) -> Arrivals:
         self.report, self.first = report_dtype(self.play), self.roles.learners

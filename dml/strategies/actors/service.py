@@ -14,6 +14,7 @@ from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.rollout_queue import Queue
 from dml.types import BadInput, Comm, Params, Play, RankFailed
+from dml.wire.comm.buffers import Layout
 from dml.wire.comm.surviving import new_deaths
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.admission import Admission
@@ -26,6 +27,7 @@ class Service(ABC):
       comm: All ranks.
       roles: Roles of the ranks.
       play: Acting part of the problem.
+      like: Layout of the params.
       version: Number of updates of an earlier run.
       elastic: Whether training continues when actors die.
 
@@ -35,9 +37,16 @@ class Service(ABC):
     """
 
     def __init__(
-        self, comm: Comm, roles: Roles, play: Play, version: int, elastic: bool
+        self,
+        comm: Comm,
+        roles: Roles,
+        play: Play,
+        like: Layout,
+        *,
+        version: int,
+        elastic: bool,
     ) -> None:
-        self.comm, self.roles, self.play = comm, roles, play
+        self.comm, self.roles, self.play, self.like = comm, roles, play, like
         self.elastic = elastic
         self.actors = set(roles.actors_of(comm.rank))
         share = roles.batch // roles.learners
