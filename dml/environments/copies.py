@@ -17,6 +17,7 @@ from numba import njit
 
 from dml.environments import draws
 from dml.types import BadInput, Outcome
+from dml.wire.plans import splitmix
 
 SEED, EPISODE, STEP = 0, 1, 2  # rows of `copies`
 ENDED = -1  # step of a copy that resets in the next step
@@ -25,7 +26,8 @@ ENDED = -1  # step of a copy that resets in the next step
 # actions exist. Rows of `ends`: terminated, truncated.
 Kernel = Callable[..., bool]
 
-SOURCES = b"".join(Path(file).read_bytes() for file in (__file__, draws.__file__))
+FILES = __file__, draws.__file__, splitmix.__file__
+SOURCES = b"".join(Path(file).read_bytes() for file in FILES)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

@@ -5,23 +5,19 @@
 No generator has a state, so numbers depend neither on the number of copies of an
 environment nor on the order in which copies or actors step.
 
-The hash chains the finalizer of SplitMix64 (Steele 2014) over the integers.
+The hash chains the output function of SplitMix64 over the integers.
 """
 
 import numpy as np
 from numba import njit
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
+from dml.wire.plans import splitmix
+from dml.wire.plans.splitmix import GOLDEN
+
 ENVIRONMENT, POLICY = 1, 2  # streams
 
 
-@njit(inline="always")
-def mix(h):
-    """Return the finalizer of SplitMix64 of an integer; it is a bijection."""
-    h = np.uint64(h)
-    h = np.uint64((h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
-    h = np.uint64((h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
-    return np.uint64(h ^ (h >> np.uint64(31)))
+mix = njit(inline="always")(splitmix.mix)
 
 
 @njit(inline="always")

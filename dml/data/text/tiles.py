@@ -19,9 +19,10 @@ import numpy as np
 from numba import njit
 
 from dml.types import BadInput
+from dml.wire.plans import splitmix
+from dml.wire.plans.splitmix import GOLDEN
 
 CACHE_BYTES = 640 << 10  # for the rows of a strip; two strips fit in a core's cache
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 Cell = tuple[int, int]  # a block of words, a block of contexts
 
 
@@ -209,12 +210,7 @@ def put_records(records, values, layout, skip_self, next_record, out):
             out_logs[n] = values[k]
 
 
-@njit(inline="always")
-def mix(z):
-    """Return a pseudo-random number by splitmix64 (Steele 2014)."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+mix = njit(inline="always")(splitmix.mix)
 
 
 @njit(cache=True, nogil=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dml.data.text.tokens import SPECIAL, Tokens
 from dml.types import BadInput, Batch, Examples
+from dml.wire.plans.splitmix import GOLDEN, mix
 
 HELD_OUT_DIVISOR = 20  # 1 of 20 windows is held out
 MIN_WINDOWS = 4  # of a corpus
@@ -121,22 +122,12 @@ def _mask(
     return Batch(tokens_BxL, (positions_BxM, original_BxM))
 
 
-INCREMENT = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
-
-
 def _random_uint64(seed: int, draws: np.ndarray, numbers: int) -> np.ndarray:
-    """Return BxN random uint64, N = numbers, by splitmix64 (Steele, Lea & Flood 2014).
+    """Return BxN random uint64, N = numbers, by SplitMix64.
 
     Row b depends only on the seed and draws[b].
     """
-    start = _mix(np.array([seed % 2**64], np.uint64))
-    states_B = _mix(start + draws.astype(np.uint64) * np.uint64(INCREMENT))
-    steps_N = np.arange(1, numbers + 1, dtype=np.uint64) * np.uint64(INCREMENT)
-    return _mix(states_B[:, None] + steps_N)
-
-
-def _mix(numbers: np.ndarray) -> np.ndarray:
-    """Apply the output function of splitmix64."""
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
+    start = mix(np.array([seed % 2**64], np.uint64))
+    states_B = mix(start + draws.astype(np.uint64) * GOLDEN)
+    steps_N = np.arange(1, numbers + 1, dtype=np.uint64) * GOLDEN
+    return mix(states_B[:, None] + steps_N)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import BadInput
+from dml.wire.plans import splitmix
 
 LOST = -1  # arrival of a message that does not arrive
 PRESENCE, LOSS, DELAY = 1, 2, 3  # kinds of draws
@@ -120,11 +121,8 @@ def uniform(key: tuple[int, ...], *ranks: Any) -> np.ndarray:
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
-    """Return hashes of 64-bit numbers: SplitMix64 (Steele 2014)."""
-    z = numbers + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    """Return hashes of 64-bit numbers: a step of SplitMix64."""
+    return splitmix.mix(numbers + splitmix.GOLDEN)
 
 
 def mix_number(number: int) -> int:
