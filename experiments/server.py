@@ -78,11 +78,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         open_files = partial(writing.run_writer, path, FLAGS, sentence=sentence)
         with (
             writers.rank_0_writer(comm.rank, console) as bar,
-            open_files(comm) if not setup.elastic else ExitStack() as files,
+            ExitStack() as files,
         ):
+            if not setup.elastic:
+                writer = files.enter_context(open_files(comm))
             arguments = (problem, make_shard, setup, plan, Writer(bar.row, ignore))
             result = server_runs.train_on_servers(comm, *arguments)
-            writer = files
             if setup.elastic:  # of the first living rank
                 living = comm.Shrink()
                 if not comm.platform.virtual:

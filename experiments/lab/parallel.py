@@ -8,6 +8,8 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import TypeVar
 
+from lab.progress import PROGRESS
+
 Item, Result = TypeVar("Item"), TypeVar("Result")
 
 # read at the start of a process by OpenMP, OpenBLAS, MKL, Numba and XLA
@@ -31,10 +33,12 @@ def results(
     Args:
       call: Function that can be pickled.
       items: Arguments.
-      processes: Number of processes; with 1 the calls are made in this process.
+      processes: Largest number of processes; 0: one for each core. In a single process
+        the calls are made in this one.
       prepare: Called once in each process, before the first `call`; can be pickled.
     """
-    if processes == 1:
+    processes = min(processes or len(os.sched_getaffinity(0)), len(items))
+    if processes <= 1:
         prepare()
         yield from map(call, items)
         return
@@ -44,6 +48,31 @@ def results(
         yield from pool.map(call, items)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def groups(
+    call: Callable[[Item], Result],
+    items: Sequence[Item],
+    size: int,
+    processes: int,
+    prepare: Callable[[], object],
+) -> Iterator[list[Result]]:
+    """Yield the results of `size` consecutive items at a time; show the progress.
+
+    Args:
+      call, items, processes, prepare: See `results`.
+      size: Number of items of a group, such as the trainings by different seeds. The
+        status line has the text of the item that was last.
+    """
+    group: list[Result] = []
+    for item, result in zip(
+        items, results(call, items, processes, prepare), strict=True
+    ):
+        PROGRESS.step(str(item), len(items))
+        group.append(result)
+        if len(group) == size:
+            yield group
+            group = []
 
 
 def start(prepare: Callable[[], object]) -> None:

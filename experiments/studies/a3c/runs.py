@@ -6,14 +6,12 @@ The server evaluates its params after equal numbers of updates. Once the return 
 reached, no worker starts a further minibatch.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
 from lab import compiling, parallel
-from lab.progress import PROGRESS
 import numpy as np
 
 from dml import sim
@@ -62,6 +60,9 @@ class Cell(NamedTuple):
 
     workers: int
     seed: int
+
+    def __str__(self) -> str:
+        return f"{self.workers} workers"
 
 
 class Watch(Report):
@@ -162,15 +163,8 @@ def rows(
 ) -> Iterator[Row]:
     """Train every cell; yield a row for each number of workers, over the seeds."""
     cells = [Cell(*values) for values in product(workers, seeds)]
-    count = processes or len(os.sched_getaffinity(0))
-    done = parallel.results(
-        partial(train, task), cells, min(count, len(cells)), compiling.enable_cache
-    )
-    for number in workers:
-        trained = []
-        for _ in seeds:
-            trained.append(next(done))
-            PROGRESS.step(f"{number} workers", len(cells))
+    call, prepare = partial(train, task), compiling.enable_cache
+    for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
         yield over_seeds(trained)
 
 

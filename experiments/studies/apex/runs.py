@@ -8,7 +8,6 @@ fewer_actors  2 actors: a third of the new transitions per update
 The learner evaluates greedy episodes after equal numbers of updates.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product, repeat
@@ -16,7 +15,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from lab import compiling, parallel
-from lab.progress import PROGRESS
 
 from dml import sim
 from dml.environments.named import find
@@ -61,6 +59,9 @@ class Cell(NamedTuple):
     method: str
     seed: int
 
+    def __str__(self) -> str:
+        return self.method
+
 
 def train(task: Task, cell: Cell) -> Row:
     """Train until the return is reached; return updates and frames, None if not."""
@@ -103,15 +104,8 @@ def train(task: Task, cell: Cell) -> Row:
 def rows(task: Task, seeds: Sequence[int], processes: int) -> Iterator[Row]:
     """Train every cell; yield a row for each method, over the seeds."""
     cells = [Cell(*values) for values in product(METHODS, seeds)]
-    count = processes or len(os.sched_getaffinity(0))
-    done = parallel.results(
-        partial(train, task), cells, min(count, len(cells)), compiling.enable_cache
-    )
-    for method in METHODS:
-        trained = []
-        for _ in seeds:
-            trained.append(next(done))
-            PROGRESS.step(method, len(cells))
+    call, prepare = partial(train, task), compiling.enable_cache
+    for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
         yield over_seeds(trained)
 
 

@@ -1,6 +1,5 @@
 """The cells of a run of byzantine.py, and their trainings in parallel."""
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -29,7 +28,7 @@ class Plan(NamedTuple):
       attackers: Numbers of attackers.
       seeds: Seeds of each cell.
       sizes: Sizes of all trainings.
-      processes: Number of processes.
+      processes: Largest number of processes; 0: one for each core.
     """
 
     skews: Sequence[str]
@@ -78,7 +77,7 @@ def plan(values: flags.FlagValues) -> Plan:
             values.lr,
             values.momentum,
         ),
-        processes=values.processes or len(os.sched_getaffinity(0)),
+        processes=values.processes,
     )
     rules.check(made.rules, attackers, values.honest)
     for attack in made.attacks:

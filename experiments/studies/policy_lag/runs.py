@@ -6,7 +6,6 @@ The rollouts of update n are played with params of version n-k, those of the fir
 updates with the initial params.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from lab import compiling, parallel
-from lab.progress import PROGRESS
 import numpy as np
 
 from dml.environments.named import find
@@ -62,6 +60,9 @@ class Cell(NamedTuple):
     correction: str
     lag: int
     seed: int
+
+    def __str__(self) -> str:
+        return f"{self.correction} with a lag of {self.lag}"
 
 
 def problem(task: Task, cell: Cell) -> Problem:
@@ -115,15 +116,8 @@ def rows(
 ) -> Iterator[Row]:
     """Train every cell; yield a row for each correction and lag, over the seeds."""
     cells = [Cell(*values) for values in product(corrections, lags, seeds)]
-    count = processes or len(os.sched_getaffinity(0))
-    done = parallel.results(
-        partial(train, task), cells, min(count, len(cells)), compiling.enable_cache
-    )
-    for correction, lag in product(corrections, lags):
-        trained = []
-        for _ in seeds:
-            trained.append(next(done))
-            PROGRESS.step(f"{correction} with a lag of {lag}", len(cells))
+    call, prepare = partial(train, task), compiling.enable_cache
+    for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
         yield over_seeds(trained)
 
 
