@@ -27,12 +27,11 @@ from studies.server import runs as server_runs
 from studies.server.problems import PROBLEMS, default_rate, loader, shards
 from studies.server.runs import Plan, draw, rows, sentence, summarize
 
-from dml.models.sparse.logistic import kkt
 from dml.runs import folder, writers
 from dml.runs.writers import Writer, ignore
 from dml.strategies.server.server import MakeShard, Setup
 from dml.strategies.server.workers import RowFilter
-from dml.types import BadInput, CountedComm
+from dml.types import CountedComm
 from dml.wire.comm import first_of_each_host
 from dml.wire.comm.once import once
 
@@ -63,7 +62,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle)
     path = folder.path(FLAGS.out, "server")
     load = cache(loader(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
-    row_filter = kkt_filter()
+    row_filter = server_flags.kkt_filter(FLAGS)
 
     def program(comm: CountedComm) -> dict[str, Any]:
         problem = first_of_each_host(comm, load)
@@ -100,18 +99,6 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         return summary
 
     return flags.ranks(program, FLAGS)
-
-
-def kkt_filter() -> RowFilter | None:
-    """Return the KKT filter of keys, or None to send all keys."""
-    if FLAGS.kkt_margin < 0:
-        return None
-    if not FLAGS.l1:
-        raise BadInput(
-            f"expected --l1 above 0 with --kkt_margin={FLAGS.kkt_margin:g}, got 0; "
-            "pass --l1, or delete --kkt_margin"
-        )
-    return partial(kkt, l1=FLAGS.l1, margin=FLAGS.kkt_margin)
 
 
 def setup_from_flags(

@@ -15,7 +15,6 @@ from supervisor_folder import (
     Checkpoint,
     FolderError,
     checkpoints_in_memory,
-    drop_rows_after,
     move_to_disk,
     newest_checkpoint,
     summary_time,
@@ -86,8 +85,6 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
         if idle >= (plan.attempts if number else 1) or not ranks:
             return report_failure(plan, 128 + number if number else code, idle, place)
         say(f"start {start + 1} on {ranks} of {plan.ranks} ranks, {place}")
-        if newest:
-            drop_rows_after(plan.folder, newest)
     raise AssertionError("unreachable")
 
 

@@ -64,24 +64,6 @@ def summary_time(folder: Path) -> int:
     return 0
 
 
-def drop_rows_after(folder: Path, checkpoint: Checkpoint) -> None:
-    """Delete the rows of steps that a resume from the checkpoint repeats.
-
-    An incomplete last row, of a rank that was killed, is deleted, too.
-    """
-    path = folder / "metrics.jsonl"
-    with suppress(OSError, ValueError):
-        complete, _, _ = path.read_text().rpartition("\n")
-        rows = [
-            line
-            for line in complete.splitlines()
-            if json.loads(line).get(checkpoint.unit, 0) <= checkpoint.number
-        ]
-        shortened = path.with_name(f".{path.name}")
-        shortened.write_text("".join(f"{row}\n" for row in rows))
-        os.replace(shortened, path)
-
-
 @contextmanager
 def checkpoints_in_memory(folder: Path) -> Iterator[None]:
     """Keep the checkpoints of a run in memory; move them to the run folder at the end.

@@ -1,6 +1,5 @@
 """The rules of launch/supervisor.py, without ranks, and its run folder."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,6 @@ from supervisor import killed_by, supervise
 from supervisor_folder import (
     FolderError,
     checkpoints_in_memory,
-    drop_rows_after,
     move_to_disk,
     newest_checkpoint,
 )
@@ -118,13 +116,6 @@ def test_checkpoints_of_an_earlier_run_in_the_folder_are_not_resumed(
     assert starts == [(4, True), (4, True)]
 
 
-def test_a_resume_does_not_repeat_rows(tmp_path, monkeypatch):
-    rows = tmp_path / "metrics.jsonl"
-    rows.write_text("".join(f'{{"step": {n}}}\n' for n in range(1, 8)))
-    supervised(plan_of(tmp_path), monkeypatch, [(KILLED, 5), (0, 0)])
-    assert len(rows.read_text().splitlines()) == 5
-
-
 def test_a_death_after_the_summary_is_no_failure(tmp_path, monkeypatch):
     summary = tmp_path / "summary.json"
 
@@ -199,17 +190,6 @@ def test_the_newest_checkpoint_is_that_of_both_writers(tmp_path):
     state = Embeddings(np.ones((2, 3)), np.ones(2), np.ones((2, 3)), np.ones(2))
     checkpoints.save(tmp_path / "glove/checkpoint", 4, {"tables": 1}, state)
     assert newest_checkpoint(tmp_path / "glove").place == "epoch 4"
-
-
-def test_rows_that_a_resume_repeats_are_deleted(tmp_path):
-    rows = [{"step": 1}, {"step": 2}, {"table": "a"}, {"step": 3}]
-    text = "".join(f"{json.dumps(row)}\n" for row in rows)
-    (tmp_path / "metrics.jsonl").write_text(text + '{"step": 4, "lo')
-    save(tmp_path, 2)
-    drop_rows_after(tmp_path, newest_checkpoint(tmp_path))
-    kept = (tmp_path / "metrics.jsonl").read_text()
-    assert [json.loads(line) for line in kept.splitlines()] == rows[:3]
-    assert kept.endswith("\n")
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from functools import partial
 
 from lab import flags
 
+from dml.models.sparse.logistic import kkt
 from dml.strategies.server.roles import Roles, replicated_roles
 from dml.strategies.server.roles import roles as divide_ranks
-from dml.strategies.server.workers import SKIP, STOP, WorkerOptions
+from dml.strategies.server.workers import SKIP, STOP, RowFilter, WorkerOptions
 from dml.types import BadInput
 from dml.wire.server.consistency import CONSISTENCIES, Choice, Consistency, consistency
 from studies.server.problems import PROBLEMS
@@ -125,3 +126,15 @@ def worker_options(values: flags.FlagValues) -> WorkerOptions:
     return WorkerOptions(
         values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
     )
+
+
+def kkt_filter(values: flags.FlagValues) -> RowFilter | None:
+    """Return the KKT filter of keys, or None to send all keys."""
+    if values.kkt_margin < 0:
+        return None
+    if not values.l1:
+        raise BadInput(
+            f"expected --l1 above 0 with --kkt_margin={values.kkt_margin:g}, got 0; "
+            "pass --l1, or delete --kkt_margin"
+        )
+    return partial(kkt, l1=values.l1, margin=values.kkt_margin)
