@@ -12,11 +12,13 @@ ROOT = Path(__file__).parents[1]
 RESULTS = {"metrics", "runs", "evaluation", "figures"}
 STAGES = {"data", "environments", "models", "wire", "update", "sim", *RESULTS}
 MAY_IMPORT = {
-    stage: {"types", "extend", "wire.plans", "wire.costs", stage} for stage in STAGES
+    stage: {"types", "extend", "compiled", "wire.plans", "wire.costs", stage}
+    for stage in STAGES
 } | {
     "__init__": set(),  # see `broken_rules`
     "extend": {"types"},
     "processes": set(),
+    "compiled": set(),
     "conformance": {"types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
     **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},

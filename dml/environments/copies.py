@@ -8,16 +8,13 @@ that resets in the next step. `reset` marks all copies and steps them.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
-from numba import njit
 
+from dml.compiled import compile_loop
 from dml.environments import draws
 from dml.types import BadInput, Outcome
-from dml.wire.plans import splitmix
 
 SEED, EPISODE, STEP = 0, 1, 2  # rows of `copies`
 ENDED = -1  # step of a copy that resets in the next step
@@ -26,19 +23,9 @@ ENDED = -1  # step of a copy that resets in the next step
 # actions exist. Rows of `ends`: terminated, truncated.
 Kernel = Callable[..., bool]
 
-FILES = __file__, draws.__file__, splitmix.__file__
-SOURCES = b"".join(Path(file).read_bytes() for file in FILES)
-
-
-def kernel(function: Callable[..., Any]) -> Kernel:
-    """Compile a kernel, and cache its code.
-
-    Numba's cache detects changes only of the function's file. Therefore the name of the
-    compiled function has a hash of its other source files. Divisions by 0 are not
-    errors: with checks, loops with divisions are not compiled to wide registers.
-    """
-    function.__qualname__ = f"{function.__name__}.{crc32(SOURCES)}"
-    return njit(nogil=True, cache=True, error_model="numpy")(function)
+# Divisions by 0 are not errors: with checks, loops with divisions are not compiled to
+# wide registers.
+kernel = compile_loop(draws, error_model="numpy")
 
 
 class Copies:

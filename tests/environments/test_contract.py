@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dml import compiled
+from dml.environments import catch, draws
 from dml.environments.named import ENVIRONMENTS, find
 from dml.types import BadInput
+from dml.wire.plans import splitmix
 from tests.environments.play import STEPS, chooser, trajectory
 
 NAMES = list(ENVIRONMENTS)
@@ -127,3 +130,11 @@ def test_episodes_and_seeds_have_different_first_states(name):
     assert len(of_episodes) >= 4  # Catch has 5 first states
     assert len({tuple(row) for row in seen[0]}) in (3, 4)
     assert seen[:, 0].tobytes() == seen[:, 4].tobytes()
+
+
+def test_the_source_hash_of_a_kernel_covers_the_random_numbers():
+    name = catch.step.py_func.__qualname__
+    assert name.endswith(f".{compiled.source_hash(draws, catch)}")
+    sources = set()
+    compiled.add_callees(draws, sources)
+    assert {draws, splitmix} <= sources

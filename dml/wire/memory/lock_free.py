@@ -12,8 +12,8 @@ from typing import Any
 
 from numba import njit
 
+from dml.compiled import compile_loop
 from dml.wire.memory.atomics import prefetch_for_write, spin
-from dml.wire.memory.source_hash import compile_loop
 
 
 @functools.cache

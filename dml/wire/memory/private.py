@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from dml.compiled import compile_loop
 from dml.wire.memory.atomics import prefetch_for_write
 from dml.wire.memory.lock_free import add_row, apply_momentum
-from dml.wire.memory.source_hash import compile_loop
 
 
 class HotRows(NamedTuple):

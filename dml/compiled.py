@@ -16,7 +16,9 @@ from typing import Any
 from numba import njit
 
 
-def compile_loop(*modules: ModuleType) -> Callable[[Callable[..., Any]], Callable]:
+def compile_loop(
+    *modules: ModuleType, **options: Any
+) -> Callable[[Callable[..., Any]], Callable]:
     """Return a decorator that compiles a loop.
 
     The name of the compiled loop contains the names of the modules. Numba loads all
@@ -25,13 +27,14 @@ def compile_loop(*modules: ModuleType) -> Callable[[Callable[..., Any]], Callabl
 
     Args:
       modules: The modules that the loop closes over.
+      **options: Further options of Numba, such as error_model.
     """
 
     def decorate(loop: Callable[..., Any]) -> Callable:
         key = source_hash(*modules, sys.modules[loop.__module__])
         names = [module.__name__.split(".")[-1] for module in modules]
         loop.__qualname__ = ".".join([loop.__name__, *names, f"{key}"])
-        return njit(nogil=True, cache=True)(loop)
+        return njit(nogil=True, cache=True, **options)(loop)
 
     return decorate
 

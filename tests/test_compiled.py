@@ -1,4 +1,4 @@
-"""A stamp changes with the source of a model, and of what it calls."""
+"""A source hash changes with the source of a model, and of the code that it calls."""
 
 import importlib
 import os
@@ -7,11 +7,11 @@ import sys
 from itertools import product
 from pathlib import Path
 
+from dml import compiled
 from dml.models.sparse import logistic_edges, svm
 from dml.wire.memory import hogwild, lock_free, locked
-from dml.wire.memory import source_hash as stamps
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 CALLEE = """
 from numba import njit
 
@@ -20,20 +20,20 @@ def twice(x):
     return {factor} * x
 """
 CALLER = """
-from callee_of_a_stamp import twice
+from hashed_callee import twice
 """
 
 
-def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
+def test_an_edited_callee_changes_the_source_hash(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "callee_of_a_stamp.py").write_text(CALLEE.format(factor=2))
-    (tmp_path / "caller_of_a_stamp.py").write_text(CALLER)
-    caller = importlib.import_module("caller_of_a_stamp")
-    before = stamps.source_hash(caller)
-    (tmp_path / "callee_of_a_stamp.py").write_text(CALLEE.format(factor=3))
-    stamps.source_hash.cache_clear()
-    assert stamps.source_hash(caller) != before
-    for name in ("caller_of_a_stamp", "callee_of_a_stamp"):
+    (tmp_path / "hashed_callee.py").write_text(CALLEE.format(factor=2))
+    (tmp_path / "hashed_caller.py").write_text(CALLER)
+    caller = importlib.import_module("hashed_caller")
+    before = compiled.source_hash(caller)
+    (tmp_path / "hashed_callee.py").write_text(CALLEE.format(factor=3))
+    compiled.source_hash.cache_clear()
+    assert compiled.source_hash(caller) != before
+    for name in ("hashed_caller", "hashed_callee"):
         del sys.modules[name]
 
 
@@ -103,6 +103,10 @@ def test_kernels_are_named_after_all_sources_that_they_call():
     names = set()
     for model, policy in product((svm, logistic_edges), (hogwild, locked)):
         name = lock_free.lock_free_loop(model, policy).py_func.__qualname__
-        assert name.endswith(f".{stamps.source_hash(model, policy, lock_free)}")
-        names |= {name, stamps.source_hash(model, policy), stamps.source_hash(model)}
+        assert name.endswith(f".{compiled.source_hash(model, policy, lock_free)}")
+        names |= {
+            name,
+            compiled.source_hash(model, policy),
+            compiled.source_hash(model),
+        }
     assert len(names) == 4 + 4 + 2
