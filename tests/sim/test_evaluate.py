@@ -70,7 +70,7 @@ def skips(rounds):
     )
 
 
-@pytest.mark.parametrize("size", (2, 3, 5, 8, 13))
+@pytest.mark.parametrize("size", (2, 3, 4, 5, 7, 8, 13, 16))
 @pytest.mark.parametrize("name", FLAT)
 def test_segments_overlap_as_they_do_there_and_late_ranks_too(name, size):
     for eager in EAGER:

@@ -120,8 +120,8 @@ def test_replicas_are_byte_equal_by_any_allreduce(name, how):
 @pytest.mark.parametrize("batch", (1, 7, 1499, 1500, 10_000))
 def test_any_minibatch_will_do(batch, tables):
     """One record, ragged ones, fewer than ranks in the last, and more than all."""
-    records = corpus(30 if batch < 10 else 1500)
-    k = {"tables": tables, "batch": batch, "records": records, "epochs": 1}
+    records = corpus(70 if batch < 10 else 1500)
+    k = {"tables": tables, "batch": batch, "records": records, "epochs": 2}
     (want,) = on_ranks(1, "minibatch", **k)
     for how in ("operation", "sparse", "dense"):
         assert on_ranks(1, how, **k)[0].losses == want.losses
