@@ -69,9 +69,8 @@ class Queue:
         if numbers is None:
             return None
         arrived = [self.arrived.pop(number) for number in numbers]
-        arrived.sort(
-            key=lambda pair: pair[0]
-        )  # stable: the rollouts of an actor in order
+        # order matters: a stable sort keeps the order of an actor's rollouts
+        arrived.sort(key=lambda pair: pair[0])
         return np.concatenate([rollout for _, rollout in arrived]).view(self.dtype)
 
     def forget(self, actor: int) -> None:

@@ -249,11 +249,6 @@ def test_transitions_may_have_more_steps_than_a_message():
     assert run(4, updates=2, n_step=9)[0][-1].number == 2
 
 
-def test_a_run_ends_at_a_mean_return():
-    learner, *_ = run(updates=10_000, until=-0.99)
-    assert learner[-1].number < 1000 and learner[-1].measures["mean_return"] >= -0.99
-
-
 def test_a_run_resumes_from_the_state_of_its_update():
     def program(comm, state):
         own = {"comm": Metered(comm), "timer": Timer(comm.Wtime), "state": state}

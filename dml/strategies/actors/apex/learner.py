@@ -70,8 +70,6 @@ class Learner:
                 self.learn(self.next_batch())
                 if self.updates % self.settings.report_every == 0:
                     yield self.step()
-                if self.solved():
-                    break
         except GeneratorExit:  # the caller needs no further Steps
             self.losses.clear()
         with self.timer("wait"):
@@ -138,9 +136,6 @@ class Learner:
         if actor == self.last_actor and report["episodes"]:
             self.mean_return = float(report["mean_return"])
         self.links.send(self.layouts.params, actor, self.updates, params=self.pack())
-
-    def solved(self) -> bool:
-        return self.mean_return is not None and self.mean_return >= self.settings.until
 
     def finish(self) -> None:
         """Stop replays and actors; discard batches that are in transit."""

@@ -53,9 +53,8 @@ class Replay:
         transitions = len(actors) * layouts.insert["records"].shape[0]
         self.slack = settings.batch / settings.ratio + transitions
         self.sampled = self.requests = self.batches = 0
-        self.uncredited: deque[int] = (
-            deque()
-        )  # actors without a credit, in order of inserts
+        # actors without a credit, in order of inserts
+        self.uncredited: deque[int] = deque()
         self.ended = False  # whether the learner has ended
 
     def serve(self) -> None:

@@ -4,7 +4,6 @@ rank 0   │ 1 .. R  │ R+1 .. size-1
 learner  │ replays │ actors             actor i sends to replay i mod R
 """
 
-import math
 from typing import NamedTuple
 
 from dml.types import BadInput
@@ -30,7 +29,6 @@ class Settings(NamedTuple):
       window: Largest number of messages of an actor without a credit.
       prefetch: Number of requested batches that the learner has not received.
       report_every: Number of updates in a Step.
-      until: Mean return at which the run ends, over recent episodes of the last actor.
       seed: Seed of episodes, random actions and samples.
       elastic: Whether the run continues when actors die.
     """
@@ -51,7 +49,6 @@ class Settings(NamedTuple):
     window: int = 2
     prefetch: int = 2
     report_every: int = 100
-    until: float = math.inf
     seed: int = 0
     elastic: bool = False
 
