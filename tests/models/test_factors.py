@@ -1,0 +1,190 @@
+"""Factors of the gradients of dense layers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dml.models import factors as dense
+from dml.models.factors import gradient_factors, multiply, name
+from dml.models.gradient import gradient
+from dml.models.layers.blocks import Shape
+from dml.models.networks.alexnet import Sizes, alexnet
+from dml.models.networks.cnn import cnn
+from dml.models.networks.mlp import mlp
+from dml.models.networks.transformer import transformer
+from dml.types import Batch
+
+EXAMPLES, TOKENS, MASKED = 6, 8, 3
+BERT = Shape(vocabulary=30, length=TOKENS, layers=1, width=8, heads=2)
+BLOCK = ("qkv", "out", "up", "down")
+
+
+def plain_loss(params, batch):
+    """Two dense layers without modules, of which the first has no bias."""
+    hidden = jnp.tanh(batch.inputs @ params["first"])
+    return jnp.mean((jnp.einsum("ki,oi->ko", hidden, params["second"])) ** 2)
+
+
+def plain_params(key):
+    keys = jax.random.split(key)
+    return {
+        "first": jax.random.normal(keys[0], (9, 5)),
+        "second": jax.random.normal(keys[1], (4, 5)),  # outputs before inputs
+    }
+
+
+def images(*shape):
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((EXAMPLES, *shape)).astype(np.float32)
+    return Batch(inputs, rng.integers(0, 4, EXAMPLES).astype(np.int32))
+
+
+def masked():
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(0, BERT.vocabulary, (EXAMPLES, TOKENS))
+    positions = np.stack([rng.permutation(TOKENS)[:MASKED] for _ in range(EXAMPLES)])
+    return Batch(tokens, (positions, np.take_along_axis(tokens, positions, 1)))
+
+
+def case(model, batch, kernels):
+    return model.loss, model.init, batch, kernels
+
+
+BLOCKS = {f"block_0/{part}/kernel" for part in BLOCK}
+CASES = {
+    "plain": (plain_loss, plain_params, images(9), {"first", "second"}),
+    "mlp": case(
+        mlp((9,), 4, (7, 5)),
+        images(9),
+        {"hidden_00/kernel", "hidden_01/kernel", "head/kernel"},
+    ),
+    "cnn": case(cnn((8, 8, 1), 4, 3), images(8, 8, 1), {"Dense_0/kernel"}),
+    "alexnet": case(
+        alexnet((8, 8, 1), 4, Sizes(2, 3, 1)),
+        images(8, 8, 1),
+        {"layer_6/kernel", "layer_7/kernel", "layer_8/kernel"},
+    ),
+    "bert": case(transformer(BERT, False), masked(), BLOCKS | {"head/dense/kernel"}),
+    "remat": case(
+        transformer(BERT, False, remat=True), masked(), BLOCKS | {"head/dense/kernel"}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_factors_multiply_to_the_gradients_of_dense_layers(kind):
+    loss, init, batch, kernels = CASES[kind]
+    params = init(jax.random.key(2))
+    exact_loss, exact = gradient(loss, params, batch)
+    value, rest, factors = gradient_factors(loss, params, batch)
+    np.testing.assert_allclose(value, exact_loss, rtol=1e-6)
+    assert factors.keys() == kernels
+    leaves = jax.tree_util.tree_flatten_with_path(exact)[0]
+    others = jax.tree.leaves(rest, is_leaf=lambda leaf: leaf is None)
+    for (path, grad), other in zip(leaves, others, strict=True):
+        if name(path) in kernels:
+            assert other is None
+            other = multiply(factors[name(path)], grad.shape)
+        scale = np.abs(grad).max() + 1e-12
+        np.testing.assert_allclose(other, grad, rtol=2e-4, atol=2e-5 * scale)
+
+
+def test_rows_are_examples_or_tokens_and_biases_are_sums_of_rows():
+    loss, init, batch, _ = CASES["bert"]
+    _, rest, factors = gradient_factors(loss, init(jax.random.key(3)), batch)
+    inputs, outputs = factors["block_0/up/kernel"]
+    assert inputs.shape == (EXAMPLES * TOKENS, BERT.width)
+    assert outputs.shape == (EXAMPLES * TOKENS, 4 * BERT.width)
+    # the head reads the masked tokens only
+    assert factors["head/dense/kernel"].inputs_KxM.shape[0] == EXAMPLES * MASKED
+    for part in BLOCK:
+        bias = rest["block_0"][part]["bias"]
+        sums = factors[f"block_0/{part}/kernel"].outputs_KxN.sum(0)
+        np.testing.assert_allclose(sums, bias, rtol=1e-4, atol=1e-7)
+
+
+def test_inputs_are_those_of_the_layer_and_outputs_contain_the_mean():
+    loss, init, batch, _ = CASES["mlp"]
+    params = init(jax.random.key(4))
+    _, _, factors = gradient_factors(loss, params, batch)
+    assert np.array_equal(factors["hidden_00/kernel"].inputs_KxM, batch.inputs)
+    doubled = Batch(*(np.concatenate([array, array]) for array in batch))
+    _, _, again = gradient_factors(loss, params, doubled)
+    np.testing.assert_allclose(
+        2 * again["head/kernel"].outputs_KxN[:EXAMPLES],
+        factors["head/kernel"].outputs_KxN,
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("kind", ["mlp", "alexnet", "bert", "remat"])
+def test_no_gradient_of_a_kernel_with_factors_is_computed(kind):
+    loss, init, batch, kernels = CASES[kind]
+    params = init(jax.random.key(5))
+
+    def products(chosen):
+        traced = jax.make_jaxpr(gradient_factors, static_argnums=(0, 3))
+        return dots(traced(loss, params, batch, chosen).jaxpr)
+
+    every = products(lambda path, sizes: True)
+    none = products(lambda path, sizes: False)
+    assert none - every == len(kernels)
+
+
+def dots(jaxpr):
+    """Return the number of products and convolutions in a program."""
+    count = 0
+    for equation in jaxpr.eqns:
+        count += equation.primitive.name in ("dot_general", "conv_general_dilated")
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            count += dots(inner) if hasattr(inner, "eqns") else 0
+    return count
+
+
+def test_chosen_products_are_factors_and_others_are_not():
+    loss, init, batch, _ = CASES["mlp"]
+    params, offers = init(jax.random.key(6)), {}
+
+    def chosen(path, sizes):
+        offers[path] = sizes
+        return sizes.outputs == 5
+
+    _, grads, factors = gradient_factors(loss, params, batch, chosen)
+    assert offers == {
+        "hidden_00/kernel": dense.Sizes(EXAMPLES, 9, 7),
+        "hidden_01/kernel": dense.Sizes(EXAMPLES, 7, 5),
+        "head/kernel": dense.Sizes(EXAMPLES, 5, 4),
+    }
+    assert factors.keys() == {"hidden_01/kernel"}
+    assert grads["hidden_01"]["kernel"] is None
+    assert grads["head"]["kernel"].shape == (5, 4)
+
+
+def test_a_kernel_of_two_layers_and_a_batch_of_products_have_no_factors():
+    def loss(params, batch):
+        hidden = jnp.tanh(batch.inputs @ params["shared"])
+        hidden = jnp.tanh(hidden @ params["shared"])
+        return jnp.mean(jnp.einsum("ki,gio->gko", hidden, params["groups"]) ** 2)
+
+    params = {"shared": jnp.eye(9), "groups": jnp.ones((3, 9, 2))}
+    _, grads, factors = gradient_factors(loss, params, images(9))
+    assert not factors
+    exact = jax.grad(loss)(params, images(9))
+    for each, other in zip(*map(jax.tree.leaves, (grads, exact)), strict=True):
+        np.testing.assert_allclose(each, other, rtol=1e-5, atol=1e-7)
+
+
+def test_bfloat16_arithmetic_has_factors_of_bfloat16():
+    model, batch = mlp((9,), 4, (7,), dtype="bfloat16"), images(9)
+    params = model.init(jax.random.key(7))
+    _, _, factors = gradient_factors(model.loss, params, batch)
+    assert {leaf.dtype for leaf in jax.tree.leaves(factors)} == {
+        jnp.dtype(jnp.bfloat16)
+    }
+    _, exact = gradient(model.loss, params, batch)
+    product = multiply(factors["head/kernel"], (7, 4))
+    np.testing.assert_allclose(
+        product.astype(np.float32), exact["head"]["kernel"], rtol=0.02, atol=1e-3
+    )
