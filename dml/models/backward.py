@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dml.models.factors import factored
 from dml.models.gradient import add_scaled
 from dml.models.layered import first_readers, layer_params
 from dml.types import Batch, Grads, Model, Params
@@ -24,7 +25,10 @@ def gradient_order(model: Model) -> list[str]:
 
 
 def backward(
-    model: Model, params: Params, batch: Batch
+    model: Model,
+    params: Params,
+    batch: Batch,
+    kernels: frozenset[str] = frozenset(),
 ) -> tuple[Any, Iterator[tuple[str, Grads]]]:
     """Return the loss, and names with gradients, in the order of `gradient_order`.
 
@@ -35,6 +39,7 @@ def backward(
       model: A model with layers.
       params: Its params, by name.
       batch: The minibatch.
+      kernels: Paths of the kernels, each of one layer, whose gradients are Factors.
     """
     activations: Any = None
     pullbacks = []
@@ -43,11 +48,11 @@ def backward(
             layer.apply, layer_params(layer, params), activations, batch
         )
         pullbacks.append(pullback)
-    return activations, _gradients(model.layers, pullbacks, activations)
+    return activations, _gradients(model.layers, pullbacks, activations, kernels)
 
 
 def _gradients(
-    layers: Any, pullbacks: list[Any], loss: jax.Array
+    layers: Any, pullbacks: list[Any], loss: jax.Array, kernels: frozenset[str]
 ) -> Iterator[tuple[str, Grads]]:
     """Return names with complete gradients, from the last layer to the first.
 
@@ -59,7 +64,7 @@ def _gradients(
     complete: list[tuple[str, Grads]] = []
     incoming: Any = _ones(loss)
     for index in reversed(range(len(layers))):
-        grads, incoming = _backward(pullbacks.pop(), incoming)
+        grads, incoming = _backward(kernels, pullbacks.pop(), incoming)
         for name, grad in grads.items():
             if name in partial_grads:
                 grad = add_scaled(partial_grads.pop(name), grad, 1)
@@ -82,9 +87,17 @@ def _forward(
     )
 
 
-@jax.jit
-def _backward(pullback: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
-    return pullback(incoming)
+@partial(jax.jit, static_argnums=0)
+def _backward(
+    kernels: frozenset[str], pullback: Any, incoming: Any
+) -> tuple[dict[str, Grads], Any]:
+    if not kernels:
+        return pullback(incoming)
+
+    def gradients(pullback: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
+        return pullback(incoming)
+
+    return factored(gradients, kernels)(pullback, incoming)
 
 
 @jax.jit

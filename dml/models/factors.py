@@ -24,6 +24,7 @@ import jax
 from jax.extend import core
 
 from dml.types import Batch, Grads, Params
+from dml.wire.costs.factors import Sizes
 
 # Primitives that call a program, by the name of the parameter with the program.
 CALLS = {
@@ -45,36 +46,13 @@ class Factors(NamedTuple):
     outputs_KxN: Any
 
 
-class Sizes(NamedTuple):
-    """The sizes of a product.
-
-    Attributes:
-      rows: Number K of rows of both factors.
-      inputs: Number M of columns of the first factor.
-      outputs: Number N of columns of the second factor.
-    """
-
-    rows: int
-    inputs: int
-    outputs: int
-
-
-# (path of an output, sizes of the product) -> whether its factors are returned
-Chosen = Callable[[str, Sizes], bool]
-
-
-def all_products(path: str, sizes: Sizes) -> bool:
-    """Choose every product."""
-    return True
-
-
-# The loss and the choice are static arguments, as in `dml.models.gradient`.
+# The loss and the kernels are static arguments, as in `dml.models.gradient`.
 @partial(jax.jit, static_argnums=(0, 3))
 def gradient_factors(
     loss: Callable[[Params, Batch], Any],
     params: Params,
     batch: Batch,
-    chosen: Chosen = all_products,
+    kernels: frozenset[str] | None = None,
 ) -> tuple[Any, Grads, dict[str, Factors]]:
     """Return loss, gradient, and the factors of kernels by path.
 
@@ -85,20 +63,36 @@ def gradient_factors(
       loss: (params, batch) -> scalar.
       params: The parameters.
       batch: The minibatch.
-      chosen: Kernels whose factors are returned, among those with a product.
+      kernels: Paths of the kernels with factors; None: all that have a product.
     """
-    value, grads = factored(jax.value_and_grad(loss), offered(chosen))(params, batch)
-    return value, *separated(grads)
+
+    def grads(params: Params) -> tuple[Grads, Any]:
+        value, grads = jax.value_and_grad(loss)(params, batch)
+        return grads, value
+
+    gradient, value = factored(grads, kernels)(params)
+    return value, *separated(gradient)
 
 
-def offered(chosen: Chosen) -> Chosen:
-    """Return the choice for outputs (loss, gradients) of one for gradients."""
+def dense_layers(
+    loss: Callable[[Params, Batch], Any], params: Params, batch: Batch
+) -> dict[str, Sizes]:
+    """Return the sizes of the kernels with factors, by path; computes nothing.
 
-    def choose(path: str, sizes: Sizes) -> bool:
-        position, _, rest = path.partition("/")
-        return position == "1" and chosen(rest, sizes)
-
-    return choose
+    Args:
+      loss: (params, batch) -> scalar.
+      params: The parameters, or their shapes.
+      batch: A minibatch, or its shapes.
+    """
+    factors = jax.eval_shape(partial(gradient_factors, loss), params, batch)[2]
+    shapes = {
+        path: (pair.inputs_KxM.shape, pair.outputs_KxN.shape)
+        for path, pair in factors.items()
+    }
+    return {
+        path: Sizes(rows, inputs, outputs)
+        for path, ((rows, inputs), (_, outputs)) in shapes.items()
+    }
 
 
 def separated(grads: Any) -> tuple[Grads, dict[str, Factors]]:
@@ -124,30 +118,35 @@ def name(path: Sequence[Any]) -> str:
 
 
 def factored(
-    function: Callable[..., Any], chosen: Chosen = all_products
-) -> Callable[..., Any]:
-    """Return the function with Factors in place of outputs that are products.
+    function: Callable[..., tuple[Any, Any]], kernels: frozenset[str] | None
+) -> Callable[..., tuple[Any, Any]]:
+    """Return the function with Factors in place of gradients that are products.
 
     Use it inside `jax.jit`: it traces the function at every call. The function has no
     shard_map, and the result must not be differentiated.
 
     Args:
-      function: Arrays -> a tree of arrays.
-      chosen: Outputs, among products, whose factors are returned.
+      function: Arrays -> (gradients, other outputs), trees of arrays.
+      kernels: Paths of the gradients that become Factors; None: all products.
     """
 
-    def factors(*args: Any) -> Any:
+    def factors(*args: Any) -> tuple[Any, Any]:
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         values = evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))
-        paths, tree = jax.tree_util.tree_flatten_with_path(shapes)
-        leaves = []
-        for (path, _), value in zip(paths, values, strict=True):
-            sizes = isinstance(value, Product) and value.sizes()
-            if sizes and chosen(name(path), sizes):
-                leaves.append(value.factors())
-            else:
-                leaves.append(array(value))
-        return jax.tree.unflatten(tree, leaves)
+        paths, tree = jax.tree_util.tree_flatten_with_path(shapes[0])
+        grads = [
+            value.factors()
+            if isinstance(value, Product)
+            and value.sizes()
+            and (kernels is None or name(path) in kernels)
+            else array(value)
+            for (path, _), value in zip(paths, values, strict=False)
+        ]
+        others = [array(value) for value in values[len(grads) :]]
+        return (
+            jax.tree.unflatten(tree, grads),
+            jax.tree.unflatten(jax.tree.structure(shapes[1]), others),
+        )
 
     return factors
 

@@ -80,7 +80,7 @@ def accumulate(
 def add_scaled(total: Grads | None, grads: Grads, weight: float) -> Grads:
     """Return total + weight * grads; the memory of `total` is reused."""
     grads = jax.tree.map(_as_array, grads)
-    if weight != 1:
+    if weight != 1 and jax.tree.leaves(grads):
         grads = _scale(grads, _replicate_like(np.float32(weight), grads))
     return grads if total is None else _add(total, grads)
 

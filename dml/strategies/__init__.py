@@ -32,6 +32,7 @@ STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
     "synchronous": Strategy("synchronous", ("gradient",)),
     "local": Strategy("local", ("gradient",)),
+    "poseidon": Strategy("poseidon", ("model",)),
     "coded": Strategy("coded", ("gradient",)),
     "zeno": Strategy("zeno", ("gradient",)),
     "gradient_coding": Strategy("gradient_coding", ("gradient",)),

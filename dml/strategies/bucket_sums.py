@@ -29,7 +29,7 @@ from dml.strategies.parameters import (
     restore_memory,
 )
 from dml.strategies.term_gradients import ALL, Named, term_gradients
-from dml.types import CountedComm, Grads, Problem, Reducer, Step, no_op
+from dml.types import CountedComm, Grads, Problem, Reducer, Step, identity, no_op
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
 
@@ -196,8 +196,26 @@ def update_params(
       sums: Buckets with the mean gradients.
       grads: The gradients as a tree.
     """
+    messages = [bucket.buffer for bucket in sums]
+    update_once(comm, parameters, messages, partial(identity, grads))
+
+
+def update_once(
+    comm: CountedComm,
+    parameters: Tree,
+    messages: Sequence[np.ndarray],
+    mean: Callable[[], Grads],
+) -> None:
+    """Update the parameters; virtual replicas share one computation.
+
+    Args:
+      comm: Ranks.
+      parameters: The parameters of this rank.
+      messages: Arrays on which the mean gradient depends.
+      mean: () -> the mean gradient as a tree.
+    """
     if not comm.platform.virtual:
-        parameters.apply(parameters.put(grads))
+        parameters.apply(parameters.put(mean()))
         return
 
     params, state = parameters.params, parameters.opt_state
@@ -205,10 +223,10 @@ def update_params(
     def call() -> tuple[Any, Any]:
         # `apply` donates the memory of the state, which other ranks may still read
         parameters.params, parameters.opt_state = params, jax.tree.map(jnp.copy, state)
-        parameters.apply(parameters.put(grads))
+        parameters.apply(parameters.put(mean()))
         return parameters.params, parameters.opt_state
 
-    bits = [bucket.buffer.tobytes() for bucket in sums]
+    bits = [message.tobytes() for message in messages]
     key = id(params), id(state), bits
     parameters.params, parameters.opt_state = once(comm, "update", key, call)
 

@@ -5,15 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.models import factors as dense
-from dml.models.factors import gradient_factors, multiply, name
+from dml.models.factors import dense_layers, gradient_factors, multiply, name
 from dml.models.gradient import gradient
 from dml.models.layers.blocks import Shape
-from dml.models.networks.alexnet import Sizes, alexnet
+from dml.models.networks.alexnet import Sizes as Maps
+from dml.models.networks.alexnet import alexnet
 from dml.models.networks.cnn import cnn
 from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import transformer
 from dml.types import Batch
+from dml.wire.costs.factors import Sizes
 
 EXAMPLES, TOKENS, MASKED = 6, 8, 3
 BERT = Shape(vocabulary=30, length=TOKENS, layers=1, width=8, heads=2)
@@ -61,7 +62,7 @@ CASES = {
     ),
     "cnn": case(cnn((8, 8, 1), 4, 3), images(8, 8, 1), {"Dense_0/kernel"}),
     "alexnet": case(
-        alexnet((8, 8, 1), 4, Sizes(2, 3, 1)),
+        alexnet((8, 8, 1), 4, Maps(2, 3, 1)),
         images(8, 8, 1),
         {"layer_6/kernel", "layer_7/kernel", "layer_8/kernel"},
     ),
@@ -127,9 +128,7 @@ def test_no_gradient_of_a_kernel_with_factors_is_computed(kind):
         traced = jax.make_jaxpr(gradient_factors, static_argnums=(0, 3))
         return dots(traced(loss, params, batch, chosen).jaxpr)
 
-    every = products(lambda path, sizes: True)
-    none = products(lambda path, sizes: False)
-    assert none - every == len(kernels)
+    assert products(frozenset()) - products(None) == len(kernels)
 
 
 def dots(jaxpr):
@@ -143,21 +142,17 @@ def dots(jaxpr):
     return count
 
 
-def test_chosen_products_are_factors_and_others_are_not():
+def test_chosen_kernels_have_factors_and_others_do_not():
     loss, init, batch, _ = CASES["mlp"]
-    params, offers = init(jax.random.key(6)), {}
-
-    def chosen(path, sizes):
-        offers[path] = sizes
-        return sizes.outputs == 5
-
-    _, grads, factors = gradient_factors(loss, params, batch, chosen)
-    assert offers == {
-        "hidden_00/kernel": dense.Sizes(EXAMPLES, 9, 7),
-        "hidden_01/kernel": dense.Sizes(EXAMPLES, 7, 5),
-        "head/kernel": dense.Sizes(EXAMPLES, 5, 4),
+    params = init(jax.random.key(6))
+    assert dense_layers(loss, params, batch) == {
+        "hidden_00/kernel": Sizes(EXAMPLES, 9, 7),
+        "hidden_01/kernel": Sizes(EXAMPLES, 7, 5),
+        "head/kernel": Sizes(EXAMPLES, 5, 4),
     }
-    assert factors.keys() == {"hidden_01/kernel"}
+    chosen = frozenset(["hidden_01/kernel"])
+    _, grads, factors = gradient_factors(loss, params, batch, chosen)
+    assert factors.keys() == chosen
     assert grads["hidden_01"]["kernel"] is None
     assert grads["head"]["kernel"].shape == (5, 4)
 

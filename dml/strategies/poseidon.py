@@ -1,0 +1,362 @@
+"""Poseidon (Zhang 2017): factors, a server or an all-reduce for each dense layer.
+
+    backward  layer 3     │ layer 2      │ layer 1
+    wire                  └ x3 dy3 ───── ┴ all-reduce of dw2 ── all-reduce of dw1
+              factors pay │ they do not: K(M + N) is too much
+
+The gradient of a dense layer is a product of two matrices with a row for each example.
+HybComm sends these factors (`wire.reducers.sufficient_factors`) where they have fewer
+words than the gradient (`wire.costs.factors`), and each rank multiplies the factors of
+all ranks. All other gradients are summed in buckets. With layers, the messages of a
+layer are sent while XLA computes the gradients of earlier layers.
+
+Elements sent per update, over p ranks: (p-1)·ΣK_r(M + N) for a layer by factors, where
+rank r has K_r rows; those of the all-reduce for other parameters and one loss.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dml.data.feed import Part, feed
+from dml.data.shards import bounds
+from dml.metrics.timer import Timer
+from dml.models.backward import backward, gradient_order
+from dml.models.factors import (
+    Factors,
+    dense_layers,
+    gradient_factors,
+    multiply,
+    name,
+    separated,
+)
+from dml.models.gradient import add_scaled
+from dml.strategies.bucket_sums import update_once
+from dml.strategies.parameters import Tree, Update, split_shards
+from dml.strategies.term_gradients import ALL
+from dml.types import AllReduce, BadInput, Batch, CountedComm, Grads, Problem, Step
+from dml.wire.collectives.byteps import byteps_allreduce
+from dml.wire.comm.once import once_per_call
+from dml.wire.costs.factors import Nodes, Sizes, choose
+from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
+from dml.wire.reducers.sufficient_factors import Columns, gather_factors
+
+# Exchanges of dense layers: the cheapest for each layer; factors for all; sums by the
+# all-reduce; sums on servers, of which each rank has one, with an equal part.
+SCHEMES = ("hybrid", "factors", "allreduce", "server")
+# gradients by name, without those of kernels by factors, and the factors by path
+Parted = tuple[dict[str, Grads], dict[str, Factors]]
+
+
+class Plan(NamedTuple):
+    """The exchange of each gradient.
+
+    Attributes:
+      kernels: Sizes of the kernels that are exchanged by factors, for one example.
+      names: Names of parameters in the order of the backward pass.
+      dense: The other parameters by name, with None in place of these kernels.
+      dtype: Dtype of all messages.
+    """
+
+    kernels: Mapping[str, Sizes]
+    names: list[str]
+    dense: Mapping[str, Any]
+    dtype: np.dtype
+
+    def columns(self, part: str) -> dict[str, Columns]:
+        """Return the columns of the kernels of a name."""
+        return {
+            path: Columns(sizes.inputs, sizes.outputs)
+            for path, sizes in self.kernels.items()
+            if part == ALL or f"{path}/".startswith(f"{part}/")
+        }
+
+
+def poseidon(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Update,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    allreduce: AllReduce,
+    scheme: str = "hybrid",
+    bucket_mb: float = 0.0,
+    accumulate: int = 1,
+    prefetch: int = 0,
+    state: Any = None,
+) -> Iterator[Step]:
+    """Train on all ranks in lockstep; yield a Step after every update.
+
+    The exchange of a layer is chosen for the number of examples of the first minibatch.
+
+    Args:
+      problem: Problem to train, equal on all ranks, with a model.
+      batches: Indices of each global minibatch, equal on all ranks.
+      update: optax optimizer.
+      comm: Ranks.
+      timer: Measures the phases.
+      allreduce: Sums the gradients that are not sent by factors.
+      scheme: One of SCHEMES. "server" adds in rank order, so its bits are those of the
+        all-reduce `star` for any number of ranks.
+      bucket_mb: Size of a bucket of summed gradients in MiB; factors are sent by layer.
+        0 sends all at once, after the backward pass.
+      accumulate: Number of microbatches of a rank; their factors are concatenated.
+      prefetch: Number of minibatches prepared in the background.
+      state: State of the optimizer from the Step to resume from; None initializes it.
+    """
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:
+        return
+    parameters = copy(
+        once_per_call(comm, "start", partial(Tree, problem, update, state))
+    )
+    plan = once_per_call(
+        comm,
+        "plan",
+        partial(make_plan, problem, first, comm.size, scheme, bool(bucket_mb)),
+    )
+    sums = buckets(comm, plan.dense, plan.names, bucket_mb * (1 << 20), scalars=1)
+    dense_sum = byteps_allreduce if scheme == "server" else allreduce
+    split = split_shards(comm, comm.size, accumulate)
+    minibatches = feed(
+        problem.take, chain([first], batches), split, parameters.put, prefetch
+    )
+    for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
+        sent = comm.bytes_sent
+        with timer("gradient"):
+            own = [part for part in parts if part]
+            share = sum(part.examples for part in own) / count
+            loss, done, factor = rank_gradients(
+                problem, parameters.params, own, count, plan
+            )
+            comm.platform.work(share * comm.size)
+        factors: dict[str, Any] = {}
+        for bucket in sums:
+            rest: dict[str, Grads] = {}
+            for part in bucket.names:
+                with timer("gradient"):
+                    grads, pairs = jax.device_get(next(done, ({}, {})))
+                    rest |= grads
+                with timer("wire"):
+                    factors |= gather(comm, plan, part, pairs, (count, factor))
+            with timer("wire"):
+                fill(bucket, rest if own else None, factor)
+                if bucket is sums[-1]:
+                    bucket.buffer[bucket.layout.length :] = factor * float(loss)
+                dense_sum(comm, bucket.buffer, op=np.add)
+        with timer("update"):
+            messages = [bucket.buffer for bucket in sums]
+            messages += [matrix for pair in factors.values() for matrix in pair]
+            mean = partial(mean_gradient, problem.params, sums, factors)
+            update_once(comm, parameters, messages, mean)
+        yield Step(
+            number=number,
+            loss=float(sums[-1].buffer[-1]),
+            params=parameters.collect,
+            examples=count,
+            seconds=timer.lap(),
+            words_sent=(comm.bytes_sent - sent) // plan.dtype.itemsize,
+            measures={"layers_by_factors": len(plan.kernels)},
+            state=parameters.state,
+            replicas=True,
+        )
+
+
+def make_plan(
+    problem: Problem, first: np.ndarray, size: int, scheme: str, by_layer: bool
+) -> Plan:
+    """Choose the exchange of each kernel.
+
+    Args:
+      problem: Problem to train.
+      first: Indices of the first minibatch.
+      size: Number of ranks.
+      scheme: One of SCHEMES.
+      by_layer: Whether the backward pass runs layer by layer, if the model has layers.
+    """
+    if scheme not in SCHEMES:
+        raise BadInput(
+            f"expected a scheme of {', '.join(SCHEMES)}, got {scheme!r}; pass "
+            "--scheme=<one of them>"
+        )
+    kernels: dict[str, Sizes] = {}
+    if scheme in ("hybrid", "factors"):
+        kernels = example_layers(problem, first)
+    if scheme == "hybrid":
+        most = -(-len(first) // size)  # examples of a rank
+        nodes = Nodes(size, size)
+        kernels = {
+            path: sizes
+            for path, sizes in kernels.items()
+            if size > 1  # one rank sends nothing
+            and choose(sizes._replace(rows=sizes.rows * most), nodes) == "factors"
+        }
+    paths, tree = jax.tree_util.tree_flatten_with_path(problem.params)
+    leaves = [None if name(path) in kernels else leaf for path, leaf in paths]
+    dense, names = {ALL: jax.tree.unflatten(tree, leaves)}, [ALL]
+    assert problem.model
+    if by_layer and problem.model.layers:
+        dense, names = dense[ALL], gradient_order(problem.model)
+    dtype = np.result_type(*(leaf.dtype for _, leaf in paths))
+    return Plan(kernels, names, dense, dtype)
+
+
+def example_layers(problem: Problem, first: np.ndarray) -> dict[str, Sizes]:
+    """Return the sizes of kernels with factors for one example.
+
+    Kernels whose number of rows is not proportional to that of examples are left out,
+    such as those of a product of two kernels.
+    """
+    assert problem.model
+    loss, example = problem.model.loss, problem.take(first[:1])
+
+    def layers(examples: int) -> dict[str, Sizes]:
+        def shape(array: Any) -> jax.ShapeDtypeStruct:
+            dtype = jax.dtypes.canonicalize_dtype(np.asarray(array).dtype)
+            return jax.ShapeDtypeStruct((examples, *np.shape(array)[1:]), dtype)
+
+        shapes: Batch = jax.tree.map(shape, example)
+        return dense_layers(loss, problem.params, shapes)
+
+    one, two = layers(1), layers(2)
+    return {
+        path: sizes for path, sizes in one.items() if two[path].rows == 2 * sizes.rows
+    }
+
+
+def rank_gradients(
+    problem: Problem, params: Any, parts: list[Part], count: int, plan: Plan
+) -> tuple[Any, Iterator[Parted], float]:
+    """Return the loss, the gradients of each name, and a factor to multiply both by.
+
+    Gradients may still be in computation. Of several microbatches only the last runs
+    layer by layer. Without parts the loss is 0 and there are no gradients.
+
+    Args:
+      problem: The problem.
+      params: The parameters.
+      parts: Microbatches of this rank's shard.
+      count: Number of examples in the global minibatch.
+      plan: The exchange of each gradient.
+    """
+    if not parts:
+        return 0.0, iter(()), 1.0
+    *before, last = parts
+    weight = last.examples / count
+    if plan.names == [ALL]:
+        loss, whole = whole_gradient(problem, params, last.batch, plan)
+        done = iter([whole])
+    else:
+        assert problem.model
+        kernels = frozenset(plan.kernels)
+        loss, named = backward(problem.model, params, last.batch, kernels)
+        done = (separated({part: grads}) for part, grads in named)
+    if not before:
+        return loss, done, weight
+    summed: Any = None
+    factors: dict[str, Factors] = {}
+    for part in before:
+        value, (rest, own) = whole_gradient(problem, params, part.batch, plan)
+        share = part.examples / count
+        summed = add_scaled(summed, (value, rest), share)
+        factors = add_factors(factors, own, share)
+    value, rests = summed
+    return (
+        add_scaled(value, loss, weight),
+        (
+            (
+                {
+                    part: add_scaled(rests[part], rest, weight)
+                    for part, rest in grads.items()
+                },
+                add_factors(factors, own, weight),
+            )
+            for grads, own in done
+        ),
+        1.0,
+    )
+
+
+def whole_gradient(
+    problem: Problem, params: Any, batch: Batch, plan: Plan
+) -> tuple[Any, Parted]:
+    """Return the loss and all gradients by one program."""
+    assert problem.model
+    kernels, factors = frozenset(plan.kernels), {}
+    if kernels:
+        loss, grads, factors = gradient_factors(
+            problem.model.loss, params, batch, kernels
+        )
+    else:  # the program of other strategies, for bit-identical results
+        loss, grads = problem.gradient(params, batch)
+    return loss, ({ALL: grads} if plan.names == [ALL] else grads, factors)
+
+
+def add_factors(
+    total: Mapping[str, Factors], own: Mapping[str, Factors], weight: float
+) -> dict[str, Factors]:
+    """Return the factors of total + weight * own: more rows."""
+    scale = np.float32(weight)
+    scaled = {
+        path: Factors(pair.inputs_KxM, pair.outputs_KxN * scale)
+        for path, pair in own.items()
+    }
+    return {
+        path: jax.tree.map(lambda *rows: jnp.concatenate(rows), total[path], pair)
+        if path in total
+        else pair
+        for path, pair in scaled.items()
+    }
+
+
+def gather(
+    comm: CountedComm, plan: Plan, part: str, own: Any, shares: tuple[int, float]
+) -> dict[str, Any]:
+    """Return the factors of a name's kernels of all ranks; collective.
+
+    Args:
+      comm: Ranks.
+      plan: The exchange of each gradient.
+      part: Name of parameters.
+      own: Factors of this rank, by path.
+      shares: Number of examples of the global minibatch, and the factor of this rank's
+        gradients.
+    """
+    count, factor = shares
+    limits = [bounds(count, rank, comm.size) for rank in range(comm.size)]
+    columns = plan.columns(part)
+    rows = {
+        path: [(stop - start) * plan.kernels[path].rows for start, stop in limits]
+        for path in columns
+    }
+    return gather_factors(comm, own, columns, rows, factor, plan.dtype)
+
+
+def mean_gradient(params: Any, sums: list[Bucket], factors: Mapping[str, Any]) -> Grads:
+    """Return the mean gradient as a tree, with the products of all factors."""
+    views: dict[str, Grads] = {}
+    for bucket in sums:
+        views |= gradient_views(bucket)[0]
+    dense = iter(jax.tree.leaves(views))
+    paths, tree = jax.tree_util.tree_flatten_with_path(params)
+    leaves = [
+        product(*factors[name(path)], leaf.shape)
+        if name(path) in factors
+        else next(dense)
+        for path, leaf in paths
+    ]
+    return jax.tree.unflatten(tree, leaves)
+
+
+@partial(jax.jit, static_argnums=2)
+def product(inputs_KxM: Any, outputs_KxN: Any, shape: tuple[int, ...]) -> jax.Array:
+    """Return the gradient of a kernel."""
+    return multiply(Factors(inputs_KxM, outputs_KxN), shape)
