@@ -155,7 +155,7 @@ def poseidon(
         with timer("update"):
             messages = [bucket.buffer for bucket in sums]
             messages += [matrix for pair in factors.values() for matrix in pair]
-            mean = partial(mean_gradient, problem.params, sums, factors)
+            mean = partial(mean_gradient, parameters, sums, factors)
             update_once(comm, parameters, messages, mean)
         yield Step(
             number=number,
@@ -304,17 +304,17 @@ def add_factors(
     total: Mapping[str, Factors], own: Mapping[str, Factors], weight: float
 ) -> dict[str, Factors]:
     """Return the factors of total + weight * own: more rows."""
-    scale = np.float32(weight)
-    scaled = {
-        path: Factors(pair.inputs_KxM, pair.outputs_KxN * scale)
-        for path, pair in own.items()
-    }
-    return {
-        path: jax.tree.map(lambda *rows: jnp.concatenate(rows), total[path], pair)
-        if path in total
-        else pair
-        for path, pair in scaled.items()
-    }
+    scale = jax.device_put(np.float32(weight))
+    return {path: _add_rows(total.get(path), pair, scale) for path, pair in own.items()}
+
+
+@jax.jit
+def _add_rows(total: Factors | None, own: Factors, weight: jax.Array) -> Factors:
+    outputs_KxN = own.outputs_KxN * weight.astype(own.outputs_KxN.dtype)
+    scaled = Factors(own.inputs_KxM, outputs_KxN)
+    if total is None:
+        return scaled
+    return jax.tree.map(lambda *rows: jnp.concatenate(rows), total, scaled)
 
 
 def gather(
@@ -340,15 +340,17 @@ def gather(
     return gather_factors(comm, own, columns, rows, factor, plan.dtype)
 
 
-def mean_gradient(params: Any, sums: list[Bucket], factors: Mapping[str, Any]) -> Grads:
+def mean_gradient(
+    parameters: Tree, sums: list[Bucket], factors: Mapping[str, Any]
+) -> Grads:
     """Return the mean gradient as a tree, with the products of all factors."""
     views: dict[str, Grads] = {}
     for bucket in sums:
         views |= gradient_views(bucket)[0]
     dense = iter(jax.tree.leaves(views))
-    paths, tree = jax.tree_util.tree_flatten_with_path(params)
+    paths, tree = jax.tree_util.tree_flatten_with_path(parameters.params)
     leaves = [
-        product(*factors[name(path)], leaf.shape)
+        product(*parameters.put(factors[name(path)]), leaf.shape)
         if name(path) in factors
         else next(dense)
         for path, leaf in paths

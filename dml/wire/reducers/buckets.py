@@ -68,7 +68,9 @@ def divide(
         filled += _nbytes(layout(params[name]))
     layouts = [layout({name: params[name] for name in group}) for group in groups]
     dtypes = [dtype for group_layout in layouts for dtype in group_layout.dtypes]
-    dtype = np.result_type(*(dtypes or [np.dtype(np.float32)]))  # without gradients: scalars only
+    dtype = np.result_type(
+        *(dtypes or [np.dtype(np.float32)])
+    )  # without gradients: scalars only
     lengths = [group_layout.length for group_layout in layouts]
     lengths[-1] += scalars
     line = ALIGN // dtype.itemsize  # elements of a cache line

@@ -8,6 +8,7 @@ from lab.shared_flags import MAX_COUNT
 
 from dml import extend
 from dml.strategies.mesh import CALLS
+from dml.strategies.poseidon import SCHEMES
 from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
@@ -36,6 +37,7 @@ FREE |= {
     "shards",
     "code",
     "bucket_mb",
+    "scheme",
     "call",
     "zero",
     "accumulate",
@@ -77,6 +79,13 @@ def define(**defaults: Any) -> flags.FlagValues:
         defaults.get("bucket_mb", 0.0),
         "MB of gradients in a bucket; 0: one buffer after the backward pass.",
         0,
+    )
+    values.choice(
+        "scheme",
+        "hybrid",
+        list(SCHEMES),
+        "Exchange of dense layers by poseidon: that with the fewest words, or one for "
+        "all.",
     )
     values.choice("call", "shard_map", list(CALLS), "Compilation of the strategy mesh.")
     values.integer(

@@ -54,6 +54,13 @@ def local(setup: Setup) -> dict[str, Any]:
     return setup.wire | setup.options | own
 
 
+def poseidon(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    allreduce = flags.allreduce(values.allreduce, values, setup.comm.size)
+    own = {"scheme": values.scheme, "bucket_mb": values.bucket_mb}
+    return {"allreduce": allreduce} | setup.options | own
+
+
 def replicas(setup: Setup) -> dict[str, Any]:
     values = setup.values
     own = {"every": values.mix_every, "consensus": values.consensus}
@@ -96,6 +103,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "coded": coded,
     "mesh": mesh,
     "local": local,
+    "poseidon": poseidon,
     "hybrid": deep_hybrid.on_axes,
     **dict.fromkeys(MIXING, replicas),
     "ad_psgd": ad_psgd,
@@ -106,7 +114,8 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
 ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 # Strategies that read a flag, if not all do.
 READERS = {
-    "bucket_mb": ["synchronous"],
+    "bucket_mb": ["synchronous", "poseidon"],
+    "scheme": ["poseidon"],
     "shards": ["synchronous", "coded"],
     "code": ["coded"],
     **dict.fromkeys(("zero", "call"), ["mesh"]),

@@ -95,6 +95,10 @@ def allreduce_options(
     return {"reducer": exact(ALLREDUCE[name]), **own}
 
 
+def poseidon_options(entry: Entry, comm: CountedComm) -> Own:
+    return {"allreduce": ALLREDUCE["star"], "scheme": "factors"}
+
+
 def coded_options(entry: Entry, comm: CountedComm) -> Own:
     return {"code": "repetition:1", "workers": 3 * WORKERS}
 
@@ -163,6 +167,7 @@ METHODS: dict[str, Method] = {
     "synchronous star": Method("synchronous", partial(allreduce_options, "star")),
     "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
     "local": Method("local", partial(allreduce_options, "star", every=2)),
+    "poseidon": Method("poseidon", poseidon_options),
     "coded": Method("coded", coded_options),
     "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),
