@@ -41,7 +41,7 @@ from dml.strategies.bucket_sums import update_once
 from dml.strategies.parameters import Tree, Update, split_shards
 from dml.strategies.term_gradients import ALL
 from dml.types import AllReduce, BadInput, Batch, CountedComm, Grads, Problem, Step
-from dml.wire.collectives.byteps import byteps_allreduce
+from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm.once import once_per_call
 from dml.wire.costs.factors import Nodes, Sizes, choose
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
@@ -124,7 +124,7 @@ def poseidon(
         partial(make_plan, problem, first, comm.size, scheme, bool(bucket_mb)),
     )
     sums = buckets(comm, plan.dense, plan.names, bucket_mb * (1 << 20), scalars=1)
-    dense_sum = byteps_allreduce if scheme == "server" else allreduce
+    dense_sum = server_allreduce if scheme == "server" else allreduce
     split = split_shards(comm, comm.size, accumulate)
     minibatches = feed(
         problem.take, chain([first], batches), split, parameters.put, prefetch
@@ -184,8 +184,8 @@ def make_plan(
     """
     if scheme not in SCHEMES:
         raise BadInput(
-            f"expected a scheme of {', '.join(SCHEMES)}, got {scheme!r}; pass "
-            "--scheme=<one of them>"
+            f"expected a scheme of {', '.join(SCHEMES)}, got {scheme!r}; pass one "
+            "of them"
         )
     kernels: dict[str, Sizes] = {}
     if scheme in ("hybrid", "factors"):

@@ -11,6 +11,7 @@ from dml.runs.writers import Row
 from dml.types import Comm
 from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.collectives.ring import ring_allreduce
+from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm import Metered
 from dml.wire.costs.factors import WORDS, Nodes, Sizes
 from dml.wire.reducers.sufficient_factors import Columns, gather_factors
@@ -63,7 +64,6 @@ def by_sums(
     allreduce(comm, np.zeros(sizes.kernel, np.int8))
 
 
-ON_WORKERS = byteps_allreduce  # every worker is also a server
 APART = partial(byteps_allreduce, spare=WORKERS)  # as many further nodes are servers
 ALL, TWICE = Nodes(WORKERS, WORKERS), Nodes(WORKERS, WORKERS, both=False)
 ROLES = (
@@ -74,7 +74,7 @@ ROLES = (
         "server",
         ALL,
         58.7,
-        partial(by_sums, allreduce=ON_WORKERS),
+        partial(by_sums, allreduce=server_allreduce),
     ),
     Role("ring all-reduce", "allreduce", ALL, None, by_sums),
 )

@@ -54,9 +54,13 @@ class Network(NamedTuple):
         return sum(layer.inputs * layer.outputs for layer in self.layers)
 
 
-def alexnet_layers() -> Iterator[Layer]:
-    """Yield the eight layers of AlexNet, with both towers."""
-    sizes = alexnet.Sizes(32, 11, 4)
+def alexnet_layers(unit: int = 32) -> Iterator[Layer]:
+    """Yield the eight layers of AlexNet, with both towers.
+
+    Args:
+      unit: Number that is multiplied by all widths; 32 in AlexNet.
+    """
+    sizes = alexnet.Sizes(unit, 11, 4)
     shape = (IMAGE, IMAGE, 3)
     filters = alexnet.network_layers(shape, CLASSES, sizes, alexnet.PUBLISHED)
     for number, one in enumerate(filters, 1):

@@ -20,8 +20,8 @@ from dml import sim
 from dml.runs.writers import Row
 from dml.types import AllReduce, CountedComm
 from dml.wire.collectives.all_gather_parts import all_gather_parts
-from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.collectives.ring import ring_allreduce
+from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm import Metered
 from dml.wire.costs.factors import Nodes, choose
 from studies.factors.layers import Layer, Network
@@ -114,10 +114,9 @@ def exchanges(network: Network, cluster: Cluster, scheme: str) -> list[Exchange]
 
 def run(listed: Sequence[Exchange], cluster: Cluster) -> tuple[float, int]:
     """Run an update on virtual nodes; return its seconds, and words sent by all."""
-    segment = SEGMENT // SCALE
     sums: Mapping[str, AllReduce] = {
-        "allreduce": partial(ring_allreduce, segment=segment),
-        "server": partial(byteps_allreduce, segment=segment),
+        "allreduce": partial(ring_allreduce, segment=SEGMENT // SCALE),
+        "server": server_allreduce,
     }
 
     def program(comm: CountedComm) -> tuple[list[float], int]:

@@ -30,7 +30,15 @@ from studies.training import options
 
 STRATEGIES = [
     *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
-    *("operation", "coded", "zeno", "gradient_coding", "hogwild", "average"),
+    *(
+        "poseidon",
+        "operation",
+        "coded",
+        "zeno",
+        "gradient_coding",
+        "hogwild",
+        "average",
+    ),
     *DECENTRALISED,
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch

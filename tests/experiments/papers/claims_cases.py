@@ -527,3 +527,36 @@ def exchanges(*methods, more=1.0):
         )
     keys = "name period reducer fragments delay loss bytes_sent peak_bytes"
     return {"diloco": run(rows(keys, *values_of_rows), ranks=4, steps=512, seeds=3)}
+
+
+def factors(counted=(3.67, 33.55, 58.72), server=8, hybrid=7.9, filters="allreduce"):
+    """Return rows of sufficient_factors.py.
+
+    Args:
+        counted: counted words of the three roles, in millions.
+        server: millions of words of servers; the hybrid has 2.
+        hybrid: speed-up of the hybrid; that of servers is 6.2.
+        filters: exchange of a convolution.
+    """
+    keys = "counted published"
+    pairs = zip(counted, (3.7, 34, 58.7), strict=True)
+    found = table("example", keys, *(tuple(1e6 * n for n in pair) for pair in pairs))
+    keys = "network kind layer nodes both apart"
+    found += table(
+        "layers",
+        keys,
+        (
+            "vgg19",
+            "convolution",
+            "conv1",
+            [2, 8],
+            ["allreduce", filters],
+            ["server"] * 2,
+        ),
+        ("vgg19", "dense", "fc6", [2, 8], ["factors"] * 2, ["factors"] * 2),
+    )
+    keys = "network gbps scheme words_sent speedup nodes"
+    cells = [("server", server, 6.2), ("allreduce", 8, 6.6), ("factors", 2, 7.9)]
+    cells += [("hybrid", 2, hybrid)]
+    cells = [("vgg19", 10, name, 1e6 * sent, up, 8) for name, sent, up in cells]
+    return {"factors": run(found + table("throughput", keys, *cells))}

@@ -19,6 +19,7 @@ from studies.compression import crossover_claims as crossover
 from studies.compression import quantization_claims as quantization
 from studies.decentralised import claims as decentralised
 from studies.diloco import claims as diloco
+from studies.factors import claims as factors
 from studies.glove import claims as glove
 from studies.gradient_coding import claims as coding
 from studies.large_batch import claims as batches
@@ -342,6 +343,13 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     checkpoints.expected_time: (of.intervals(), of.intervals(error=-0.011)),
     checkpoints.best_interval: (of.intervals(), of.intervals(least=0.5)),
     checkpoints.bounded: (of.saves(), of.saves(overhead=0.036)),
+    factors.words_of_the_example: (
+        of.factors(),
+        of.factors(counted=(3.67, 33.55, 58.77)),
+    ),
+    factors.fewest_words: (of.factors(), of.factors(server=1.9)),
+    factors.faster_than_servers: (of.factors(), of.factors(hybrid=6.1)),
+    factors.convolutions_are_summed: (of.factors(), of.factors(filters="factors")),
 }
 MORE = [  # other reasons of a verdict
     (checkpoints.recovery, of.recovered(sampled=0.93), FAILS),

@@ -9,6 +9,7 @@ from dml import sim
 from dml.types import BadInput
 from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.collectives.ring import ring_allreduce
+from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm import Metered
 from dml.wire.costs.factors import (
     WORDS,
@@ -69,7 +70,7 @@ def test_words_are_those_that_a_node_sends_and_receives(p, sizes):
     both, apart = Nodes(p, p), Nodes(p, p, both=False)
     assert set(counted(factors, p)) == {WORDS["factors"](sizes, both)}
     assert set(counted(summed(ring_allreduce), p)) == {WORDS["allreduce"](sizes, both)}
-    assert set(counted(summed(byteps_allreduce), p)) == {WORDS["server"](sizes, both)}
+    assert set(counted(summed(server_allreduce), p)) == {WORDS["server"](sizes, both)}
     servers = counted(summed(byteps_allreduce, spare=p), 2 * p)
     assert set(servers) == {WORDS["server"](sizes, apart)}
 

@@ -1,0 +1,32 @@
+"""All-reduce by a sharded parameter server (Li 2014): a part on each rank."""
+
+import numpy as np
+
+from dml.types import Comm, Op
+from dml.wire.collectives.all_to_all import send_parts
+from dml.wire.comm.buffers import flat
+from dml.wire.plans.topology import chunks
+
+
+def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
+    """Reduce in place over all ranks; rank r is the server of chunk r.
+
+        rank 0   a0 a1 a2   push   a0 b0 c0 ─ add ─► s0   pull   s0 s1 s2
+        rank 1   b0 b1 b2   ────►  a1 b1 c1 ─ add ─► s1   ────►  s0 s1 s2
+        rank 2   c0 c1 c2          a2 b2 c2 ─ add ─► s2          s0 s1 s2
+
+    Every element is ((x_0 + x_1) + x_2) + …: the bits are those of the star. At most
+    2(p-1) messages of a rank, 2(p-1)n elements over all ranks:
+    2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+    """
+    buffer = flat(comm, buffer)
+    if comm.size == 1:
+        return
+    parts = [buffer[part] for part in chunks(len(buffer), comm.size)]
+    own = parts[comm.rank]
+    terms = np.empty((comm.size, len(own)), buffer.dtype)
+    send_parts(comm, parts, list(terms))
+    for term in terms[1:]:  # order matters: in rank order, as in a serial sum
+        comm.Reduce_local(term, terms[0], op)
+    own[:] = terms[0]
+    send_parts(comm, [own] * comm.size, parts)
