@@ -10,10 +10,10 @@ on virtual nodes. It tabulates the cheapest exchange of each layer for 2 to 64 n
 Then it runs the exchanges of an update on --ranks virtual nodes, with messages of real
 buffers scaled down by 256, while the layers compute at --teraflops.
 
-Cost: 10 s on one core.
-Result: 3.67, 33.6 and 58.7 M words, as published. Three dense layers have 85 % of the
+Cost: 12 s on one core.
+Result: 3.67, 33.6 and 58.7 M words, as published. Three dense layers have 86 % of the
 parameters of VGG-19; by factors 8 nodes are 7.9 times as fast as one at 10 Gb/s, by
-servers 6.2 times. BERT's layers have too many rows: no layer is sent by factors.
+servers 6.4 times. BERT's layers have too many rows: none is sent by factors.
 """
 
 from collections.abc import Sequence
