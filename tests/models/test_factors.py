@@ -1,5 +1,6 @@
 """Factors of the gradients of dense layers."""
 
+from collections import Counter
 from functools import partial
 
 import jax
@@ -134,22 +135,31 @@ def test_no_gradient_of_a_kernel_with_factors_is_computed(kind):
     loss, init, batch, kernels = CASES[kind]
     params = init(jax.random.key(5))
 
-    def products(chosen):
+    def program(kernels):
         traced = jax.make_jaxpr(gradient_factors, static_argnums=(0, 3))
-        return dots(traced(loss, params, batch, chosen).jaxpr)
+        return primitives(traced(loss, params, batch, kernels).jaxpr)
 
-    assert products(frozenset()) - products(None) == len(kernels)
+    summed, factors = program(frozenset()), program(None)
+    assert products(summed) - products(factors) == len(kernels)
+    # without barriers XLA would keep the activations that a checkpoint computes again
+    plain = primitives(jax.make_jaxpr(jax.value_and_grad(loss))(params, batch).jaxpr)
+    checkpoints = plain["checkpoint"] + plain["remat2"]
+    barriers = factors["optimization_barrier"] - plain["optimization_barrier"]
+    assert barriers == checkpoints and (checkpoints > 0) == (kind == "bert")
 
 
-def dots(jaxpr):
-    """Return the number of products and convolutions in a program."""
-    count = 0
+def products(counts):
+    return counts["dot_general"] + counts["conv_general_dilated"]
+
+
+def primitives(jaxpr):
+    """Return the number of equations of a program by primitive."""
+    counts = Counter(equation.primitive.name for equation in jaxpr.eqns)
     for equation in jaxpr.eqns:
-        count += equation.primitive.name in ("dot_general", "conv_general_dilated")
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
-            count += dots(inner) if hasattr(inner, "eqns") else 0
-    return count
+            counts += primitives(inner) if hasattr(inner, "eqns") else Counter()
+    return counts
 
 
 def test_chosen_kernels_have_factors_and_others_do_not():
@@ -170,13 +180,27 @@ def test_chosen_kernels_have_factors_and_others_do_not():
     assert grads["head"]["kernel"].shape == (5, 4)
 
 
-def test_a_kernel_of_two_layers_and_a_batch_of_products_have_no_factors():
+def test_gradients_that_are_not_one_product_have_no_factors():
     def loss(params, batch):
         hidden = jnp.tanh(batch.inputs @ params["shared"])
         hidden = jnp.tanh(hidden @ params["shared"])
-        return jnp.mean(jnp.einsum("ki,gio->gko", hidden, params["groups"]) ** 2)
+        groups = jnp.einsum("gki,gio->gko", jnp.stack([hidden] * 3), params["groups"])
+        mixed = jnp.einsum("ki,gio->gko", hidden, params["mixed"])
+        groups += jnp.einsum("gki,goi->gko", jnp.stack([hidden] * 3), params["turned"])
+        # of the filter, only the centre reads the single pixel
+        pixels_Kx1x1xI = hidden[:, None, None]
+        filtered = jax.lax.conv_general_dilated(
+            pixels_Kx1x1xI,
+            params["filter"],
+            (1, 1),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return jnp.mean(groups**2) + jnp.mean(mixed**2) + jnp.mean(filtered**2)
 
-    params = {"shared": jnp.eye(9), "groups": jnp.ones((3, 9, 2))}
+    three = jnp.ones((3, 9, 2))
+    params = {"shared": jnp.eye(9), "groups": three, "mixed": three}
+    params |= {"filter": jnp.ones((3, 3, 9, 2)), "turned": jnp.ones((3, 2, 9))}
     assert dense_layers(loss, params, images(9)) == {}
 
 

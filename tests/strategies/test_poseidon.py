@@ -3,6 +3,7 @@
 from functools import cache, partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,14 +11,14 @@ from dml import sim
 from dml.data.minibatches import draws, take
 from dml.data.shards import bounds, shards
 from dml.metrics.timer import Timer
-from dml.models.factors import gradient_factors
+from dml.models.factors import dense_layers, gradient_factors
 from dml.models.model_problem import model_problem
 from dml.models.networks.cnn import cnn
 from dml.models.networks.mlp import mlp
 from dml.strategies.poseidon import SCHEMES, make_plan, poseidon
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Model
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
@@ -115,7 +116,8 @@ def test_sums_have_the_bits_of_synchronous_training(allreduce, options):
     steps, equal = on_ranks(3, allreduce=allreduce, scheme="allreduce", **options)
     assert same_bits(steps, plain) and (words == equal).all()
     if allreduce == "star":
-        assert same_bits(on_ranks(3, scheme="server", **options)[0], plain)
+        served, _ = on_ranks(3, scheme="server", allreduce="ring", **options)
+        assert same_bits(served, plain)
 
 
 def test_a_single_rank_has_the_bits_of_serial_training():
@@ -227,6 +229,20 @@ def test_convolutions_are_summed_and_the_dense_layer_is_not():
     assert set(plan.kernels) == {"Dense_0/kernel"}
     leaves = jax.tree.leaves(start("cnn"))
     assert len(jax.tree.leaves(plan.dense)) == len(leaves) - 1
+
+
+def test_kernels_whose_product_is_a_weight_are_summed():
+    """The gradient of each has a row for each column of the other, not for examples."""
+
+    def loss(params, batch):
+        weight = params["left"] @ params["right"]
+        return jnp.mean((batch.inputs @ weight) ** 2)
+
+    params = {"left": jnp.ones((9, 2)), "right": jnp.ones((2, 4))}
+    model = Model(lambda key: params, loss, lambda params, batch: {})
+    other = problem()._replace(params=params, model=model)
+    assert dense_layers(loss, params, other.take(np.arange(3)))
+    assert not make_plan(other, np.arange(BATCH), 2, "factors", False).kernels
 
 
 def test_shared_weights_are_summed_and_weights_without_modules_have_factors():

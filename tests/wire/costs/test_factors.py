@@ -30,6 +30,7 @@ PAPER = Sizes(32, 4096, 4096)
         ("server", Nodes(8, 8, both=False), 33.55),
         ("server", Nodes(8, 8), 58.72),
         ("allreduce", Nodes(8, 8), 58.72),
+        ("server", Nodes(8, 2, both=False), 134.22),  # of a server
     ],
 )
 def test_words_of_the_example_of_the_paper(scheme, nodes, millions):
