@@ -98,7 +98,7 @@ def dense_layers(
 def separated(grads: Any) -> tuple[Grads, dict[str, Factors]]:
     """Return gradients with None in place of Factors, and the Factors by path."""
     leaves, tree = jax.tree_util.tree_flatten_with_path(grads, is_leaf=is_factors)
-    factors = {name(path): leaf for path, leaf in leaves if is_factors(leaf)}
+    factors = {path_name(path): leaf for path, leaf in leaves if is_factors(leaf)}
     rest = [None if is_factors(leaf) else leaf for _, leaf in leaves]
     return jax.tree.unflatten(tree, rest), factors
 
@@ -112,7 +112,7 @@ def is_factors(node: Any) -> bool:
     return isinstance(node, Factors)
 
 
-def name(path: Sequence[Any]) -> str:
+def path_name(path: Sequence[Any]) -> str:
     """Return the names of a path of keys, separated by slashes."""
     return jax.tree_util.keystr(tuple(path), simple=True, separator="/")
 
@@ -138,7 +138,7 @@ def factored(
             value.factors()
             if isinstance(value, Product)
             and value.sizes()
-            and (kernels is None or name(path) in kernels)
+            and (kernels is None or path_name(path) in kernels)
             else array(value)
             for (path, _), value in zip(paths, values, strict=False)
         ]

@@ -14,7 +14,7 @@ Elements sent per update, over p ranks: (p-1)·ΣK_r(M + N) for a layer by facto
 rank r has K_r rows; those of the all-reduce for other parameters and one loss.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
@@ -33,7 +33,7 @@ from dml.models.factors import (
     dense_layers,
     gradient_factors,
     multiply,
-    name,
+    path_name,
     separated,
 )
 from dml.models.gradient import add_scaled
@@ -52,6 +52,24 @@ from dml.wire.reducers.sufficient_factors import Columns, gather_factors
 SCHEMES = ("hybrid", "factors", "allreduce", "server")
 # gradients by name, without those of kernels by factors, and the factors by path
 Parted = tuple[dict[str, Grads], dict[str, Factors]]
+Pair = tuple[np.ndarray, np.ndarray]  # factors of a kernel, of all ranks
+
+
+class Computed(NamedTuple):
+    """The gradients of a rank for its shard of a minibatch.
+
+    Attributes:
+      loss: Mean loss of the shard, divided by `factor` times its share of the examples.
+      done: Gradients of each name, in the order of the backward pass; empty for a shard
+        without examples.
+      factor: Number by which loss and gradients must be multiplied.
+      examples: Number of examples of the minibatch.
+    """
+
+    loss: Any
+    done: Iterator[Parted]
+    factor: float
+    examples: int
 
 
 class Plan(NamedTuple):
@@ -69,12 +87,12 @@ class Plan(NamedTuple):
     dense: Mapping[str, Any]
     dtype: np.dtype
 
-    def columns(self, part: str) -> dict[str, Columns]:
+    def columns(self, name: str) -> dict[str, Columns]:
         """Return the columns of the kernels of a name."""
         return {
             path: Columns(sizes.inputs, sizes.outputs)
             for path, sizes in self.kernels.items()
-            if part == ALL or f"{path}/".startswith(f"{part}/")
+            if name == ALL or f"{path}/".startswith(f"{name}/")
         }
 
 
@@ -133,25 +151,9 @@ def poseidon(
         sent = comm.bytes_sent
         with timer("gradient"):
             own = [part for part in parts if part]
-            share = sum(part.examples for part in own) / count
-            loss, done, factor = rank_gradients(
-                problem, parameters.params, own, count, plan
-            )
-            comm.platform.work(share * comm.size)
-        factors: dict[str, Any] = {}
-        for bucket in sums:
-            rest: dict[str, Grads] = {}
-            for part in bucket.names:
-                with timer("gradient"):
-                    grads, pairs = jax.device_get(next(done, ({}, {})))
-                    rest |= grads
-                with timer("wire"):
-                    factors |= gather(comm, plan, part, pairs, (count, factor))
-            with timer("wire"):
-                fill(bucket, rest if own else None, factor)
-                if bucket is sums[-1]:
-                    bucket.buffer[bucket.layout.length :] = factor * float(loss)
-                dense_sum(comm, bucket.buffer, op=np.add)
+            computed = rank_gradients(problem, parameters.params, own, count, plan)
+            comm.platform.work(sum(part.examples for part in own) / count * comm.size)
+        factors = exchange(comm, timer, plan, sums, computed, dense_sum)
         with timer("update"):
             messages = [bucket.buffer for bucket in sums]
             messages += [matrix for pair in factors.values() for matrix in pair]
@@ -168,6 +170,54 @@ def poseidon(
             state=parameters.state,
             replicas=True,
         )
+
+
+def exchange(
+    comm: CountedComm,
+    timer: Timer,
+    plan: Plan,
+    sums: Sequence[Bucket],
+    computed: Computed,
+    dense_sum: AllReduce,
+) -> dict[str, Pair]:
+    """Sum the gradients in buckets; return the factors of all ranks by path.
+
+    Messages are sent in the order of the backward pass, which is equal on all ranks,
+    as soon as the gradients of a name, or of a bucket, are complete.
+
+    Args:
+      comm: Ranks.
+      timer: Measures the phases.
+      plan: The exchange of each gradient.
+      sums: Buckets of the gradients that are summed.
+      computed: Gradients of this rank.
+      dense_sum: Sums a bucket.
+    """
+    limits = [bounds(computed.examples, rank, comm.size) for rank in range(comm.size)]
+    examples = [stop - start for start, stop in limits]
+    factors: dict[str, Pair] = {}
+    for bucket in sums:
+        rest: dict[str, Grads] = {}
+        for name in bucket.names:
+            with timer("gradient"):
+                grads, own = jax.device_get(next(computed.done, ({}, {})))
+                rest |= grads
+            with timer("wire"):
+                columns = plan.columns(name)
+                rows = {
+                    path: [count * plan.kernels[path].rows for count in examples]
+                    for path in columns
+                }
+                factors |= gather_factors(
+                    comm, own, columns, rows, computed.factor, plan.dtype
+                )
+        with timer("wire"):
+            fill(bucket, rest or None, computed.factor)
+            if bucket is sums[-1]:
+                loss = computed.factor * float(computed.loss)
+                bucket.buffer[bucket.layout.length :] = loss
+            dense_sum(comm, bucket.buffer, op=np.add)
+    return factors
 
 
 def make_plan(
@@ -200,7 +250,7 @@ def make_plan(
             and choose(sizes._replace(rows=sizes.rows * most), nodes) == "factors"
         }
     paths, tree = jax.tree_util.tree_flatten_with_path(problem.params)
-    leaves = [None if name(path) in kernels else leaf for path, leaf in paths]
+    leaves = [None if path_name(path) in kernels else leaf for path, leaf in paths]
     dense, names = {ALL: jax.tree.unflatten(tree, leaves)}, [ALL]
     assert problem.model
     if by_layer and problem.model.layers:
@@ -233,12 +283,12 @@ def example_layers(problem: Problem, first: np.ndarray) -> dict[str, Sizes]:
 
 
 def rank_gradients(
-    problem: Problem, params: Any, parts: list[Part], count: int, plan: Plan
-) -> tuple[Any, Iterator[Parted], float]:
-    """Return the loss, the gradients of each name, and a factor to multiply both by.
+    problem: Problem, params: Any, parts: Sequence[Part], count: int, plan: Plan
+) -> Computed:
+    """Return the gradients of this rank, which may still be in computation.
 
-    Gradients may still be in computation. Of several microbatches only the last runs
-    layer by layer. Without parts the loss is 0 and there are no gradients.
+    Of several microbatches only the last runs layer by layer. Without examples the loss
+    is 0 and there are no gradients.
 
     Args:
       problem: The problem.
@@ -248,19 +298,12 @@ def rank_gradients(
       plan: The exchange of each gradient.
     """
     if not parts:
-        return 0.0, iter(()), 1.0
+        return Computed(0.0, iter(()), 1.0, count)
     *before, last = parts
     weight = last.examples / count
-    if plan.names == [ALL]:
-        loss, whole = whole_gradient(problem, params, last.batch, plan)
-        done = iter([whole])
-    else:
-        assert problem.model
-        kernels = frozenset(plan.kernels)
-        loss, named = backward(problem.model, params, last.batch, kernels)
-        done = (separated({part: grads}) for part, grads in named)
+    loss, done = layer_gradients(problem, params, last.batch, plan)
     if not before:
-        return loss, done, weight
+        return Computed(loss, done, weight, count)
     summed: Any = None
     factors: dict[str, Factors] = {}
     for part in before:
@@ -269,20 +312,29 @@ def rank_gradients(
         summed = add_scaled(summed, (value, rest), share)
         factors = add_factors(factors, own, share)
     value, rests = summed
-    return (
-        add_scaled(value, loss, weight),
-        (
-            (
-                {
-                    part: add_scaled(rests[part], rest, weight)
-                    for part, rest in grads.items()
-                },
-                add_factors(factors, own, weight),
-            )
-            for grads, own in done
-        ),
-        1.0,
-    )
+
+    def totals() -> Iterator[Parted]:
+        for grads, own in done:
+            rest = {
+                name: add_scaled(rests[name], grad, weight)
+                for name, grad in grads.items()
+            }
+            yield rest, add_factors(factors, own, weight)
+
+    return Computed(add_scaled(value, loss, weight), totals(), 1.0, count)
+
+
+def layer_gradients(
+    problem: Problem, params: Any, batch: Batch, plan: Plan
+) -> tuple[Any, Iterator[Parted]]:
+    """Return the loss, and the gradients of each name in the order of the plan."""
+    if plan.names == [ALL]:
+        loss, whole = whole_gradient(problem, params, batch, plan)
+        return loss, iter([whole])
+    assert problem.model
+    kernels = frozenset(plan.kernels)
+    loss, done = backward(problem.model, params, batch, kernels)
+    return loss, (separated({name: grads}) for name, grads in done)
 
 
 def whole_gradient(
@@ -317,31 +369,8 @@ def _add_rows(total: Factors | None, own: Factors, weight: jax.Array) -> Factors
     return jax.tree.map(lambda *rows: jnp.concatenate(rows), total, scaled)
 
 
-def gather(
-    comm: CountedComm, plan: Plan, part: str, own: Any, shares: tuple[int, float]
-) -> dict[str, Any]:
-    """Return the factors of a name's kernels of all ranks; collective.
-
-    Args:
-      comm: Ranks.
-      plan: The exchange of each gradient.
-      part: Name of parameters.
-      own: Factors of this rank, by path.
-      shares: Number of examples of the global minibatch, and the factor of this rank's
-        gradients.
-    """
-    count, factor = shares
-    limits = [bounds(count, rank, comm.size) for rank in range(comm.size)]
-    columns = plan.columns(part)
-    rows = {
-        path: [(stop - start) * plan.kernels[path].rows for start, stop in limits]
-        for path in columns
-    }
-    return gather_factors(comm, own, columns, rows, factor, plan.dtype)
-
-
 def mean_gradient(
-    parameters: Tree, sums: list[Bucket], factors: Mapping[str, Any]
+    parameters: Tree, sums: Sequence[Bucket], factors: Mapping[str, Pair]
 ) -> Grads:
     """Return the mean gradient as a tree, with the products of all factors."""
     views: dict[str, Grads] = {}
@@ -350,8 +379,8 @@ def mean_gradient(
     dense = iter(jax.tree.leaves(views))
     paths, tree = jax.tree_util.tree_flatten_with_path(parameters.params)
     leaves = [
-        product(*parameters.put(factors[name(path)]), leaf.shape)
-        if name(path) in factors
+        product(*parameters.put(factors[path_name(path)]), leaf.shape)
+        if path_name(path) in factors
         else next(dense)
         for path, leaf in paths
     ]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.models.factors import dense_layers, gradient_factors, multiply, name
+from dml.models.factors import dense_layers, gradient_factors, multiply, path_name
 from dml.models.gradient import gradient
 from dml.models.layers.blocks import Shape
 from dml.models.networks.alexnet import (
@@ -94,9 +94,9 @@ def test_factors_multiply_to_the_gradients_of_dense_layers(kind):
     leaves = jax.tree_util.tree_flatten_with_path(exact)[0]
     others = jax.tree.leaves(rest, is_leaf=lambda leaf: leaf is None)
     for (path, grad), other in zip(leaves, others, strict=True):
-        if name(path) in kernels:
+        if path_name(path) in kernels:
             assert other is None
-            other = multiply(factors[name(path)], grad.shape)
+            other = multiply(factors[path_name(path)], grad.shape)
         scale = np.abs(grad).max() + 1e-12
         np.testing.assert_allclose(other, grad, rtol=2e-4, atol=2e-5 * scale)
 
