@@ -1,8 +1,8 @@
 """Poseidon (Zhang 2017): factors, a server or an all-reduce for each dense layer.
 
     backward  layer 3     │ layer 2      │ layer 1
-    wire                  └ x3 dy3 ───── ┴ all-reduce of dw2 ── all-reduce of dw1
-              factors pay │ they do not: K(M + N) is too much
+    wire                  └── x3, dy3 ───┴── sum of dw2 ── sum of dw1
+                              factors        too many rows for factors
 
 The gradient of a dense layer is a product of two matrices with a row for each example.
 HybComm sends these factors (`wire.reducers.sufficient_factors`) where they have fewer
@@ -18,82 +18,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from dml.data.feed import Part, feed
+from dml.data.feed import feed
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
-from dml.models.backward import backward, gradient_order
-from dml.models.factors import (
-    Factors,
-    dense_layers,
-    gradient_factors,
-    multiply,
-    path_name,
-    separated,
-)
-from dml.models.gradient import add_scaled
+from dml.models.factors import Factors, multiply, path_name
 from dml.strategies.bucket_sums import update_once
+from dml.strategies.factor_gradients import Computed, rank_gradients
+from dml.strategies.factor_plan import Plan, make_plan
 from dml.strategies.parameters import Tree, Update, split_shards
-from dml.strategies.term_gradients import ALL
-from dml.types import AllReduce, BadInput, Batch, CountedComm, Grads, Problem, Step
+from dml.types import AllReduce, CountedComm, Grads, Problem, Step
 from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm.once import once_per_call
-from dml.wire.costs.factors import Nodes, Sizes, choose
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
-from dml.wire.reducers.sufficient_factors import Columns, gather_factors
+from dml.wire.reducers.sufficient_factors import gather_factors
 
-# Exchanges of dense layers: the cheapest for each layer; factors for all; sums by the
-# all-reduce; sums on servers, of which each rank has one, with an equal part.
-SCHEMES = ("hybrid", "factors", "allreduce", "server")
-# gradients by name, without those of kernels by factors, and the factors by path
-Parted = tuple[dict[str, Grads], dict[str, Factors]]
 Pair = tuple[np.ndarray, np.ndarray]  # factors of a kernel, of all ranks
-
-
-class Computed(NamedTuple):
-    """The gradients of a rank for its shard of a minibatch.
-
-    Attributes:
-      loss: Mean loss of the shard, divided by `factor` times its share of the examples.
-      done: Gradients of each name, in the order of the backward pass; empty for a shard
-        without examples.
-      factor: Number by which loss and gradients must be multiplied.
-      examples: Number of examples of the minibatch.
-    """
-
-    loss: Any
-    done: Iterator[Parted]
-    factor: float
-    examples: int
-
-
-class Plan(NamedTuple):
-    """The exchange of each gradient.
-
-    Attributes:
-      kernels: Sizes of the kernels that are exchanged by factors, for one example.
-      names: Names of parameters in the order of the backward pass.
-      dense: The other parameters by name, with None in place of these kernels.
-      dtype: Dtype of all messages.
-    """
-
-    kernels: Mapping[str, Sizes]
-    names: list[str]
-    dense: Mapping[str, Any]
-    dtype: np.dtype
-
-    def columns(self, name: str) -> dict[str, Columns]:
-        """Return the columns of the kernels of a name."""
-        return {
-            path: Columns(sizes.inputs, sizes.outputs)
-            for path, sizes in self.kernels.items()
-            if name == ALL or f"{path}/".startswith(f"{name}/")
-        }
 
 
 def poseidon(
@@ -121,8 +65,8 @@ def poseidon(
       comm: Ranks.
       timer: Measures the phases.
       allreduce: Sums the gradients that are not sent by factors.
-      scheme: One of SCHEMES. "server" adds in rank order, so its bits are those of the
-        all-reduce `star` for any number of ranks.
+      scheme: One of `factor_plan.SCHEMES`. "server" adds in rank order, so its bits are
+        those of the all-reduce `star` for any number of ranks.
       bucket_mb: Size of a bucket of summed gradients in MiB; factors are sent by layer.
         0 sends all at once, after the backward pass.
       accumulate: Number of microbatches of a rank; their factors are concatenated.
@@ -218,155 +162,6 @@ def exchange(
                 bucket.buffer[bucket.layout.length :] = loss
             dense_sum(comm, bucket.buffer, op=np.add)
     return factors
-
-
-def make_plan(
-    problem: Problem, first: np.ndarray, size: int, scheme: str, by_layer: bool
-) -> Plan:
-    """Choose the exchange of each kernel.
-
-    Args:
-      problem: Problem to train.
-      first: Indices of the first minibatch.
-      size: Number of ranks.
-      scheme: One of SCHEMES.
-      by_layer: Whether the backward pass runs layer by layer, if the model has layers.
-    """
-    if scheme not in SCHEMES:
-        raise BadInput(
-            f"expected a scheme of {', '.join(SCHEMES)}, got {scheme!r}; pass one "
-            "of them"
-        )
-    kernels: dict[str, Sizes] = {}
-    if scheme in ("hybrid", "factors"):
-        kernels = example_layers(problem, first)
-    if scheme == "hybrid":
-        most = -(-len(first) // size)  # examples of a rank
-        nodes = Nodes(size, size)
-        kernels = {
-            path: sizes
-            for path, sizes in kernels.items()
-            if size > 1  # one rank sends nothing
-            and choose(sizes._replace(rows=sizes.rows * most), nodes) == "factors"
-        }
-    paths, tree = jax.tree_util.tree_flatten_with_path(problem.params)
-    leaves = [None if path_name(path) in kernels else leaf for path, leaf in paths]
-    dense, names = {ALL: jax.tree.unflatten(tree, leaves)}, [ALL]
-    assert problem.model
-    if by_layer and problem.model.layers:
-        dense, names = dense[ALL], gradient_order(problem.model)
-    dtype = np.result_type(*(leaf.dtype for _, leaf in paths))
-    return Plan(kernels, names, dense, dtype)
-
-
-def example_layers(problem: Problem, first: np.ndarray) -> dict[str, Sizes]:
-    """Return the sizes of kernels with factors for one example.
-
-    Kernels whose number of rows is not proportional to that of examples are left out,
-    such as those of a product of two kernels.
-    """
-    assert problem.model
-    loss, example = problem.model.loss, problem.take(first[:1])
-
-    def layers(examples: int) -> dict[str, Sizes]:
-        def shape(array: Any) -> jax.ShapeDtypeStruct:
-            dtype = jax.dtypes.canonicalize_dtype(np.asarray(array).dtype)
-            return jax.ShapeDtypeStruct((examples, *np.shape(array)[1:]), dtype)
-
-        shapes: Batch = jax.tree.map(shape, example)
-        return dense_layers(loss, problem.params, shapes)
-
-    one, two = layers(1), layers(2)
-    return {
-        path: sizes for path, sizes in one.items() if two[path].rows == 2 * sizes.rows
-    }
-
-
-def rank_gradients(
-    problem: Problem, params: Any, parts: Sequence[Part], count: int, plan: Plan
-) -> Computed:
-    """Return the gradients of this rank, which may still be in computation.
-
-    Of several microbatches only the last runs layer by layer. Without examples the loss
-    is 0 and there are no gradients.
-
-    Args:
-      problem: The problem.
-      params: The parameters.
-      parts: Microbatches of this rank's shard.
-      count: Number of examples in the global minibatch.
-      plan: The exchange of each gradient.
-    """
-    if not parts:
-        return Computed(0.0, iter(()), 1.0, count)
-    *before, last = parts
-    weight = last.examples / count
-    loss, done = layer_gradients(problem, params, last.batch, plan)
-    if not before:
-        return Computed(loss, done, weight, count)
-    summed: Any = None
-    factors: dict[str, Factors] = {}
-    for part in before:
-        value, (rest, own) = whole_gradient(problem, params, part.batch, plan)
-        share = part.examples / count
-        summed = add_scaled(summed, (value, rest), share)
-        factors = add_factors(factors, own, share)
-    value, rests = summed
-
-    def totals() -> Iterator[Parted]:
-        for grads, own in done:
-            rest = {
-                name: add_scaled(rests[name], grad, weight)
-                for name, grad in grads.items()
-            }
-            yield rest, add_factors(factors, own, weight)
-
-    return Computed(add_scaled(value, loss, weight), totals(), 1.0, count)
-
-
-def layer_gradients(
-    problem: Problem, params: Any, batch: Batch, plan: Plan
-) -> tuple[Any, Iterator[Parted]]:
-    """Return the loss, and the gradients of each name in the order of the plan."""
-    if plan.names == [ALL]:
-        loss, whole = whole_gradient(problem, params, batch, plan)
-        return loss, iter([whole])
-    assert problem.model
-    kernels = frozenset(plan.kernels)
-    loss, done = backward(problem.model, params, batch, kernels)
-    return loss, (separated({name: grads}) for name, grads in done)
-
-
-def whole_gradient(
-    problem: Problem, params: Any, batch: Batch, plan: Plan
-) -> tuple[Any, Parted]:
-    """Return the loss and all gradients by one program."""
-    assert problem.model
-    kernels, factors = frozenset(plan.kernels), {}
-    if kernels:
-        loss, grads, factors = gradient_factors(
-            problem.model.loss, params, batch, kernels
-        )
-    else:  # the program of other strategies, for bit-identical results
-        loss, grads = problem.gradient(params, batch)
-    return loss, ({ALL: grads} if plan.names == [ALL] else grads, factors)
-
-
-def add_factors(
-    total: Mapping[str, Factors], own: Mapping[str, Factors], weight: float
-) -> dict[str, Factors]:
-    """Return the factors of total + weight * own: more rows."""
-    scale = jax.device_put(np.float32(weight))
-    return {path: _add_rows(total.get(path), pair, scale) for path, pair in own.items()}
-
-
-@jax.jit
-def _add_rows(total: Factors | None, own: Factors, weight: jax.Array) -> Factors:
-    outputs_KxN = own.outputs_KxN * weight.astype(own.outputs_KxN.dtype)
-    scaled = Factors(own.inputs_KxM, outputs_KxN)
-    if total is None:
-        return scaled
-    return jax.tree.map(lambda *rows: jnp.concatenate(rows), total, scaled)
 
 
 def mean_gradient(

@@ -15,7 +15,8 @@ from dml.models.factors import dense_layers, gradient_factors
 from dml.models.model_problem import model_problem
 from dml.models.networks.cnn import cnn
 from dml.models.networks.mlp import mlp
-from dml.strategies.poseidon import SCHEMES, make_plan, poseidon
+from dml.strategies.factor_plan import SCHEMES, make_plan
+from dml.strategies.poseidon import poseidon
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, Model

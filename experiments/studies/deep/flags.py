@@ -7,8 +7,8 @@ from lab import flags
 from lab.shared_flags import MAX_COUNT
 
 from dml import extend
+from dml.strategies.factor_plan import SCHEMES
 from dml.strategies.mesh import CALLS
-from dml.strategies.poseidon import SCHEMES
 from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
