@@ -29,6 +29,13 @@ BERT = Shape(vocabulary=30, length=TOKENS, layers=1, width=8, heads=2)
 BLOCK = ("qkv", "out", "up", "down")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    jax.config.update("jax_disable_most_optimizations", True)  # compiles in half of it
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def plain_loss(params, batch):
     """Two dense layers without modules, of which the first has no bias."""
     hidden = jnp.tanh(batch.inputs @ params["first"])
