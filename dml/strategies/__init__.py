@@ -31,6 +31,7 @@ class Strategy(NamedTuple):
 STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
     "synchronous": Strategy("synchronous", ("gradient",)),
+    "owned": Strategy("owned", ("gradient",)),
     "local": Strategy("local", ("gradient",)),
     "coded": Strategy("coded", ("gradient",)),
     "zeno": Strategy("zeno", ("gradient",)),
