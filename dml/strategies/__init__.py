@@ -31,7 +31,7 @@ class Strategy(NamedTuple):
 STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
     "synchronous": Strategy("synchronous", ("gradient",)),
-    "owned": Strategy("owned", ("gradient",)),
+    "owned": Strategy("owned", ("model",)),
     "local": Strategy("local", ("gradient",)),
     "coded": Strategy("coded", ("gradient",)),
     "zeno": Strategy("zeno", ("gradient",)),

@@ -163,6 +163,7 @@ def test_own_reducer_changes_the_gradient(run):
     "strategy, options",
     [
         ("local", "every=4"),
+        ("owned", "clip=1.0"),
         ("server", ""),
         ("coded", "code=cyclic:1"),
         ("zeno", "faulty=2"),
@@ -173,7 +174,7 @@ def test_own_reducer_changes_the_gradient(run):
     ],
 )
 def test_strategies_of_the_table_train(run, strategy, options):
-    on_ranks = ("local", "server", "coded", "zeno", "gradient_coding")
+    on_ranks = ("local", "owned", "server", "coded", "zeno", "gradient_coding")
     ranks = ["--simulate=3"] if strategy in on_ranks else []
     flags = [f"--strategy={strategy}", f"--options={options}", "--evaluate_every=4"]
     losses, summary = run("--steps=24", *flags, *ranks)

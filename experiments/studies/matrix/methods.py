@@ -163,6 +163,7 @@ METHODS: dict[str, Method] = {
     "synchronous star": Method("synchronous", partial(allreduce_options, "star")),
     "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
     "local": Method("local", partial(allreduce_options, "star", every=2)),
+    "owned": Method("owned", partial(allreduce_options, "star")),
     "coded": Method("coded", coded_options),
     "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),

@@ -22,6 +22,7 @@ from studies.diloco import claims as diloco
 from studies.glove import claims as glove
 from studies.gradient_coding import claims as coding
 from studies.large_batch import claims as batches
+from studies.owners import claims as owners
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
 from studies.pipeline import claims as pipeline
@@ -342,6 +343,9 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     checkpoints.expected_time: (of.intervals(), of.intervals(error=-0.011)),
     checkpoints.best_interval: (of.intervals(), of.intervals(least=0.5)),
     checkpoints.bounded: (of.saves(), of.saves(overhead=0.036)),
+    owners.equal_bits: (of.owners(), of.owners(sha256="d")),
+    owners.words_as_adamw: (of.owners(), of.owners(sent=111)),
+    owners.half_state: (of.owners(), of.owners(state=61)),
 }
 MORE = [  # other reasons of a verdict
     (checkpoints.recovery, of.recovered(sampled=0.93), FAILS),
