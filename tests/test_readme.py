@@ -53,6 +53,8 @@ SMALL = {
     "compressed.py": ["--reducers=exact,sign", "--steps=3", "--repeats=1"],
     "crossover.py": ["--codes=sign", "--matrices=1", "--repeats=1", "--ranks=2"],
     "sufficient_factors.py": ["--networks=vgg19", "--gbps=10", "--ranks=2"],
+    "owners.py": ["--ranks=1,2", "--steps=1", "--width=8", "--timed_width=8"]
+    + ["--optimizers=adamw", "--repeats=1"],
     "shuffling.py": ["--seeds=1", "--epochs=1", "--fractions=0,1"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],

@@ -31,6 +31,7 @@ class Strategy(NamedTuple):
 STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
     "synchronous": Strategy("synchronous", ("gradient",)),
+    "owned": Strategy("owned", ("model",)),
     "local": Strategy("local", ("gradient",)),
     "poseidon": Strategy("poseidon", ("model",)),
     "coded": Strategy("coded", ("gradient",)),

@@ -56,6 +56,8 @@ class Reducer(NamedTuple):
       reduce_terms: (comm, terms, state) -> the next state. As `reduce`, but each rank
         has several terms, and the first receives the mean, which does not depend on
         the rank of a term. None if it would.
+      reduce_parts: (comm, terms, parts, state) -> the next state. As `reduce_terms`,
+        but rank r receives only parts[r] of the mean. None: the reducer needs all.
       least_terms: Least number of terms; `server` raises BadInput for updates with
         fewer.
       equal_shares: Whether terms are compared, so that workers need equal shares.
@@ -67,6 +69,9 @@ class Reducer(NamedTuple):
     reduce: Callable[[Comm, np.ndarray, Any], Any]
     combine: Combine | None = None
     reduce_terms: Callable[[Comm, Sequence[np.ndarray], Any], Any] | None = None
+    reduce_parts: (
+        Callable[[Comm, Sequence[np.ndarray], Sequence[slice], Any], Any] | None
+    ) = None
     least_terms: int = 1
     equal_shares: bool = False
     measures: Callable[[Sequence[Any]], Mapping[str, float]] | None = None

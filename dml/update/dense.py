@@ -4,7 +4,7 @@ Leaves under the name "statistics" are running statistics, not weights. Their gr
 is running statistics - batch statistics, and their learning rate is constant.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,6 +13,7 @@ import optax
 
 from dml.types import STATISTICS, BadInput, Grads, Params
 from dml.update import norms
+from dml.update.muon import muon
 
 Optimizer: TypeAlias = optax.GradientTransformation
 Mask: TypeAlias = Callable[[Any], Any]  # tree -> mask of its leaves
@@ -28,6 +29,7 @@ class Settings(NamedTuple):
     decay: float | None
     matrices: Mask  # leaves of two or more axes
     axis: norms.Axis
+    outputs: Collection[str] = ()  # names of the params of the output layer
 
 
 Maker: TypeAlias = Callable[[Settings], Optimizer]
@@ -85,6 +87,18 @@ def lamb(settings: Settings) -> Optimizer:
     )
 
 
+def whole_matrices(settings: Settings) -> Optimizer:
+    """Return muon; raise BadInput if leaves are sharded."""
+    if settings.axis is not None:
+        raise BadInput(
+            "expected whole matrices with --optimizer=muon, got slices of them; pass "
+            "--strategy=owned, or mesh without --zero"
+        )
+    return muon(
+        settings.learning_rate, settings.decay, settings.matrices, settings.outputs
+    )
+
+
 OPTIMIZERS: dict[str, Maker] = {
     "sgd": with_l2_decay(optax.sgd),
     "momentum": with_l2_decay(partial(optax.sgd, momentum=0.9)),
@@ -97,6 +111,7 @@ OPTIMIZERS: dict[str, Maker] = {
     "lion": with_decoupled_decay(optax.lion),
     "lars": lars,
     "lamb": lamb,
+    "muon": whole_matrices,
 }
 
 
@@ -108,6 +123,7 @@ def make(
     decay: float | None = None,
     axis: norms.Axis = None,
     like: Params = None,
+    outputs: Collection[str] = (),
 ) -> Optimizer:
     """Return the optimizer of that name.
 
@@ -121,6 +137,7 @@ def make(
         leaves are not sharded.
       like: Tree of the shapes of the full leaves, to find the leaves of two or more
         axes, which decay and trust ratios are limited to; required with an axis.
+      outputs: Names of the params of the output layer, which muon leaves to AdamW.
     """
     if name not in OPTIMIZERS:
         raise BadInput(
@@ -132,7 +149,8 @@ def make(
             f"expected the shapes of full params with {axis=}, got like=None; pass "
             "like=params"
         )
-    optimizer = OPTIMIZERS[name](Settings(learning_rate, decay, matrices(like), axis))
+    settings = Settings(learning_rate, decay, matrices(like), axis, outputs)
+    optimizer = OPTIMIZERS[name](settings)
     if clip:
         optimizer = optax.chain(norms.clip(clip, axis), optimizer)
     return optax.chain(

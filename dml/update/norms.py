@@ -24,18 +24,21 @@ def norm(tree: Any, axis: Axis = None) -> jax.Array:
     return jnp.sqrt(sum(jax.tree.leaves(squares(tree, axis)), jnp.float32(0)))
 
 
+def clip_leaf(leaf: jax.Array, length: jax.Array, limit: Any) -> jax.Array:
+    """Return a leaf of gradients whose norm is `length`, scaled to a norm `limit`.
+
+    Gradients with a norm below the limit do not change.
+    """
+    # order matters: optax divides first, and results must be bit-identical
+    return jnp.where(length < limit, leaf, leaf / length.astype(leaf.dtype) * limit)
+
+
 def clip(limit: float, axis: Axis = None) -> optax.GradientTransformation:
     """Scale gradients so that the norm of all leaves is at most the limit."""
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         length = norm(grads, axis)
-        is_short = length < limit
-
-        def clip_leaf(leaf: jax.Array) -> jax.Array:
-            # order matters: optax divides first, and results must be bit-identical
-            return jnp.where(is_short, leaf, leaf / length.astype(leaf.dtype) * limit)
-
-        return jax.tree.map(clip_leaf, grads), state
+        return jax.tree.map(lambda leaf: clip_leaf(leaf, length, limit), grads), state
 
     return optax.GradientTransformation(optax.init_empty_state, update)
 

@@ -164,6 +164,7 @@ def test_own_reducer_changes_the_gradient(run):
     [
         ("local", "every=4"),
         ("poseidon", "scheme=factors,bucket_mb=1.0"),
+        ("owned", "clip=1.0"),
         ("server", ""),
         ("coded", "code=cyclic:1"),
         ("zeno", "faulty=2"),
@@ -174,7 +175,8 @@ def test_own_reducer_changes_the_gradient(run):
     ],
 )
 def test_strategies_of_the_table_train(run, strategy, options):
-    on_ranks = ("local", "poseidon", "server", "coded", "zeno", "gradient_coding")
+    on_ranks = ("local", "owned", "poseidon", "server", "coded", "zeno")
+    on_ranks += ("gradient_coding",)
     ranks = ["--simulate=3"] if strategy in on_ranks else []
     flags = [f"--strategy={strategy}", f"--options={options}", "--evaluate_every=4"]
     losses, summary = run("--steps=24", *flags, *ranks)

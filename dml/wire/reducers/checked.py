@@ -43,8 +43,16 @@ def checked(reducer: Reducer, name: str) -> Reducer:
         check(comm, terms[0], state)
         return reducer.reduce_terms(comm, terms, state)
 
+    def reduce_parts(
+        comm: Comm, terms: Sequence[np.ndarray], parts: Sequence[slice], state: Any
+    ) -> Any:
+        assert reducer.reduce_parts
+        check(comm, terms[0], state)
+        return reducer.reduce_parts(comm, terms, parts, state)
+
     several = reduce_terms if reducer.reduce_terms else None
-    return reducer._replace(reduce=reduce, reduce_terms=several)
+    by_parts = reduce_parts if reducer.reduce_parts else None
+    return reducer._replace(reduce=reduce, reduce_terms=several, reduce_parts=by_parts)
 
 
 def common_hash(state: Any) -> str:

@@ -25,6 +25,7 @@ from numba import njit
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
 from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
 from dml.wire.collectives.shared import shared_allreduce
+from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import Layout, allocate, is_registered, registered_views
 from dml.wire.plans.topology import chunks
 from dml.wire.reducers.rows import indices
@@ -76,7 +77,13 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
         both = slice(0, length), slice(length, len(buffer))
         return [part for part in both if part.start < part.stop]
 
-    return Reducer(init, reduce, sums.combine, reduce_terms)
+    def reduce_parts(
+        comm: Comm, terms: Sequence[np.ndarray], owned: Sequence[slice], state: Length
+    ) -> Length:
+        sums.reduce_parts(comm, terms, owned, parts(terms[0], state))
+        return state
+
+    return Reducer(init, reduce, sums.combine, reduce_terms, reduce_parts)
 
 
 class FixedPoint:
@@ -136,6 +143,45 @@ class FixedPoint:
             integers = self.add_up(segments, blocks, memory)
             self.allreduce(comm, integers, op=np.add)
             self.to_floats(integers, blocks, segments[0])
+
+    def reduce_parts(
+        self,
+        comm: Comm,
+        terms: Sequence[np.ndarray],
+        owned: Sequence[slice],
+        regions: Sequence[slice],
+    ) -> None:
+        """Sum part owned[r] of the terms of all ranks into rank r's first term.
+
+        Args:
+          comm: The ranks.
+          terms: Terms of this rank.
+          owned: The part of each rank.
+          regions: Parts of a term with blocks of their own.
+        """
+        self.check(comm, terms[0], 1)
+        counts = [np.uint8(min(len(terms), 255))]
+        exponents = [block_exponents([t[region] for t in terms]) for region in regions]
+        counted = np.concatenate([*exponents, counts])
+        self.allreduce(comm, counted, op=np.maximum)
+        self.check(comm, terms[0], int(counted[-1]))
+        integers = np.empty(len(terms[0]), np.int64) if self.wide else None
+        edges = np.cumsum([0, *map(len, exponents)])
+        blocks = [counted[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        for region, each in zip(regions, blocks, strict=True):
+            memory = None if integers is None else integers[region]
+            self.add_up([term[region] for term in terms], each, memory)
+        total = terms[0].view(np.int32) if integers is None else integers
+        sum_parts(comm, total, owned)
+        own = owned[comm.rank]
+        for region, each in zip(regions, blocks, strict=True):
+            # all blocks of which the part has an element
+            first = max(own.start - region.start, 0) // BLOCK
+            last = -(-max(min(own.stop, region.stop) - region.start, 0) // BLOCK)
+            if first < last:
+                start = region.start + first * BLOCK
+                some = slice(start, min(region.start + last * BLOCK, region.stop))
+                self.to_floats(total[some], each[first:last], terms[0][some])
 
     def sums_in_place(self, comm: Comm, buffer: np.ndarray) -> bool:
         """Return whether each rank sums a chunk of all ranks' registered buffers."""

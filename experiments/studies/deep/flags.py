@@ -1,6 +1,7 @@
 """Flags of deep networks: strategy, update and checkpoints."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from lab import flags
@@ -19,6 +20,7 @@ from studies.deep.strategies import STRATEGIES
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
+CLIPPING = ("hybrid", "owned")  # strategies that clip gradients themselves
 WARMUP_DIVISOR = 10  # steps of a run per step of its warm-up
 # Flags that a resumed run may change; they affect no examples, order or rates.
 FREE = {
@@ -292,8 +294,17 @@ def total(values: flags.FlagValues, count: int) -> int:
     return values.epochs * count or values.steps * values.batch
 
 
-def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
-    """Return the optimizer for `steps` updates; `like` has the shapes of params."""
+def optimizer(
+    values: flags.FlagValues, steps: int, like: Params, outputs: Collection[str]
+) -> Optimizer:
+    """Return the optimizer for `steps` updates.
+
+    Args:
+      values: Flags.
+      steps: Number of updates.
+      like: Tree with the shapes of params.
+      outputs: Names of the params of the output layer.
+    """
     peak = values.lr
     if values.base_batch:
         peak = linear_scaling(peak, values.batch, values.base_batch)
@@ -309,9 +320,10 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
     return make(
         values.optimizer,
         rate,
-        # hybrid clips gradients itself: no device has the norm of all of them
-        clip=math.inf if values.clip and values.strategy == "hybrid" else values.clip,
+        # these strategies clip gradients: no device or rank has all of them
+        clip=math.inf if values.clip and values.strategy in CLIPPING else values.clip,
         decay=values.decay,
         axis=axis,
         like=like,
+        outputs=outputs,
     )

@@ -61,7 +61,9 @@ def prepare(
     deep_hybrid.check_batches(values, total)
     steps = -(-total // values.batch)
     params = task.model.init(jax.random.key(values.seed))
-    optimizer = deep_flags.optimizer(values, steps, params)
+    layers = task.model.layers
+    outputs = layers[-1].names if layers else ()
+    optimizer = deep_flags.optimizer(values, steps, params, outputs)
     rules = deep_flags.rules(values)
     done, params, state, memory = start_or_resume(
         values, params, optimizer, comm, steps, rules

@@ -9,6 +9,7 @@ import jax
 from dml import extend
 from dml.strategies import DECENTRALISED, strategy
 from dml.types import BadInput, CountedComm, Step
+from dml.update import muon
 from dml.wire.mesh import devices
 from dml.wire.plans.coding import make_code
 from dml.wire.reducers import names as reducer_names
@@ -31,6 +32,14 @@ def synchronous(setup: Setup) -> dict[str, Any]:
     values = setup.values
     own = {"bucket_mb": values.bucket_mb, "noise": values.noise}
     own |= {"shards": values.shards, "commit": setup.commit}
+    return setup.wire | setup.options | own
+
+
+def owned(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    own = {"shards": values.shards, "clip": values.clip}
+    if values.optimizer == "muon":
+        own["cost"] = muon.operations
     return setup.wire | setup.options | own
 
 
@@ -100,6 +109,7 @@ def diloco(setup: Setup) -> dict[str, Any]:
 STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "serial": serial,
     "synchronous": synchronous,
+    "owned": owned,
     "coded": coded,
     "mesh": mesh,
     "local": local,
@@ -116,7 +126,7 @@ ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 READERS = {
     "bucket_mb": ["synchronous", "poseidon"],
     "scheme": ["poseidon"],
-    "shards": ["synchronous", "coded"],
+    "shards": ["synchronous", "owned", "coded"],
     "code": ["coded"],
     **dict.fromkeys(("zero", "call"), ["mesh"]),
     **dict.fromkeys(("local_every", "local_after"), ["local"]),
@@ -217,7 +227,7 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"--accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
-        readers = ["synchronous", "local", "coded", "diloco"]
+        readers = ["synchronous", "owned", "local", "coded", "diloco"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     adversaries.check(values, values.shards or workers)

@@ -168,6 +168,7 @@ METHODS: dict[str, Method] = {
     "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
     "local": Method("local", partial(allreduce_options, "star", every=2)),
     "poseidon": Method("poseidon", poseidon_options),
+    "owned": Method("owned", partial(allreduce_options, "star")),
     "coded": Method("coded", coded_options),
     "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),

@@ -20,12 +20,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "apex": Algorithm(by_replay.problem, by_replay.train, REPLAY, True),
 }
 
+RESUMABLE = [name for name, known in ALGORITHMS.items() if known.resumes]
 READERS: Mapping[str, Sequence[str]] = {  # algorithms, by flag that others do not read
     **dict.fromkeys(("correction", "lag", "learners", "shards"), ("impala", "seed")),
     **dict.fromkeys(("servers", "consistency", "staleness"), ("a3c",)),
     "batch": ("impala", "seed", "apex"),
     "inference": ("seed",),
     "replays": ("apex",),
+    **dict.fromkeys(("resume", "save_every"), RESUMABLE),
 }
 
 

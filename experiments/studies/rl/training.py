@@ -216,12 +216,6 @@ def save_checkpoint(
 
 def load(values: flags.FlagValues, problem: Problem, rank: int) -> tuple[int, Any]:
     """Return the number of updates, params and state of the run to resume."""
-    if not ALGORITHMS[values.algorithm].resumes:
-        names = [name for name, known in ALGORITHMS.items() if known.resumes]
-        raise BadInput(
-            f"expected --algorithm={' or '.join(names)} with --resume, got "
-            f"{values.algorithm}; delete --resume"
-        )
     chosen = settings(values)
     optimizer = make(chosen.optimizer, chosen.lr)
     state = jax.eval_shape(optimizer.init, problem.params)

@@ -30,15 +30,8 @@ from studies.training import options
 
 STRATEGIES = [
     *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
-    *(
-        "poseidon",
-        "operation",
-        "coded",
-        "zeno",
-        "gradient_coding",
-        "hogwild",
-        "average",
-    ),
+    *("owned", "poseidon", "operation", "coded", "zeno", "gradient_coding"),
+    *("hogwild", "average"),
     *DECENTRALISED,
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
@@ -58,7 +51,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        readers = ("synchronous", "local", "server", "coded", "diloco")
+        readers = ("synchronous", "owned", "local", "server", "coded", "diloco")
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
         adversaries.check_strategy(values, (*readers, "zeno"))
     function = strategy(name, problem, comm.size)

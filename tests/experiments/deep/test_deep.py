@@ -251,7 +251,7 @@ def test_a_mesh_of_one_process_takes_real_time_and_pmap_moves_its_input(see):
 def test_a_decay_of_0_is_none(optimizer):
     flags.parse(vision.FLAGS, ["x", f"--optimizer={optimizer}", "--decay=0"])
     params = {"kernel": np.ones((2, 2), np.float32)}
-    rule = deep_flags.optimizer(vision.FLAGS, 10, params)
+    rule = deep_flags.optimizer(vision.FLAGS, 10, params, ())
     zeros = {"kernel": np.zeros((2, 2), np.float32)}
     updates, _ = rule.update(zeros, rule.init(params), params)
     assert not np.any(updates["kernel"])

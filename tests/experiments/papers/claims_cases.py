@@ -560,3 +560,27 @@ def factors(counted=(3.67, 33.55, 58.72), server=8, hybrid=7.9, filters="allredu
     cells += [("hybrid", 2, hybrid)]
     cells = [("vgg19", 10, name, 1e6 * sent, up, 8) for name, sent, up in cells]
     return {"factors": run(found + table("throughput", keys, *cells))}
+
+
+def owners(sha256="a", sent=110, state=50):
+    """Return rows of owners.py.
+
+    Args:
+        sha256: hash of Muon's owned training on two ranks.
+        sent: words sent by it; 100 are predicted, and 10 for the clip.
+        state: bytes of Muon's state on one rank; AdamW's is 100.
+    """
+    keys = "optimizer strategy reducer ranks words_sent predicted clip_words"
+    keys += " state_bytes sha256"
+    return {
+        "owners": run(
+            table(
+                "training",
+                keys,
+                ("muon", "owned", "order_free", 1, 0, 0, 0, state, "a"),
+                ("muon", "owned", "order_free", 2, 120, 100, 10, 30, sha256),
+                ("muon", "owned", "exact", 2, sent, 100, 10, 30, "b"),
+                ("adamw", "owned", "exact", 1, 0, 0, 0, 100, "c"),
+            )
+        )
+    }

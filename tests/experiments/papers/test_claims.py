@@ -23,6 +23,7 @@ from studies.factors import claims as factors
 from studies.glove import claims as glove
 from studies.gradient_coding import claims as coding
 from studies.large_batch import claims as batches
+from studies.owners import claims as owners
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
 from studies.pipeline import claims as pipeline
@@ -350,6 +351,9 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     factors.fewest_words: (of.factors(), of.factors(server=1.9)),
     factors.faster_than_servers: (of.factors(), of.factors(hybrid=6.1)),
     factors.convolutions_are_summed: (of.factors(), of.factors(filters="factors")),
+    owners.equal_bits: (of.owners(), of.owners(sha256="d")),
+    owners.words_as_adamw: (of.owners(), of.owners(sent=111)),
+    owners.half_state: (of.owners(), of.owners(state=61)),
 }
 MORE = [  # other reasons of a verdict
     (checkpoints.recovery, of.recovered(sampled=0.93), FAILS),

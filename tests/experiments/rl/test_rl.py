@@ -29,7 +29,10 @@ def train(tmp_path, undrawn):
     return run
 
 
-OTHERS = ("apex", "correction=none"), ("a3c", "batch=2"), ("seed", "replays=2")
+OTHERS = (
+    *(("apex", "correction=none"), ("a3c", "batch=2"), ("seed", "replays=2")),
+    *(("a3c", "save_every=1"), ("a3c", "resume=run")),
+)
 
 
 @pytest.mark.parametrize(("name", "flag"), OTHERS)

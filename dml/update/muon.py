@@ -1,0 +1,80 @@
+"""Muon (Jordan 2024): the momentum of a matrix, orthogonalised before it is applied.
+
+    matrices of hidden layers     momentum → Newton-Schulz iterations → update
+    tables, outputs, vectors      AdamW
+
+The update is `optax.contrib.muon`. Its Newton-Schulz iterations multiply whole
+matrices, so the update of a matrix cannot be divided into slices; `strategies.owned`
+divides the matrices of a model among ranks instead.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import optax
+from optax.contrib import MuonDimensionNumbers
+
+STEPS = 5  # Newton-Schulz iterations
+# leaves with a row per token or position, which are read by index and not multiplied
+TABLES = ("embedding", "positions", "segments", "tokens")
+
+
+def muon(
+    learning_rate: Any, decay: float | None, matrices: Any, outputs: Collection[str]
+) -> optax.GradientTransformation:
+    """Return optax.contrib.muon for hidden matrices, and its AdamW for other leaves.
+
+    Args:
+      learning_rate: Number or schedule, of both rules.
+      decay: Weight decay of both rules; None: no decay.
+      matrices: Tree -> mask of the leaves that decay.
+      outputs: Names of the params of the output layer, which AdamW updates.
+    """
+    return optax.contrib.muon(
+        learning_rate,
+        ns_steps=STEPS,
+        weight_decay=decay or 0.0,
+        weight_decay_mask=matrices,
+        adam_weight_decay=decay or 0.0,
+        muon_weight_dimension_numbers=partial(dimension_numbers, outputs),
+    )
+
+
+def dimension_numbers(outputs: Collection[str], tree: Any) -> Any:
+    """Return the axes of each leaf that are orthogonalised; None: AdamW updates it.
+
+    A kernel of a convolution, HxWxIxO, is a matrix of HWI rows; leading axes of other
+    kernels, such as that of experts, are batches of matrices.
+
+    Args:
+      outputs: Names of the params of the output layer.
+      tree: Params, or a tree like them.
+    """
+
+    def axes(path: Sequence[Any], leaf: Any) -> MuonDimensionNumbers | None:
+        names = [str(getattr(entry, "key", entry)) for entry in path]
+        is_table = bool(names) and names[-1] in TABLES
+        if leaf.ndim < 2 or is_table or (names and names[0] in outputs):
+            return None
+        if leaf.ndim == 4:
+            return MuonDimensionNumbers((0, 1, 2), 3)
+        return MuonDimensionNumbers(-2, -1)
+
+    return jax.tree_util.tree_map_with_path(axes, tree)
+
+
+def operations(shape: Sequence[int]) -> float:
+    """Return the operations of the Newton-Schulz iterations of a kernel.
+
+    One iteration of an m x n matrix, m ≤ n, has the products x xᵀ, a a and b x. The
+    number is an upper bound for leaves of fewer than two axes, which have none.
+    """
+    if len(shape) < 2:
+        return float(math.prod(shape))
+    rows = math.prod(shape[:-1]) if len(shape) == 4 else shape[-2]
+    short, long = sorted((rows, shape[-1]))
+    matrices = math.prod(shape) // (rows * shape[-1])
+    return float(STEPS * matrices * (4 * short * short * long + 2 * short**3))

@@ -1,0 +1,199 @@
+"""Trainings of a small GPT with replicated or owned updates, on virtual ranks."""
+
+import time
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dml.data.minibatches import take
+from dml.evaluation.scores import digest
+from dml.metrics.timer import Timer
+from dml.models.layers.blocks import Shape
+from dml.models.model_problem import model_problem
+from dml.models.networks.transformer import transformer
+from dml.sim.run import run
+from dml.strategies.owned import owned
+from dml.strategies.owned_leaves import OwnedLeaves
+from dml.strategies.synchronous import synchronous
+from dml.types import Batch, CountedComm, Problem
+from dml.update import muon
+from dml.update.dense import Optimizer, make
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
+from dml.wire.plans.owners import Owners, owners, words
+from dml.wire.reducers.exact import exact
+from dml.wire.reducers.fixed_point import order_free
+
+SHARDS, BATCH, CLIP, RATE, DECAY = 8, 16, 1.0, 2e-3, 0.1
+REDUCERS = {"exact": exact, "order_free": order_free}
+
+
+class Plan(NamedTuple):
+    """What is trained.
+
+    Attributes:
+      shape: Sizes of the GPT.
+      optimizer: Key of `update.dense.OPTIMIZERS`.
+      steps: Number of updates.
+      seed: Random seed.
+    """
+
+    shape: Shape
+    optimizer: str
+    steps: int
+    seed: int
+
+
+@cache
+def problem(shape: Shape, seed: int) -> Problem:
+    """Return a GPT and random texts, in which each token depends on the previous."""
+    rng = np.random.default_rng(seed)
+    following = rng.permutation(shape.vocabulary)
+    tokens = np.empty((256, shape.length + 1), np.int32)
+    tokens[:, 0] = rng.integers(0, shape.vocabulary, len(tokens))
+    for position in range(shape.length):
+        noise = rng.integers(0, shape.vocabulary, len(tokens))
+        is_noise = rng.random(len(tokens)) < 0.1
+        tokens[:, position + 1] = np.where(
+            is_noise, noise, following[tokens[:, position]]
+        )
+    model = transformer(shape, causal=True)
+    data = Batch(tokens[:, :-1], tokens[:, 1:])
+    return model_problem(
+        model,
+        model.init(jax.random.key(seed)),
+        examples=len(tokens),
+        take=partial(take, data),
+    )
+
+
+@cache  # the optimizer is a static argument of the compiled update
+def optimizer(plan: Plan, clip: float) -> Optimizer:
+    """Return the optimizer; strategies that clip themselves pass an infinite clip."""
+    model = problem(plan.shape, plan.seed).model
+    assert model
+    names = model.layers[-1].names
+    return make(plan.optimizer, RATE, clip=clip, decay=DECAY, outputs=names)
+
+
+def batches(plan: Plan, examples: int) -> Iterator[np.ndarray]:
+    """Yield the indices of each minibatch."""
+    rng = np.random.default_rng(plan.seed)
+    while True:
+        yield rng.integers(0, examples, BATCH)
+
+
+def train(plan: Plan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]:
+    """Return the row of a training on virtual ranks.
+
+    Args:
+      plan: What is trained.
+      strategy: "synchronous" or "owned".
+      ranks: Number of virtual ranks.
+      reducer: Key of REDUCERS; order_free has 8 logical shards on any number of ranks.
+    """
+    results = run(partial(program, plan, strategy, reducer), ranks)
+    losses, sent, state_bytes, sha256 = zip(*results, strict=True)
+    predicted = words(owners_of(plan, ranks))
+    return {
+        "table": "training",
+        "optimizer": plan.optimizer,
+        "strategy": strategy,
+        "reducer": reducer,
+        "ranks": ranks,
+        "loss": losses[0],
+        "words_sent": sum(sent),
+        "predicted": sum(predicted) * plan.steps if strategy == "owned" else None,
+        "clip_words": (ranks - 1) * leaves_of(plan) * plan.steps,
+        "state_bytes": max(state_bytes),
+        "sha256": sha256[0],
+    }
+
+
+def program(
+    plan: Plan, strategy: str, reducer: str, comm: CountedComm
+) -> tuple[float, int, int, str]:
+    """Train as one rank; return loss, words sent, bytes of state, and the hash."""
+    comm = Metered(comm)
+    task = problem(plan.shape, plan.seed)
+    call: Any = synchronous
+    own: dict[str, Any] = {"reducer": REDUCERS[reducer](ALLREDUCE["star"])}
+    if reducer == "order_free":
+        own["shards"] = SHARDS
+    update = optimizer(plan, CLIP)
+    if strategy == "owned":
+        call, update = owned, optimizer(plan, np.inf)
+        own |= {"clip": CLIP, "cost": cost(plan)}
+    taken = call(
+        task,
+        batches(plan, task.examples),
+        update,
+        comm=comm,
+        timer=Timer(comm.Wtime),
+        **own,
+    )
+    sent = 0
+    for last in islice(taken, plan.steps):
+        sent += last.words_sent
+    held = last.measures.get("state_bytes")
+    if held is None:
+        held = sum(leaf.nbytes for leaf in jax.tree.leaves(last.state()))
+    return last.loss, sent, held, digest(last.params())
+
+
+def cost(plan: Plan) -> Any:
+    """Return the cost of a leaf's update, by which owners are balanced."""
+    return muon.operations if plan.optimizer == "muon" else np.prod
+
+
+def leaves_of(plan: Plan) -> int:
+    return len(jax.tree.leaves(problem(plan.shape, plan.seed).params))
+
+
+def owners_of(plan: Plan, ranks: int) -> Owners:
+    """Return the owners of the GPT's leaves, with one scalar for the loss."""
+    leaves = jax.tree.leaves(problem(plan.shape, plan.seed).params)
+    return owners([leaf.shape for leaf in leaves], ranks, cost(plan), scalars=1)
+
+
+def update_seconds(plan: Plan, ranks: int, repeats: int) -> dict[str, Any]:
+    """Return the row with the seconds of an update on the slowest rank.
+
+    Each rank's leaves are updated alone on this process, without messages.
+
+    Args:
+      plan: What is trained.
+      ranks: Number of ranks.
+      repeats: Number of timings, of which the fastest counts.
+    """
+    seconds = [
+        run(partial(time_update, plan, ranks, rank, repeats), 1)[0]
+        for rank in range(ranks)
+    ]
+    return {
+        "table": "update",
+        "optimizer": plan.optimizer,
+        "ranks": ranks,
+        "seconds": max(seconds),
+        "balance": float(np.mean(seconds)) / max(seconds),
+    }
+
+
+def time_update(
+    plan: Plan, ranks: int, rank: int, repeats: int, comm: CountedComm
+) -> float:
+    """Return the least seconds of the update of one rank's leaves."""
+    params, update = problem(plan.shape, plan.seed).params, optimizer(plan, np.inf)
+    leaves = OwnedLeaves(params, update, owners_of(plan, ranks), rank, None)
+    params = leaves.put(params)
+    values = np.full(leaves.layout.length, 1e-3, np.float32)
+    seconds = []
+    for _ in range(1 + repeats):
+        start = time.perf_counter()
+        leaves.update(comm, params, values, 0.0)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])  # the first compiles
