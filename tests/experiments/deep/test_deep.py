@@ -225,7 +225,7 @@ def test_all_ranks_resume_with_the_memory_of_each_saved_rank(
         (["--strategy=synchronous", "--scheme=server"], "--strategy=poseidon"),
         (["--strategy=poseidon", "--reduce=sign"], "leave --reduce out"),
         (["--strategy=local", "--noise", "--simulate=2"], "have full gradients"),
-        (["--strategy=mesh", "--reduce=sign"], "--strategy=synchronous or local"),
+        (["--strategy=mesh", "--reduce=sign"], "--strategy=synchronous or owned"),
         (["--shards=4"], "reducer that sums several terms"),
         (["--batch=50", "--reduce=order_free", "--shards=8"], "8 logical shards"),
         (["--noise"], "two workers"),
