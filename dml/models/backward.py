@@ -57,9 +57,9 @@ def _gradients(
     first_layer = first_readers(layers)
     partial_grads: dict[str, Grads] = {}
     complete: list[tuple[str, Grads]] = []
-    incoming: Any = _ones(loss)
+    incoming: Any = ones(loss)
     for index in reversed(range(len(layers))):
-        grads, incoming = _backward(pullbacks.pop(), incoming)
+        grads, incoming = pull_back(pullbacks.pop(), incoming)
         for name, grad in grads.items():
             if name in partial_grads:
                 grad = add_scaled(partial_grads.pop(name), grad, 1)
@@ -83,10 +83,10 @@ def _forward(
 
 
 @jax.jit
-def _backward(pullback: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
+def pull_back(pullback: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
     return pullback(incoming)
 
 
 @jax.jit
-def _ones(loss: jax.Array) -> jax.Array:
+def ones(loss: jax.Array) -> jax.Array:
     return jnp.ones_like(loss)

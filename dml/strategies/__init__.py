@@ -49,6 +49,7 @@ STRATEGIES = {
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
     "sharded": Strategy("sharded", ("model",)),
     "scan": Strategy("scan", ("model",), alone=True),
+    "offload": Strategy("offload.offload", ("model",)),
     "server": Strategy("server.server", ("gradient",)),
     "impala": Strategy("actors.impala", ("gradient", "play")),
     "seed": Strategy("actors.seed", ("gradient", "play")),

@@ -1,0 +1,314 @@
+"""Plans that move buffers between the memory of a device and that of its host.
+
+    accesses of an iteration   f0  f1  f2  b2  b1  b0   the same in every iteration
+    compute lane               f0  f1  f2  b2  b1  b0
+    copy lane                   ┌ fetch ┐  evict  fetch     while other accesses compute
+
+An iteration is recorded once: which buffers each operation reads and writes, and their
+bytes. As the order repeats, the next use of each buffer is known, and Belady's rule
+evicts the buffer whose next use is farthest (GeePS, Cui 2016). Each move starts as
+early as its buffers and the capacity allow.
+
+For buffers of equal size Belady's rule has the fewest fetches of all plans. For unequal
+sizes, and if changed buffers must be written back, the fewest bytes are NP-hard to find
+and the rule is a heuristic. A buffer that is not read before it is written again is not
+moved, and a buffer that equals its copy on the host is evicted without a copy.
+
+The cost of an iteration is max(compute, bytes / bandwidth) if moves can start early
+enough, and the sum of both if no move overlaps.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count, islice
+from typing import NamedTuple
+
+from dml.types import BadInput
+
+FETCH, WRITE_BACK, DROP = "fetch", "write back", "drop"
+
+
+class Access(NamedTuple):
+    """An operation and its buffers.
+
+    Attributes:
+      name: Name of the operation.
+      reads: Buffers that the operation reads.
+      writes: Buffers that the operation writes; their old content is lost.
+      workspace: Temporary bytes of the operation.
+      seconds: Seconds of the operation.
+    """
+
+    name: str
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    workspace: int = 0
+    seconds: float = 0.0
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """All buffers of the operation, without repetition."""
+        return tuple(dict.fromkeys(self.reads + self.writes))
+
+
+class Iteration(NamedTuple):
+    """A recorded iteration, which repeats without end: bytes of buffers, accesses."""
+
+    sizes: Mapping[str, int]
+    accesses: Sequence[Access]
+
+    def working_set(self, access: Access) -> int:
+        """Return the bytes that must be in device memory during an access."""
+        return access.workspace + sum(self.sizes[name] for name in access.buffers)
+
+    @property
+    def least(self) -> int:
+        """Bytes of the largest working set: the smallest possible capacity."""
+        return max(map(self.working_set, self.accesses))
+
+    @property
+    def most(self) -> int:
+        """Bytes with which no buffer is evicted."""
+        steps = demand(self, sum(self.sizes.values()) + self.least)
+        return max(step.occupied for step in islice(steps, 2 * len(self.accesses)))
+
+
+class Move(NamedTuple):
+    """A move of a buffer.
+
+    Attributes:
+      buffer: Name of the buffer.
+      kind: FETCH, WRITE_BACK, or DROP for a buffer that equals its copy on the host.
+      nbytes: Bytes that are copied; 0 for DROP.
+      slot: Number of the access after whose predecessor the move may start.
+      deadline: Number of the access before which the move must be complete.
+    """
+
+    buffer: str
+    kind: str
+    nbytes: int
+    slot: int
+    deadline: int
+
+
+class Demand(NamedTuple):
+    """Moves directly before an access, and the bytes occupied during the access."""
+
+    moves: Sequence[Move]
+    occupied: int
+
+
+class Rule(NamedTuple):
+    """A choice of buffers to evict.
+
+    Attributes:
+      rank: (accesses until the next use, accesses since the last use) -> rank; the
+        buffer of the highest rank is evicted first.
+      keep: Whether buffers stay until their memory is needed.
+    """
+
+    rank: Callable[[int, int], int]
+    keep: bool = True
+
+
+RULES = {
+    "belady": Rule(lambda until, since: until),
+    "lru": Rule(lambda until, since: since),
+    "on_demand": Rule(lambda until, since: since, keep=False),
+}
+
+
+def demand(
+    iteration: Iteration,
+    capacity: int,
+    rule: str = "belady",
+    resident: Mapping[str, bool] | None = None,
+) -> Iterator[Demand]:
+    """Yield the moves before each access of endless iterations, without prefetching.
+
+    Args:
+      iteration: The recorded iteration.
+      capacity: Bytes of device memory.
+      rule: Key of RULES.
+      resident: Buffers in device memory at the start, with True if the buffer was
+        changed since it was copied; None: no buffers.
+    """
+    check_capacity(iteration, capacity)
+    changed, sizes = dict(resident or {}), iteration.sizes
+    rank, keep = RULES[rule]
+    last = dict.fromkeys(changed, -1)  # number of the last access
+    following = next_uses(iteration)
+    for number, access in enumerate(_cycle(iteration)):
+        index, pinned = number % len(iteration.accesses), set(access.buffers)
+        missing = [name for name in access.buffers if name not in changed]
+        needed = access.workspace + sum(sizes[name] for name in missing)
+        needed += sum(sizes[name] for name in changed)
+        moves = []
+        candidates = [name for name in changed if name not in pinned]
+        ranks = {
+            name: rank(following[name][index][0], number - last[name])
+            for name in candidates
+        }
+        # order matters: plans are equal on all ranks, so equal ranks are sorted by name
+        for name in sorted(candidates, key=lambda name: (-ranks[name], name)):
+            if keep and needed <= capacity:
+                break
+            needed -= sizes[name]
+            kind = WRITE_BACK if changed.pop(name) else DROP
+            nbytes = sizes[name] if kind == WRITE_BACK else 0
+            moves.append(Move(name, kind, nbytes, last[name] + 1, number))
+        for name in missing:
+            if name in access.reads:
+                moves.append(Move(name, FETCH, sizes[name], 0, number))
+            changed[name] = False
+        yield Demand(moves, needed)
+        for name in access.buffers:
+            last[name] = number
+            changed[name] |= name in access.writes
+            if following[name][index][1]:
+                del changed[name]
+
+
+def _cycle(iteration: Iteration) -> Iterator[Access]:
+    return chain.from_iterable(iteration.accesses for _ in count())
+
+
+def check_capacity(iteration: Iteration, capacity: int) -> None:
+    """Raise BadInput if an operation does not fit in the capacity."""
+    largest = max(iteration.accesses, key=iteration.working_set)
+    if iteration.least > capacity:
+        raise BadInput(
+            f"expected device memory for the operation {largest.name!r}, which needs "
+            f"{iteration.least:,} bytes, got {capacity:,}; pass "
+            f"--device_mb={iteration.least / 1e6 + 0.001:.3f} or more"
+        )
+
+
+def next_uses(iteration: Iteration) -> dict[str, list[tuple[int, bool]]]:
+    """Return, by buffer and access, the distance to the next use, and whether it is
+    written there without being read: then the content is not needed any more."""
+    length = len(iteration.accesses)
+    following: dict[str, list[tuple[int, bool]]] = {}
+    for name in iteration.sizes:
+        uses: list[tuple[int, bool]] = [(0, False)] * length
+        found: tuple[int, bool] | None = None
+        for number in reversed(range(2 * length)):
+            index, access = number % length, iteration.accesses[number % length]
+            if found:
+                uses[index] = found[0] - number, found[1]
+            if name in access.buffers:
+                found = number, name not in access.reads
+        following[name] = uses
+    return following
+
+
+def plans(
+    iteration: Iteration,
+    capacity: int,
+    rule: str = "belady",
+    resident: Mapping[str, bool] | None = None,
+    prefetch: bool = True,
+) -> Iterator[Sequence[Move]]:
+    """Yield the moves of each of endless iterations, in the order of the copy lane.
+
+    Accesses are numbered from the first iteration on. A move may belong to an access of
+    the next iteration.
+
+    Args:
+      iteration: The recorded iteration.
+      capacity: Bytes of device memory.
+      rule: Key of RULES.
+      resident: Buffers in device memory at the start; see `demand`.
+      prefetch: Whether moves start as early as possible, at most an iteration earlier;
+        otherwise directly before the access that needs them.
+    """
+    length = len(iteration.accesses)
+    steps = demand(iteration, capacity, rule, resident)
+    occupied: dict[int, int] = {}  # bytes by number of the access
+    waiting: deque[Move] = deque()
+    earliest = planned = 0
+    for start in count(0, length):
+        earliest = max(earliest, start)
+        while planned < start + 2 * length:
+            step = next(steps)
+            occupied[planned] = step.occupied
+            for move in step.moves:
+                if prefetch:
+                    move = hoist(move, earliest, occupied, capacity, iteration.sizes)
+                    earliest = move.slot
+                else:
+                    move = move._replace(slot=move.deadline)
+                waiting.append(move)
+            planned += 1
+        taken = []
+        while waiting and waiting[0].slot < start + length:
+            taken.append(waiting.popleft())
+        yield taken
+        for number in range(start, start + length):
+            del occupied[number]
+
+
+def hoist(
+    move: Move,
+    earliest: int,
+    occupied: dict[int, int],
+    capacity: int,
+    sizes: Mapping[str, int],
+) -> Move:
+    """Return the move with its earliest slot, and change the occupied bytes by it.
+
+    Args:
+      move: A move that starts at its deadline; the slot of an eviction is the first
+        access after the last use.
+      earliest: Slot of the previous move, as moves are made in order.
+      occupied: Bytes by number of the access.
+      capacity: Bytes of device memory.
+      sizes: Bytes of buffers.
+    """
+    size = sizes[move.buffer]
+    slot = move.deadline
+    if move.kind == FETCH:
+        while slot > earliest and occupied[slot - 1] + size <= capacity:
+            slot -= 1
+            occupied[slot] += size
+    else:
+        first = min(slot, max(earliest, move.slot))
+        while slot > first:
+            slot -= 1
+            occupied[slot] -= size
+    return move._replace(slot=slot)
+
+
+def moved(moves: Sequence[Move]) -> int:
+    """Return the bytes that moves copy in both directions."""
+    return sum(move.nbytes for move in moves)
+
+
+def timeline(
+    iteration: Iteration,
+    planned: Sequence[Sequence[Move]],
+    bandwidth: float,
+) -> list[float]:
+    """Return the time at the end of each iteration, of one compute and one copy lane.
+
+    Args:
+      iteration: The recorded iteration, with seconds.
+      planned: Moves of each iteration; see `plans`.
+      bandwidth: Bytes per second of the copy lane.
+    """
+    ends = []
+    lane = clock = 0.0  # time at which each lane is free
+    number, under_way = 0, deque[tuple[int, float]]()  # deadline, end
+    for moves in planned:
+        waiting = deque(moves)
+        for access in iteration.accesses:
+            while waiting and waiting[0].slot <= number:
+                move = waiting.popleft()
+                lane = max(lane, clock) + move.nbytes / bandwidth
+                under_way.append((move.deadline, lane))
+            while under_way and under_way[0][0] <= number:
+                clock = max(clock, under_way.popleft()[1])
+            clock += access.seconds
+            number += 1
+        ends.append(clock)
+    return ends
