@@ -143,9 +143,9 @@ class DeviceMemory:
         return numbers
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread after its moves; buffers can still be collected."""
         if self.lane:
-            self.lane.shutdown(cancel_futures=True)
+            self.lane.shutdown()
 
 
 def nbytes(tree: Any) -> int:

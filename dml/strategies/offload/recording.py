@@ -2,8 +2,10 @@
 
     input   forward 0 … forward n   backward n   reduce   update   backward n-1 …
     batch   output/0    output/n    incoming/n-1
-            saved/0     saved/n     gradient/b1 ───────►  params/b1, state/b1
+            saved/0/0   saved/n/0   gradient/b1 ───────►  params/b1, state/b1
+    saved/0/1   saved/n/1
 
+Each saved array is a buffer: the smaller the buffers, the better they fill the memory.
 The params of a layer are updated as soon as their gradient is complete. Without ranks
 that share gradients there is no `reduce`.
 """
@@ -146,7 +148,7 @@ class Pass(NamedTuple):
     forward: Forward
     arguments: tuple[Any, Any, Any]  # shapes of params, activations and batch
     buffers: tuple[str, ...]  # names of params, of activations except None, batch
-    results: tuple[str, str]  # names of output and saved arrays
+    results: tuple[str, ...]  # names of output and saved arrays
 
 
 def record_forward(program: Program, model: Model, shapes: Shapes) -> list[Pass]:
@@ -159,13 +161,14 @@ def record_forward(program: Program, model: Model, shapes: Shapes) -> list[Pass]
         # the order of leaves of the dict of params
         buffers = tuple(f"params/{name}" for name in sorted(layer.names))
         buffers += passes[-1].results[:1] if passes else ()
-        results = f"output/{number}", f"saved/{number}"
+        saved = [f"saved/{number}/{n}" for n in range(len(forward.saved))]
+        results = f"output/{number}", *saved
         each = Pass(forward, arguments, (*buffers, "batch"), results)
         program.add(
             f"forward {number}",
             partial(run_forward, each, layer.names),
             each.buffers,
-            dict(zip(results, (forward.output, forward.saved), strict=True)),
+            dict(zip(results, (forward.output, *forward.saved), strict=True)),
             forward.compiled,
         )
         passes.append(each)
@@ -187,8 +190,8 @@ def run_forward(
     params = {name: memory[f"params/{name}"] for name in names}
     others = [memory[name] for name in each.buffers[len(names) :]]
     activations = others[0] if len(others) > 1 else None
-    computed = each.forward.compiled.call(params, activations, others[-1])
-    return dict(zip(each.results, computed, strict=True))
+    output, saved = each.forward.compiled.call(params, activations, others[-1])
+    return dict(zip(each.results, (output, *saved), strict=True))
 
 
 def record_backward(
@@ -249,7 +252,7 @@ def add_backward(
     compiled = programs.backward(each.forward, layer, each.forward.output)
     trees = [params[name] for name in sorted(names)]
     trees += [] if activations is None else [activations]
-    trees += [batch, each.forward.output, each.forward.saved]
+    trees += [batch, each.forward.output, *each.forward.saved]
     owners = [
         (buffer, position)
         for buffer, tree in zip((*each.buffers, *each.results), trees, strict=True)

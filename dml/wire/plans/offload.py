@@ -141,18 +141,16 @@ def demand(
     for number, access in enumerate(_cycle(iteration)):
         index, pinned = number % len(iteration.accesses), set(access.buffers)
         missing = [name for name in access.buffers if name not in changed]
-        needed = access.workspace + sum(sizes[name] for name in missing)
-        needed += sum(sizes[name] for name in changed)
-        moves = []
-        candidates = [name for name in changed if name not in pinned]
+        needed = access.workspace + sum(sizes[name] for name in [*missing, *changed])
         ranks = {
             name: rank(following[name][index][0], number - last[name])
-            for name in candidates
+            for name in changed
+            if name not in pinned
         }
         # order matters: plans are equal on all ranks, so equal ranks are sorted by name
-        for name in sorted(candidates, key=lambda name: (-ranks[name], name)):
-            if keep and needed <= capacity:
-                break
+        ranked = sorted(ranks, key=lambda name: (-ranks[name], name))
+        moves = []
+        for name in victims(ranked, sizes, needed - capacity) if keep else ranked:
             needed -= sizes[name]
             kind = WRITE_BACK if changed.pop(name) else DROP
             nbytes = sizes[name] if kind == WRITE_BACK else 0
@@ -167,6 +165,25 @@ def demand(
             changed[name] |= name in access.writes
             if following[name][index][1]:
                 del changed[name]
+
+
+def victims(ranked: Sequence[str], sizes: Mapping[str, int], excess: int) -> list[str]:
+    """Return the buffers to evict for `excess` bytes.
+
+    Buffers are taken in the order of `ranked`. If the last is so large that earlier
+    ones can stay, they stay.
+    """
+    taken: list[str] = []
+    for name in ranked:
+        if excess <= 0:
+            break
+        taken.append(name)
+        excess -= sizes[name]
+    for name in reversed(taken):
+        if excess + sizes[name] <= 0:
+            taken.remove(name)
+            excess += sizes[name]
+    return taken
 
 
 def _cycle(iteration: Iteration) -> Iterator[Access]:
