@@ -66,9 +66,7 @@ def least_cost(iteration: Iteration, capacity: int, rounds: int, cost: Cost) -> 
     """
     following, length = next_uses(iteration), len(iteration.accesses)
     best: dict[State, int] = {frozenset(): 0}
-    for number, access in enumerate(
-        islice(cycle(iteration.accesses), rounds * length)
-    ):
+    for number, access in enumerate(islice(cycle(iteration.accesses), rounds * length)):
         dead = {name for name in access.buffers if following[name][number % length][1]}
         reached: dict[State, int] = {}
         for state, spent in best.items():
@@ -167,7 +165,7 @@ def summary(case: str, rule: str, ratios: Sequence[float]) -> dict[str, Any]:
     """Return a row of costs relative to the least cost."""
     return {
         "case": case,
-        "rule": rule,
+        "method": rule,
         "draws": len(ratios),
         "best": sum(ratio == 1 for ratio in ratios),
         "mean_ratio": float(np.mean(ratios)),
