@@ -89,9 +89,16 @@ def separable(optimizer: Optimizer, params: Mapping[str, Params]) -> bool:
         for name, tree in small.items()
     }
     state = optimizer.init(small)
-    one, other = (optimizer.update(grads, state, small)[0] for grads in (small, huge))
-    same = jax.tree.map(jnp.array_equal, one, other)
-    return all(jax.tree.leaves([same[name] for name in small if name not in changed]))
+    one, other = (optimizer.update(grads, state, small) for grads in (small, huge))
+    return all(
+        bool(jnp.array_equal(leaf, changed_leaf))
+        for (path, leaf), changed_leaf in zip(
+            jax.tree_util.tree_leaves_with_path(one),
+            jax.tree.leaves(other),
+            strict=True,
+        )
+        if not changed & {getattr(entry, "key", None) for entry in path}
+    )
 
 
 def split_state(

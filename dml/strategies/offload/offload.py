@@ -4,10 +4,10 @@
         ▲ │         fetch and write back by a plan, while operations are computed
     host memory     params, state of the optimizer, and saved activations
 
-The operations of an iteration are recorded once; `wire.plans.offload` plans all moves.
-A minibatch of another size is recorded anew. The result has the bits of `synchronous`
-with --bucket_mb=1, for any capacity. On several ranks the gradient of each layer is
-reduced over ranks before its update: words as `synchronous`.
+The operations of an iteration are recorded once, and all moves are planned. A minibatch
+of another size is recorded anew. The result has the bits of `synchronous` with
+--bucket_mb=1, for any capacity. On several ranks the gradient of each layer is reduced
+over ranks before its update: words as `synchronous`.
 
 Device memory: capacity. Bytes moved per update: those of the plan, 0 if all fits.
 """
@@ -23,7 +23,8 @@ from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.offload.exchange import Exchange
 from dml.strategies.offload.memory import DeviceMemory
-from dml.strategies.offload.recording import Shapes, Turn, record
+from dml.strategies.offload.program import Shapes, Turn
+from dml.strategies.offload.recording import record
 from dml.strategies.offload.runner import Runner
 from dml.strategies.parameters import Update, split_shards
 from dml.types import (
@@ -116,8 +117,8 @@ def check_problem(
     """Return the model; raise BadInput unless it can be trained layer by layer."""
     if not problem.model or not problem.model.layers:
         raise BadInput(
-            "expected a model with layers for --strategy=offload, got one without; "
-            "pass --strategy=serial"
+            "expected a problem with model.layers for --strategy=offload, got one "
+            "without; pass --strategy=serial"
         )
     if comm.size > 1 and reducer is None:
         raise BadInput(
@@ -144,7 +145,7 @@ def make_memory(
       params: Params by name.
       states: State of the optimizer by name.
     """
-    capacity = int(device_mb * MB) if device_mb else UNLIMITED
+    capacity = round(device_mb * MB) if device_mb else UNLIMITED
     device = DeviceMemory(capacity, background=not comm.platform.virtual)
     for name, tree in params.items():
         device.store_on_host(f"params/{name}", tree)

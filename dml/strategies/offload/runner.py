@@ -8,9 +8,10 @@ import jax
 
 from dml.metrics.timer import Timer
 from dml.strategies.offload.memory import DeviceMemory
-from dml.strategies.offload.recording import Operation, Program, Shapes, Turn
+from dml.strategies.offload.program import Operation, Program, Shapes, Turn
 from dml.types import identity
-from dml.wire.plans.offload import FETCH, WRITE_BACK, Iteration, Move, next_uses, plans
+from dml.wire.plans.offload import FETCH, WRITE_BACK, Iteration, Move, moved, next_uses
+from dml.wire.plans.prefetching import plans
 
 
 class Runner:
@@ -39,11 +40,13 @@ class Runner:
         self.plans: Iterator[Sequence[Move]] = iter(())
         self.number = 0  # of the next operation, in all iterations of the plan
         self.planned: deque[Move] = deque()  # moves that are not complete
+        self.early = 0  # bytes that a previous plan moved for the next iteration
 
     def start(self, batch: Any) -> None:
         """Record an iteration for minibatches of this shape, and plan its moves."""
         self.device.drain()
-        # moves under way belong to the end of the previous plan
+        # moves for the next iteration of the previous plan
+        self.early = moved(self.planned)
         self.planned.clear()
         self.program = self.record(self.shapes._replace(batch=batch))
         iteration, self.number = self.program.iteration, 0
@@ -78,13 +81,13 @@ class Runner:
             with timer(operation.phase):
                 self.execute(operation, turn, dead)
             self.number += 1
-        moved, order = self.device.lap()
-        predicted = 0
+        counted, order = self.device.lap()
+        predicted, self.early = self.early, 0
         while self.planned and self.planned[0].deadline < self.number:
             predicted += self.planned.popleft().nbytes
         return {
-            "fetched_bytes": moved[FETCH],
-            "written_back_bytes": moved[WRITE_BACK],
+            "fetched_bytes": counted[FETCH],
+            "written_back_bytes": counted[WRITE_BACK],
             "predicted_bytes": predicted,
             "device_peak_bytes": self.device.peak,
             "access_order": order,

@@ -1,25 +1,22 @@
 """Plans that move buffers between the memory of a device and that of its host.
 
     accesses of an iteration   f0  f1  f2  b2  b1  b0   the same in every iteration
-    compute lane               f0  f1  f2  b2  b1  b0
-    copy lane                   ┌ fetch ┐  evict  fetch     while other accesses compute
+    device memory before b2    saved/1, saved/2, params/2   ≤ capacity
+    evicted                    the buffer whose next use is farthest: saved/0
 
 An iteration is recorded once: which buffers each operation reads and writes, and their
 bytes. As the order repeats, the next use of each buffer is known, and Belady's rule
-evicts the buffer whose next use is farthest (GeePS, Cui 2016). Each move starts as
-early as its buffers and the capacity allow.
+evicts the buffer whose next use is farthest (GeePS, Cui 2016).
 
 For buffers of equal size Belady's rule has the fewest fetches of all plans. For unequal
 sizes, and if changed buffers must be written back, the fewest bytes are NP-hard to find
 and the rule is a heuristic. A buffer that is not read before it is written again is not
 moved, and a buffer that equals its copy on the host is evicted without a copy.
 
-The cost of an iteration is max(compute, bytes / bandwidth) if moves can start early
-enough, and the sum of both if no move overlaps.
+The bytes that an iteration moves are those of its plan; see `prefetching` for its time.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
 from typing import NamedTuple
 
@@ -197,7 +194,7 @@ def check_capacity(iteration: Iteration, capacity: int) -> None:
         raise BadInput(
             f"expected device memory for the operation {largest.name!r}, which needs "
             f"{iteration.least:,} bytes, got {capacity:,}; pass "
-            f"--device_mb={iteration.least / 1e6 + 0.001:.3f} or more"
+            f"--device_mb={-(-iteration.least // 1000) / 1000:.3f} or more"
         )
 
 
@@ -219,113 +216,6 @@ def next_uses(iteration: Iteration) -> dict[str, list[tuple[int, bool]]]:
     return following
 
 
-def plans(
-    iteration: Iteration,
-    capacity: int,
-    rule: str = "belady",
-    resident: Mapping[str, bool] | None = None,
-    prefetch: bool = True,
-) -> Iterator[Sequence[Move]]:
-    """Yield the moves of each of endless iterations, in the order of the copy lane.
-
-    Accesses are numbered from the first iteration on. A move may belong to an access of
-    the next iteration.
-
-    Args:
-      iteration: The recorded iteration.
-      capacity: Bytes of device memory.
-      rule: Key of RULES.
-      resident: Buffers in device memory at the start; see `demand`.
-      prefetch: Whether moves start as early as possible, at most an iteration earlier;
-        otherwise directly before the access that needs them.
-    """
-    length = len(iteration.accesses)
-    steps = demand(iteration, capacity, rule, resident)
-    occupied: dict[int, int] = {}  # bytes by number of the access
-    waiting: deque[Move] = deque()
-    earliest = planned = 0
-    for start in count(0, length):
-        earliest = max(earliest, start)
-        while planned < start + 2 * length:
-            step = next(steps)
-            occupied[planned] = step.occupied
-            for move in step.moves:
-                if prefetch:
-                    move = hoist(move, earliest, occupied, capacity, iteration.sizes)
-                    earliest = move.slot
-                else:
-                    move = move._replace(slot=move.deadline)
-                waiting.append(move)
-            planned += 1
-        taken = []
-        while waiting and waiting[0].slot < start + length:
-            taken.append(waiting.popleft())
-        yield taken
-        for number in range(start, start + length):
-            del occupied[number]
-
-
-def hoist(
-    move: Move,
-    earliest: int,
-    occupied: dict[int, int],
-    capacity: int,
-    sizes: Mapping[str, int],
-) -> Move:
-    """Return the move with its earliest slot, and change the occupied bytes by it.
-
-    Args:
-      move: A move that starts at its deadline; the slot of an eviction is the first
-        access after the last use.
-      earliest: Slot of the previous move, as moves are made in order.
-      occupied: Bytes by number of the access.
-      capacity: Bytes of device memory.
-      sizes: Bytes of buffers.
-    """
-    size = sizes[move.buffer]
-    slot = move.deadline
-    if move.kind == FETCH:
-        while slot > earliest and occupied[slot - 1] + size <= capacity:
-            slot -= 1
-            occupied[slot] += size
-    else:
-        first = min(slot, max(earliest, move.slot))
-        while slot > first:
-            slot -= 1
-            occupied[slot] -= size
-    return move._replace(slot=slot)
-
-
-def moved(moves: Sequence[Move]) -> int:
+def moved(moves: Iterable[Move]) -> int:
     """Return the bytes that moves copy in both directions."""
     return sum(move.nbytes for move in moves)
-
-
-def timeline(
-    iteration: Iteration,
-    planned: Sequence[Sequence[Move]],
-    bandwidth: float,
-) -> list[float]:
-    """Return the time at the end of each iteration, of one compute and one copy lane.
-
-    Args:
-      iteration: The recorded iteration, with seconds.
-      planned: Moves of each iteration; see `plans`.
-      bandwidth: Bytes per second of the copy lane.
-    """
-    ends = []
-    lane = clock = 0.0  # time at which each lane is free
-    number, under_way = 0, deque[tuple[int, float]]()  # deadline, end
-    for moves in planned:
-        waiting = deque(moves)
-        for access in iteration.accesses:
-            while waiting and waiting[0].slot <= number:
-                move = waiting.popleft()
-                lane = max(lane, clock) + move.nbytes / bandwidth
-                under_way.append((move.deadline, lane))
-            while under_way and under_way[0][0] <= number:
-                clock = max(clock, under_way.popleft()[1])
-            clock += access.seconds
-            number += 1
-        ends.append(clock)
-    return ends

@@ -36,6 +36,7 @@ FREE |= {
     "shards",
     "code",
     "bucket_mb",
+    "device_mb",
     "call",
     "zero",
     "accumulate",
@@ -77,6 +78,9 @@ def define(**defaults: Any) -> flags.FlagValues:
         defaults.get("bucket_mb", 0.0),
         "MB of gradients in a bucket; 0: one buffer after the backward pass.",
         0,
+    )
+    values.number(
+        "device_mb", 0.0, "MB of device memory of strategy offload; 0: unlimited.", 0
     )
     values.choice("call", "shard_map", list(CALLS), "Compilation of the strategy mesh.")
     values.integer(

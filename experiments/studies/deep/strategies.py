@@ -42,6 +42,11 @@ def coded(setup: Setup) -> dict[str, Any]:
     return own | {"state": setup.state, "prefetch": setup.prefetch}
 
 
+def offload(setup: Setup) -> dict[str, Any]:
+    own = {"device_mb": setup.values.device_mb, "state": setup.state}
+    return setup.wire | own | {"prefetch": setup.prefetch}
+
+
 def mesh(setup: Setup) -> dict[str, Any]:
     values = setup.values
     own = {"call": values.call, "zero": values.zero, "noise": values.noise}
@@ -94,6 +99,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "serial": serial,
     "synchronous": synchronous,
     "coded": coded,
+    "offload": offload,
     "mesh": mesh,
     "local": local,
     "hybrid": deep_hybrid.on_axes,
@@ -109,6 +115,7 @@ READERS = {
     "bucket_mb": ["synchronous"],
     "shards": ["synchronous", "coded"],
     "code": ["coded"],
+    "device_mb": ["offload"],
     **dict.fromkeys(("zero", "call"), ["mesh"]),
     **dict.fromkeys(("local_every", "local_after"), ["local"]),
     **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
@@ -202,17 +209,17 @@ def check(values: flags.FlagValues, workers: int) -> None:
                 f"{values[name].value}, got --strategy={values.strategy}; leave "
                 f"--{name} out"
             )
-    if values.accumulate > 1 and values.strategy == "coded":
+    if values.accumulate > 1 and values.strategy in ("coded", "offload"):
         raise BadInput(
-            f"expected parts that are not divided with --strategy=coded, got "
-            f"--accumulate={values.accumulate}; leave it out"
+            f"expected parts that are not divided with --strategy={values.strategy}, "
+            f"got --accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
-        readers = ["synchronous", "local", "coded", "diloco"]
+        readers = ["synchronous", "local", "coded", "diloco", "offload"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     adversaries.check(values, values.shards or workers)
-    if values.strategy in ("synchronous", "local"):
+    if values.strategy in ("synchronous", "local", "offload"):
         adversaries.check_reducer(values, shares)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(

@@ -1,6 +1,6 @@
 """Claims of Cui et al., GeePS, EuroSys 2016, judged by offload.py."""
 
-from lab.claims import Verdict, claim, nonempty, rows, untestable_claim, verdict
+from lab.claims import Verdict, claim, nonempty, rows, verdict
 
 from dml.runs.results import Run
 
@@ -95,10 +95,5 @@ def counted(run: Run) -> Verdict:
     return verdict(equal == len(trained), measured, f"up to {most / 1e6:,.0f} MB")
 
 
-SPEED = untestable_claim(
-    "16 machines with a GPU each train faster than one",
-    "13 times the images per second (abstract, as reported)",
-    "needs 16 GPUs",
-)
 PAPER = (repeated, least_moves, same_bits, larger, gentle)
 CLAIMS = (*PAPER, overlapped, counted)

@@ -47,8 +47,12 @@ COLUMNS: dict[str, Columns] = {
     "cyclic": {
         "buffers": (7, "{buffers}"),
         "capacity": (8, "{capacity}"),
-        "belady": (7, "{belady:.2f}"),
-        "lru": (7, "{lru:.2f}"),
+        "belady": (6, "{belady:.2f}"),
+        "T s": (5, "{belady_seconds:.2f}"),
+        "with a reserve": (14, "{reserve:.2f}"),
+        "T s ": (5, "{reserve_seconds:.2f}"),
+        "lru": (5, "{lru:.2f}"),
+        "T s  ": (5, "{lru_seconds:.2f}"),
     },
     "trained": {
         "ranks": (5, "{ranks}"),
@@ -76,7 +80,7 @@ COLUMNS: dict[str, Columns] = {
 }
 TITLES = {
     "searched": "Random orders: the rule's moves in relation to the best of all plans",
-    "cyclic": "Fetches per iteration that reads equal buffers in turn",
+    "cyclic": "Fetches and seconds of equal buffers that are read in turn, 1 s each",
     "trained": "A GPT trained here with less and less device memory",
     "virtual": "A GPT on a virtual device: seconds of an iteration",
 }

@@ -4,14 +4,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dml.runs.writers import Row
-from dml.wire.plans.offload import (
-    FETCH,
-    Access,
-    Iteration,
-    moved,
-    plans,
-    timeline,
-)
+from dml.wire.plans.offload import Access, Iteration, moved
+from dml.wire.plans.prefetching import plans, timeline
 from studies.offload.workload import Device, Workload, adam, capacities
 
 WARM_UP, ITERATIONS = 4, 12  # of a plan, before the period that is measured
@@ -22,6 +16,7 @@ METHODS = {
     "lru": ("lru", True),
     "on_demand": ("on_demand", False),
 }
+CYCLIC = (("belady", "belady", 0), ("reserve", "belady", 1), ("lru", "lru", 0))
 NETWORKS = {"saved": False, "recomputed": True}  # activations
 
 
@@ -78,17 +73,28 @@ def period(
 
 
 def cyclic_rows(buffers: int) -> Iterator[Row]:
-    """Yield fetches of an iteration that reads equal buffers in turn."""
+    """Yield fetches and seconds of an iteration that reads equal buffers in turn.
+
+    An access and a fetch take a second each, so that the bound is the number of
+    buffers. The reserve is the memory of one buffer.
+    """
     names = [f"b{n}" for n in range(buffers)]
     iteration = Iteration(
-        dict.fromkeys(names, 1), [Access(name, (name,)) for name in names]
+        dict.fromkeys(names, 1), [Access(name, (name,), seconds=1.0) for name in names]
     )
     for capacity in sorted({1, 2, buffers // 2, buffers - 1, buffers}):
-        found = {}
-        for rule in ("belady", "lru"):
+        row = {"buffers": buffers, "capacity": capacity}
+        for name, rule, reserve in CYCLIC:
+            if capacity - reserve < 1:
+                continue
             # the period of Belady's plan divides buffers - 1 iterations
-            planned = islice(plans(iteration, capacity, rule), 2 * buffers - 1)
-            later = list(planned)[buffers:]
-            count = sum(move.kind == FETCH for moves in later for move in moves)
-            found[rule] = count / len(later)
-        yield {"buffers": buffers, "capacity": capacity, **found}
+            planned = list(
+                islice(
+                    plans(iteration, capacity, rule, reserve=reserve), 2 * buffers - 1
+                )
+            )
+            ends, period = timeline(iteration, planned, 1.0), buffers - 1
+            fetched = sum(map(moved, planned[buffers:]))
+            row[name] = fetched / period
+            row[f"{name}_seconds"] = (ends[-1] - ends[buffers - 1]) / period
+        yield row

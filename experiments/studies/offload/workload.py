@@ -9,7 +9,8 @@ import numpy as np
 from dml.data.minibatches import take
 from dml.models.model_problem import model_problem
 from dml.models.networks.transformer import Shape, shapes, transformer
-from dml.strategies.offload.recording import Program, Shapes, record
+from dml.strategies.offload.program import Program, Shapes
+from dml.strategies.offload.recording import record
 from dml.types import Batch, Model, Problem
 from dml.update.dense import Optimizer, make
 from dml.wire.plans.offload import Iteration
