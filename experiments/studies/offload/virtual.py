@@ -83,9 +83,10 @@ def cyclic_rows(buffers: int) -> Iterator[Row]:
         dict.fromkeys(names, 1), [Access(name, (name,), seconds=1.0) for name in names]
     )
     for capacity in sorted({1, 2, buffers // 2, buffers - 1, buffers}):
-        row = {"buffers": buffers, "capacity": capacity}
+        row: Row = {"buffers": buffers, "capacity": capacity}
         for name, rule, reserve in CYCLIC:
-            if capacity - reserve < 1:
+            row |= {name: None, f"{name}_seconds": None}
+            if capacity <= reserve:
                 continue
             # the period of Belady's plan divides buffers - 1 iterations
             planned = list(

@@ -12,8 +12,7 @@ from dml.wire.plans.offload import Access, Iteration
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 SMALL = ["--blocks=1", "--width=8", "--heads=2", "--length=4", "--vocabulary=11"]
-SMALL += ["--virtual_width=8", "--virtual_length=4", "--virtual_batch=4"]
-SMALL += ["--draws=5", "--fractions=1,0.4", "--steps=3"]
+SMALL += ["--virtual_width=0", "--draws=5", "--fractions=1,0.4", "--steps=3"]
 
 
 def test_belady_has_the_fewest_fetches_of_all_plans():
@@ -44,21 +43,17 @@ def test_tables_have_equal_bits_counted_moves_and_claims_that_hold(undrawn, tmp_
     summary = offload.main(["offload.py", *SMALL, f"--out={tmp_path}"])
     check_folder(tmp_path, summary, "metrics.jsonl")
     written = read_summary(tmp_path)
-    for name in ("repeated", "least_moves", "same_bits", "larger", "counted"):
+    for name in ("repeated", "least_moves", "same_bits", "counted"):
         assert written[f"verdict_{name}"] == HOLDS
     tables = {}
     for row in read_rows(tmp_path):
         tables.setdefault(row["table"], []).append(row)
-    assert set(tables) == {"searched", "cyclic", "trained", "virtual"}
+    assert set(tables) == {"searched", "cyclic", "trained"}
     for row in tables["trained"]:
         assert row["counted_bytes"] == row["predicted_bytes"]
         assert row["peak_bytes"] <= row["capacity"]
     assert max(row["counted_bytes"] for row in tables["trained"]) > 0
     assert len({(row["ranks"], row["sha256"]) for row in tables["trained"]}) == 2
-    for row in tables["virtual"]:
-        bound = max(row["compute"], row["transfer"])
-        assert bound <= row["seconds"] * (1 + 1e-9)
-        assert row["seconds"] <= (row["compute"] + row["transfer"]) * (1 + 1e-9)
     *_, full = tables["cyclic"]
     assert full["belady"] == 0 and full["capacity"] == full["buffers"]
     for row in tables["cyclic"]:
