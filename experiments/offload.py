@@ -13,8 +13,8 @@ speeds, by default those of a K20 as in the paper, with 6 GB/s to the host.
 
 Cost: 60 s on 2 cores, most of it for compilation.
 Result: all trainings have the same bits; the least memory is 13 % of all buffers'. On
-the virtual device a GPT whose activations are recomputed keeps 80 % of its speed with
-49 % of its memory; if all activations are saved, 63 % with 50 % and 30 % with 14 %.
+the virtual device a GPT whose activations are recomputed keeps 81 % of its speed with
+49 % of its memory; if all activations are saved, 63 % with 50 % and 31 % with 14 %.
 """
 
 from collections.abc import Sequence

@@ -91,8 +91,8 @@ def rows(
             own["ahead"] = rule != "on_demand"
             found = trainings.run(offload, world(), **own)
             yield row(rule, 1, found) | planned(iteration, capacity, rule, steps)
-    yield row("synchronous", RANKS, sim.run(plain, RANKS)[0]) | no_plan(iteration)
     iteration = trainings.iteration(RANKS)
+    yield row("synchronous", RANKS, sim.run(plain, RANKS)[0]) | no_plan(iteration)
     own = {"device_mb": iteration.least / MB, **all_reduce}
     found = sim.run(partial(trainings.run, offload, **own), RANKS)[0]
     yield row("belady", RANKS, found) | planned(
