@@ -113,10 +113,9 @@ def split_state(
     """
     saved = _by_path(state)
     states = {}
-    with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        for name, tree in params.items():
-            initial = jax.device_get(optimizer.init({name: jax.device_get(tree)}))
-            states[name] = initial if state is None else _replaced(initial, saved)
+    for name, tree in params.items():  # on the device is one layer at a time
+        initial = jax.device_get(optimizer.init({name: tree}))
+        states[name] = initial if state is None else _replaced(initial, saved)
     return states
 
 
