@@ -31,6 +31,7 @@ from tests.strategies.small import problem as small_problem
 
 KB = 1e-3  # of a megabyte
 LEAST = 7.9 * KB  # of the small network with adam
+CONSTANTS = 64  # bytes of scalars that JAX keeps with a program
 DRAWN = 3 * BATCH + 7  # the last minibatch is uneven
 
 
@@ -193,3 +194,32 @@ def test_what_cannot_be_offloaded_is_refused_in_one_line():
 def test_the_largest_working_set_is_the_least_memory():
     accesses = [Access("a", ("x",), ("y",), 3), Access("b", ("y",), (), 0)]
     assert Iteration({"x": 4, "y": 5}, accesses).least == 12
+
+
+def test_all_arrays_in_device_memory_are_counted(monkeypatch):
+    start_params()
+    before = {id(array): array for array in jax.live_arrays()}
+    most = []
+
+    def watched(name):
+        real = getattr(DeviceMemory, name)
+
+        def call(self, *arguments):
+            result = real(self, *arguments)
+            live = {  # arrays that share memory count once
+                array.unsafe_buffer_pointer(): array.nbytes
+                for array in jax.live_arrays()
+                if array.sharding.memory_kind == "device" and id(array) not in before
+            }
+            assert sum(live.values()) <= self.used + CONSTANTS
+            most.append(sum(live.values()))
+            return result
+
+        monkeypatch.setattr(DeviceMemory, name, call)
+
+    for name in ("reserve", "store", "drop", "submit"):
+        watched(name)
+    steps = train(offload, alone(), device_mb=LEAST)
+    # temporary bytes of operations are counted, but are not arrays
+    assert 0.9 * max(most) <= steps[-1].measures["device_peak_bytes"]
+    assert max(most) >= 0.7 * LEAST * 1e6

@@ -62,7 +62,8 @@ def offload(
     """Train on all ranks in lockstep; yield a Step after every update.
 
     Args:
-      problem: Problem whose model has layers, equal on all ranks.
+      problem: Problem whose model has layers, equal on all ranks. Its params should be
+        in host memory; arrays of the caller on the device are not counted.
       batches: Indices of each global minibatch, equal on all ranks.
       update: optax optimizer that updates each layer separately, without clipping.
       comm: Ranks.

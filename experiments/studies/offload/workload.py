@@ -35,11 +35,12 @@ class Workload(NamedTuple):
         return transformer(self.shape, causal=True, remat=self.remat)
 
     def problem(self, model: Model, seed: int) -> Problem:
-        """Return the problem of random tokens."""
+        """Return the problem of random tokens, with params in host memory."""
         rng = np.random.default_rng(seed)
         size = 2, 4 * self.batch, self.shape.length
         data = Batch(*rng.integers(self.shape.vocabulary, size=size, dtype=np.int32))
-        params = model.init(jax.random.key(seed))
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            params = jax.device_get(model.init(jax.random.key(seed)))
         return model_problem(
             model, params, examples=4 * self.batch, take=partial(take, data)
         )
