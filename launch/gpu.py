@@ -71,8 +71,8 @@ def main(argv: Sequence[str]) -> int:
     device, results = query_devices(machine, out)
     show(results[0])
     if results[0].passed:
-        found = {"devices": device["devices"], "memory": device["memory_bytes"]}
-        machine = machine._replace(**found)
+        fields = {"devices": device["devices"], "memory": device["memory_bytes"]}
+        machine = machine._replace(**fields)
         for name in FLAGS.checks:
             results.append(run_check(name, machine, out))
             show(results[-1])

@@ -73,7 +73,7 @@ class Check(NamedTuple):
       command: Machine -> command; --out is added.
       seconds: Time limit.
       figures: Summary -> text of the measured numbers.
-      expect: Summary -> what is wrong with it; empty if nothing is.
+      expect: Summary -> text of a problem; empty if there is none.
       variables: Variables of the environment; XLA_FLAGS are added to those set.
     """
 

@@ -65,9 +65,9 @@ def page(device: Mapping[str, Any] | None, results: Sequence[Result]) -> str:
         ]
         return HEAD + NOTHING + "\n".join(lines) + "\n"
     text = HEAD + (STAND_IN if device.get("platform") == "cpu" else "")
-    found = [f"{name}: {device[name]}" for name in FIELDS if device.get(name)]
+    facts = [f"{name}: {device[name]}" for name in FIELDS if device.get(name)]
     lines = [
-        *(f"- {line}" for line in found),
+        *(f"- {line}" for line in facts),
         "",
         "| check | result | seconds | figures |",
     ]

@@ -74,9 +74,7 @@ class DeviceMemory:
     def store(self, name: str, value: Any) -> None:
         """Replace a buffer by the result of an operation; its bytes are reserved."""
         self.order = zlib.crc32(f"write {name}".encode(), self.order)
-        if name in self.values and self.values[name] is not value:
-            _delete(self.values[name])
-        self.values[name] = value
+        self.values[name] = value  # frees the old one
         self.copies.pop(name, None)  # an old content
 
     def store_on_host(self, name: str, value: Any) -> None:
@@ -85,9 +83,9 @@ class DeviceMemory:
 
     def drop(self, name: str) -> None:
         """Free the device memory of a buffer."""
-        value = self.values.pop(name)
-        self.release(nbytes(value))
-        _delete(value)
+        freed = nbytes(self.values[name])
+        del self.values[name]
+        self.release(freed)
 
     def put(self, tree: Any) -> Any:
         """Return a copy of a tree on the host in device memory."""
@@ -132,15 +130,16 @@ class DeviceMemory:
         return {name: name not in self.copies for name in self.values}
 
     def collect(self, name: str) -> Any:
-        """Return a copy of a buffer as NumPy arrays; no moves are under way."""
-        tree = self.copies.get(name, self.values.get(name))
+        """Return a copy of a buffer as NumPy arrays, also while it is moved."""
+        value = self.values.get(name)  # first: an eviction adds the copy before it ends
+        tree = self.copies.get(name, value)
         return jax.tree.map(np.array, jax.device_get(tree))
 
     def lap(self) -> tuple[Counter[str], int]:
         """Return the bytes moved and the checksum of accesses, and reset them."""
-        numbers = self.moved, self.order
+        counted = self.moved, self.order
         self.moved, self.order = Counter(), 0
-        return numbers
+        return counted
 
     def close(self) -> None:
         """End the thread after its moves; buffers can still be collected."""
@@ -151,9 +150,3 @@ class DeviceMemory:
 def nbytes(tree: Any) -> int:
     """Return the bytes of arrays, or of arrays of these shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _delete(tree: Any) -> None:
-    """Free arrays at once, also those whose memory an operation has taken."""
-    for leaf in jax.tree.leaves(tree):
-        leaf.delete()

@@ -156,7 +156,6 @@ def make_memory(
 
 def collect(device: DeviceMemory, kind: str, names: Iterable[str]) -> dict[str, Any]:
     """Return params or states by name as NumPy arrays."""
-    device.drain()
     return {name: device.collect(f"{kind}/{name}") for name in names}
 
 

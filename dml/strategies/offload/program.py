@@ -13,7 +13,7 @@ NOT_COMPILED = Compiled(identity, 0, 0, 0.0, 0.0)
 
 
 class Turn(NamedTuple):
-    """What an iteration gets from outside of device memory.
+    """Inputs of an iteration from outside of device memory.
 
     Attributes:
       batch: The minibatch on the host; None for a rank without examples.

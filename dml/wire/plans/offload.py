@@ -205,13 +205,13 @@ def next_uses(iteration: Iteration) -> dict[str, list[tuple[int, bool]]]:
     following: dict[str, list[tuple[int, bool]]] = {}
     for name in iteration.sizes:
         uses: list[tuple[int, bool]] = [(0, False)] * length
-        found: tuple[int, bool] | None = None
+        later: tuple[int, bool] | None = None
         for number in reversed(range(2 * length)):
             index, access = number % length, iteration.accesses[number % length]
-            if found:
-                uses[index] = found[0] - number, found[1]
+            if later:
+                uses[index] = later[0] - number, later[1]
             if name in access.buffers:
-                found = number, name not in access.reads
+                later = number, name not in access.reads
         following[name] = uses
     return following
 

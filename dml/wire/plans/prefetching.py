@@ -81,7 +81,7 @@ def place(
       occupied: Bytes by number of the access.
       sizes: Bytes of buffers.
     """
-    found = []
+    orders = []
     for first in (False, True):  # whether fetches come first
         placed, trial, (earliest, capacity) = [], dict(occupied), bounds
         for move in sorted(moves, key=lambda move: (move.kind == FETCH) != first):
@@ -90,8 +90,8 @@ def place(
         fetches = [move for move in placed if move.kind == FETCH]
         # order matters: a fetch directly before its access needs the evicted memory
         if not first or all(move.slot < move.deadline for move in fetches):
-            found.append((sum(move.slot for move in fetches), placed, trial))
-    _, placed, trial = min(found, key=lambda each: each[0])
+            orders.append((sum(move.slot for move in fetches), placed, trial))
+    _, placed, trial = min(orders, key=lambda each: each[0])
     return placed, trial
 
 

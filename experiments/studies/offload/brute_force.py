@@ -155,10 +155,10 @@ def rows(draws: int, seed: int) -> Iterator[Row]:
         for _ in range(draws):
             iteration, capacity = random_iteration(rng, equal, written)
             least = least_cost(iteration, capacity, ROUNDS, cost)
-            for rule, found in ratios.items():
+            for rule, costs in ratios.items():
                 own = planned_cost(iteration, capacity, rule, ROUNDS, cost)
-                found.append(own / least if least else 1.0 + own)
-        yield from (summary(case, rule, found) for rule, found in ratios.items())
+                costs.append(own / least if least else 1.0 + own)
+        yield from (summary(case, rule, costs) for rule, costs in ratios.items())
 
 
 def summary(case: str, rule: str, ratios: Sequence[float]) -> dict[str, Any]:

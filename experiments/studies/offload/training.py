@@ -89,33 +89,33 @@ def rows(
         for rule in RULES:
             own = {"device_mb": capacity / MB, "rule": rule}
             own["ahead"] = rule != "on_demand"
-            found = trainings.run(offload, world(), **own)
-            yield row(rule, 1, found) | planned(iteration, capacity, rule, steps)
+            trained = trainings.run(offload, world(), **own)
+            yield row(rule, 1, trained) | planned(iteration, capacity, rule, steps)
     iteration = trainings.iteration(RANKS)
     yield row("synchronous", RANKS, sim.run(plain, RANKS)[0]) | no_plan(iteration)
     own = {"device_mb": iteration.least / MB, **all_reduce}
-    found = sim.run(partial(trainings.run, offload, **own), RANKS)[0]
-    yield row("belady", RANKS, found) | planned(
+    trained = sim.run(partial(trainings.run, offload, **own), RANKS)[0]
+    yield row("belady", RANKS, trained) | planned(
         iteration, iteration.least, "belady", steps
     )
 
 
-def row(method: str, ranks: int, found: Trained) -> dict[str, Any]:
-    """Return what was counted and measured."""
-    measures = [step.measures for step in found.steps]
-    seconds = [sum(step.seconds.values()) for step in found.steps[WARM_UP:]]
+def row(method: str, ranks: int, trained: Trained) -> dict[str, Any]:
+    """Return the counted and measured columns of a training."""
+    measures = [step.measures for step in trained.steps]
+    seconds = [sum(step.seconds.values()) for step in trained.steps[WARM_UP:]]
     kinds = ("fetched_bytes", "written_back_bytes")
     counted = [sum(each.get(kind, 0) for kind in kinds) for each in measures]
     return {
         "method": method,
         "ranks": ranks,
-        "steps": len(found.steps),
+        "steps": len(trained.steps),
         "counted_bytes": int(sum(counted)),
         "peak_bytes": int(measures[-1].get("device_peak_bytes", 0)),
         "orders": len({each.get("access_order") for each in measures}),
         "seconds": float(np.median(seconds)) if seconds else None,
-        "loss": found.steps[-1].loss,
-        "sha256": found.sha256,
+        "loss": trained.steps[-1].loss,
+        "sha256": trained.sha256,
     }
 
 
@@ -128,7 +128,7 @@ def no_plan(iteration: Iteration) -> dict[str, Any]:
 def planned(
     iteration: Iteration, capacity: int, rule: str, steps: int
 ) -> dict[str, Any]:
-    """Return what the plan predicts for a number of updates.
+    """Return the columns predicted by the plan for a number of updates.
 
     Args:
       iteration: The recorded iteration.

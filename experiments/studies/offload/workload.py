@@ -96,5 +96,5 @@ def capacities(iteration: Iteration, fractions: list[float]) -> dict[float, int]
 
     Fractions below the largest working set become that fraction, once.
     """
-    found = [max(iteration.least, int(part * iteration.most)) for part in fractions]
-    return {capacity / iteration.most: capacity for capacity in found}
+    sizes = [max(iteration.least, int(part * iteration.most)) for part in fractions]
+    return {capacity / iteration.most: capacity for capacity in sizes}
