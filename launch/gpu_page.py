@@ -11,7 +11,7 @@ HEAD = """\
 Written by `launch/gpu.sh`. It runs on a machine with one or more GPUs what the tests
 cannot run without one. Each check is one command with a time limit; a check that fails
 is a row with the last line of its error: see
-[starting runs](../launch/README.md#gpus).
+[starting runs](../launch/README.md).
 
 ```sh
 launch/gpu.sh                                   # all checks; writes this page
