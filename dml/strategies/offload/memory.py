@@ -132,7 +132,10 @@ class DeviceMemory:
     def collect(self, name: str) -> Any:
         """Return a copy of a buffer as NumPy arrays, also while it is moved."""
         value = self.values.get(name)  # first: an eviction adds the copy before it ends
-        tree = self.copies.get(name, value)
+        tree = self.copies.get(name)
+        if tree is None:
+            # A NumPy view of the buffer would prevent its donation to an operation.
+            tree = jax.device_put(value, self.on_host)
         return jax.tree.map(np.array, jax.device_get(tree))
 
     def lap(self) -> tuple[Counter[str], int]:
