@@ -110,8 +110,8 @@ def hybrid(machine: Machine) -> list[str]:
         "hybrid.py",
         *machine.sized(
             "--steps=20",
-            f"--steps=2 --blocks={2 * machine.devices} --width=16 --heads=2 --batch=8 "
-            "--length=8 --vocabulary=300",
+            f"--steps=2 --blocks={max(2, machine.devices)} --width=16 --heads=2 "
+            "--batch=8 --length=8 --vocabulary=300",
         ),
     )
 
