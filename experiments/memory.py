@@ -4,6 +4,7 @@ python experiments/memory.py --model=gpt3 --device_gb=80
 python experiments/memory.py --model=turing --device_gb=16 --devices=64
 python experiments/memory.py --model=gpt2 --tflops=312 --gb_per_second=300
 python experiments/memory.py --model=gpt-mini --nocompiled
+python experiments/memory.py --model=gpt-mini --high_water       on a GPU
 
 Cost: 13 s of one core, nearly all of it for four compilations; --nocompiled 2 s.
 Result: the lecture's rule of 16 bytes per parameter is within 5 % of the real shapes.
@@ -57,6 +58,9 @@ FLAGS.number("microseconds", 5.0, "Latency of a message in microseconds.", 1e-9)
 FLAGS.integer("host", 8, "Number of devices of a host.", 1)
 FLAGS.integer("best", 3, "Number of meshes to show per number of devices.", 1)
 FLAGS.switch("compiled", True, "Comparison with a compiled small GPT.")
+FLAGS.switch(
+    "high_water", False, "Execution of the compiled GPT; the device's high-water mark."
+)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +70,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     query = search()
     candidates = candidates_by_devices(query, FLAGS.devices)
     arguments = memory_report.Arguments(
-        FLAGS.model, query, candidates, FLAGS.best, FLAGS.compiled
+        *(FLAGS.model, query, candidates, FLAGS.best),
+        *(FLAGS.compiled, FLAGS.high_water),
     )
     small, _ = memory_report.compilable(arguments)
     titles = memory_report.TITLES | {

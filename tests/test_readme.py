@@ -58,6 +58,8 @@ SMALL = {
     "shuffling.py": ["--seeds=1", "--epochs=1", "--fractions=0,1"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],
+    "offload.py": ["--blocks=1", "--width=8", "--heads=2", "--draws=2", "--steps=1"]
+    + ["--virtual_width=0", "--fractions=1"],
     "train.py": ["--steps=10"],
     "matrix.py": ["--problems=completion", "--methods=serial,local,rotation"],
     "papers.py": ["--run=strubell", "--size=tiny", "--docs=docs"],

@@ -62,9 +62,9 @@ def _gradients(
     first_layer = first_readers(layers)
     partial_grads: dict[str, Grads] = {}
     complete: list[tuple[str, Grads]] = []
-    incoming: Any = _ones(loss)
+    incoming: Any = ones(loss)
     for index in reversed(range(len(layers))):
-        grads, incoming = _backward(kernels, pullbacks.pop(), incoming)
+        grads, incoming = pull_back(pullbacks.pop(), incoming, kernels)
         for name, grad in grads.items():
             if name in partial_grads:
                 grad = add_scaled(partial_grads.pop(name), grad, 1)
@@ -87,19 +87,25 @@ def _forward(
     )
 
 
-@partial(jax.jit, static_argnums=0)
-def _backward(
-    kernels: frozenset[str], pullback: Any, incoming: Any
+@partial(jax.jit, static_argnums=2)
+def pull_back(
+    pullback: Any, incoming: Any, kernels: frozenset[str] = frozenset()
 ) -> tuple[dict[str, Grads], Any]:
-    if not kernels:
-        return pullback(incoming)
+    """Return the gradients of a layer's params and of its input.
+
+    Args:
+      pullback: Function that jax.vjp returned.
+      incoming: Gradient of the layer's output.
+      kernels: Paths of the kernels whose gradients are Factors.
+    """
 
     def gradients(pullback: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
         return pullback(incoming)
 
-    return factored(gradients, kernels)(pullback, incoming)
+    call = factored(gradients, kernels) if kernels else gradients
+    return call(pullback, incoming)
 
 
 @jax.jit
-def _ones(loss: jax.Array) -> jax.Array:
+def ones(loss: jax.Array) -> jax.Array:
     return jnp.ones_like(loss)

@@ -51,6 +51,7 @@ STRATEGIES = {
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
     "sharded": Strategy("sharded", ("model",)),
     "scan": Strategy("scan", ("model",), alone=True),
+    "offload": Strategy("offload.offload", ("model.layers",)),
     "server": Strategy("server.server", ("gradient",)),
     "impala": Strategy("actors.impala", ("gradient", "play")),
     "seed": Strategy("actors.seed", ("gradient", "play")),
@@ -110,8 +111,11 @@ def fitting(problem: Problem) -> list[str]:
 
 
 def has(problem: Problem, field: str) -> bool:
-    """Return whether a problem has a field, such as "kernel" or "kernel.model"."""
+    """Return whether a problem has a field, such as "kernel" or "kernel.model".
+
+    An empty tuple, such as the layers of a model that has none, is not a field.
+    """
     value: Any = problem
     for name in field.split("."):
         value = getattr(value, name, None)
-    return value is not None
+    return value is not None and not (isinstance(value, tuple) and not value)

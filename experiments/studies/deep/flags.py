@@ -40,6 +40,7 @@ FREE |= {
     "code",
     "bucket_mb",
     "scheme",
+    "device_mb",
     "call",
     "zero",
     "accumulate",
@@ -88,6 +89,9 @@ def define(**defaults: Any) -> flags.FlagValues:
         list(SCHEMES),
         "Exchange of dense layers by poseidon: that with the fewest words, or one for "
         "all.",
+    )
+    values.number(
+        "device_mb", 0.0, "MB of device memory of strategy offload; 0: unlimited.", 0
     )
     values.choice("call", "shard_map", list(CALLS), "Compilation of the strategy mesh.")
     values.integer(

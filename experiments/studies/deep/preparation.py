@@ -60,7 +60,7 @@ def prepare(
     total = deep_flags.total(values, task.count)
     deep_hybrid.check_batches(values, total)
     steps = -(-total // values.batch)
-    params = task.model.init(jax.random.key(values.seed))
+    params = initial_params(values, task.model)
     layers = task.model.layers
     outputs = layers[-1].names if layers else ()
     optimizer = deep_flags.optimizer(values, steps, params, outputs)
@@ -94,6 +94,14 @@ def prepare(
         task.tensor,
     )
     return setup, steps
+
+
+def initial_params(values: flags.FlagValues, model: Model) -> Params:
+    """Return the initial params; in host memory if the strategy is offload."""
+    if values.strategy != "offload":
+        return model.init(jax.random.key(values.seed))
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return jax.device_get(model.init(jax.random.key(values.seed)))
 
 
 def save_checkpoint(

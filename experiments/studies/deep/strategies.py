@@ -51,6 +51,11 @@ def coded(setup: Setup) -> dict[str, Any]:
     return own | {"state": setup.state, "prefetch": setup.prefetch}
 
 
+def offload(setup: Setup) -> dict[str, Any]:
+    own = {"device_mb": setup.values.device_mb, "state": setup.state}
+    return setup.wire | own | {"prefetch": setup.prefetch}
+
+
 def mesh(setup: Setup) -> dict[str, Any]:
     values = setup.values
     own = {"call": values.call, "zero": values.zero, "noise": values.noise}
@@ -111,6 +116,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "synchronous": synchronous,
     "owned": owned,
     "coded": coded,
+    "offload": offload,
     "mesh": mesh,
     "local": local,
     "poseidon": poseidon,
@@ -128,6 +134,7 @@ READERS = {
     "scheme": ["poseidon"],
     "shards": ["synchronous", "owned", "coded"],
     "code": ["coded"],
+    "device_mb": ["offload"],
     **dict.fromkeys(("zero", "call"), ["mesh"]),
     **dict.fromkeys(("local_every", "local_after"), ["local"]),
     **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
@@ -221,17 +228,17 @@ def check(values: flags.FlagValues, workers: int) -> None:
                 f"{values[name].value}, got --strategy={values.strategy}; leave "
                 f"--{name} out"
             )
-    if values.accumulate > 1 and values.strategy == "coded":
+    if values.accumulate > 1 and values.strategy in ("coded", "offload"):
         raise BadInput(
-            f"expected parts that are not divided with --strategy=coded, got "
-            f"--accumulate={values.accumulate}; leave it out"
+            f"expected parts that are not divided with --strategy={values.strategy}, "
+            f"got --accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
-        readers = ["synchronous", "owned", "local", "coded", "diloco"]
+        readers = ["synchronous", "owned", "local", "coded", "diloco", "offload"]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     adversaries.check(values, values.shards or workers)
-    if values.strategy in ("synchronous", "local"):
+    if values.strategy in ("synchronous", "local", "offload"):
         adversaries.check_reducer(values, shares)
     if values.accumulate > 1 and values.strategy == "hybrid":
         raise BadInput(

@@ -187,6 +187,7 @@ METHODS: dict[str, Method] = {
     "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),
     "sharded": Method("sharded", mesh_options, DEVICES, 1),
+    "offload": Method("offload", partial(allreduce_options, "star", device_mb=1.0)),
     "scan": Method("scan", no_options, ONE_RANK, 1, by_equal_minibatches),
     **{
         f"server {name}": Method(

@@ -1,4 +1,7 @@
-"""Memory of compiled training steps compared with formulas; nothing is allocated."""
+"""Memory of compiled training steps compared with formulas.
+
+Nothing is allocated, unless a step is executed for the device's high-water mark.
+"""
 
 import time
 from collections.abc import Iterator
@@ -33,15 +36,26 @@ CASES = {  # step and compiler options, by name
 }
 
 
-def rows(shape: Shape) -> Iterator[Row]:
-    """Compile a training step of a GPT of this shape in every case."""
+def rows(shape: Shape, execute: bool = False) -> Iterator[Row]:
+    """Compile a training step of a GPT of this shape in every case.
+
+    Args:
+      shape: Sizes of the GPT; the length is that of the case.
+      execute: Whether each step is executed once.
+    """
     for name, (case, options) in CASES.items():
         start = time.perf_counter()
         resized = shape._replace(length=case.length)
-        compiled = lower(resized, case).compile(compiler_options=options)
+        lowered = lower(resized, case)
+        compiled = lowered.compile(compiler_options=options)
         expected = memory.step_bytes(resized, True, case.batch, case.remat)
         description = {"case": name} | case._asdict()
         measured = description | row(compiled, expected)
+        mark = high_water(compiled, lowered.args_info) if execute else None
+        measured["high_water"] = mark
+        measured["high_water_ratio"] = (
+            (expected.arguments + expected.temporary) / mark if mark else None
+        )
         yield measured | {"compile_seconds": time.perf_counter() - start}
 
 
@@ -64,6 +78,26 @@ def step(model: Model, optimizer: Optimizer) -> Any:
         return loss, *apply(optimizer, grads, state, params)
 
     return train_step
+
+
+def high_water(compiled: Any, arguments: Any) -> int | None:
+    """Execute a program on zeros; return the largest number of bytes in use.
+
+    None if the device does not report it, as CPUs, or if an earlier program of this
+    process used more.
+
+    Args:
+      compiled: The compiled program.
+      arguments: Its positional and keyword arguments; shapes of arrays.
+    """
+    device = jax.local_devices()[0]
+    before = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
+    positional, _ = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), arguments
+    )
+    jax.block_until_ready(compiled(*positional))
+    after = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
+    return after if after > before else None
 
 
 def row(compiled: Any, expected: memory.Expected) -> dict[str, Any]:

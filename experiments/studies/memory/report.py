@@ -90,6 +90,7 @@ COLUMNS: dict[str, Columns] = {
         "temporary": (9, scaled_cell("temporary", 1e-6, ".2f")),
         "predicted": (9, scaled_cell("expected_temporary", 1e-6, ".2f")),
         "pred/comp ": (9, "{temporary_ratio:.3f}"),
+        "high water": (10, scaled_cell("high_water", 1e-6, ".2f")),
         "s": (4, "{compile_seconds:.1f}"),
     },
 }
@@ -111,6 +112,7 @@ class Arguments(NamedTuple):
     plans_by_devices: plans that fit, by number of devices.
     best: number of meshes to list for each number of devices.
     compiled: whether to compile a step.
+    high_water: whether to execute the compiled step.
     """
 
     model: str
@@ -118,6 +120,7 @@ class Arguments(NamedTuple):
     plans_by_devices: Mapping[int, Sequence[Candidate]]
     best: int
     compiled: bool
+    high_water: bool = False
 
 
 def lecture(arguments: Arguments, *_: Any) -> Iterator[Row]:
@@ -218,7 +221,9 @@ def plan_columns(candidate: Candidate) -> dict[str, Any]:
 
 def compiled(arguments: Arguments, *_: Any) -> Iterable[Row]:
     """Yield measured and predicted memory of a compiled step of a small model."""
-    return memory_compiled.rows(compilable(arguments)[1]) if arguments.compiled else ()
+    if not arguments.compiled:
+        return ()
+    return memory_compiled.rows(compilable(arguments)[1], arguments.high_water)
 
 
 def compilable(arguments: Arguments) -> tuple[str, Shape]:
@@ -246,4 +251,5 @@ def totals(arguments: Arguments, tables: Mapping[str, Sequence[Row]]) -> dict[st
         name = row["case"].replace(",", "").replace(" ", "_")
         summary[f"temporary_ratio_{name}"] = row["temporary_ratio"]
         summary[f"arguments_ratio_{name}"] = row["arguments_ratio"]
+        summary[f"high_water_ratio_{name}"] = row["high_water_ratio"]
     return summary | plan_columns(cheapest(arguments.plans_by_devices))

@@ -29,12 +29,23 @@ from studies.step_time.strategies import LARGE, PRODUCT, PSUM, Laps, Setup
 from studies.step_time.torch_training import first_loss_difference, threads
 
 # Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
+DENSE = {
+    "NVIDIA B200": 2250e12,
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H100 NVL": 835e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA A100-PCIE-40GB": 312e12,
+    "NVIDIA A100 80GB PCIe": 312e12,
+    "NVIDIA L40S": 362e12,
+    "NVIDIA L40": 181e12,
+    "NVIDIA L4": 121e12,
+    "NVIDIA A10": 125e12,
+}  # of bfloat16; TF32 has half of the speed
 PEAKS = {
-    "NVIDIA H100 80GB HBM3": {"bfloat16": 989e12, "float32": 495e12},
-    "NVIDIA H200": {"bfloat16": 989e12, "float32": 495e12},
-    "NVIDIA A100-SXM4-40GB": {"bfloat16": 312e12, "float32": 156e12},
-    "NVIDIA A100-SXM4-80GB": {"bfloat16": 312e12, "float32": 156e12},
-    "NVIDIA L4": {"bfloat16": 121e12, "float32": 60e12},
+    kind: {"bfloat16": dense, "float32": dense / 2} for kind, dense in DENSE.items()
 }
 PHASES = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": "0.8"}
 
@@ -158,6 +169,9 @@ def summary(
         rate: best[rate],
         "flops": flops(setup),
         "peak_teraflops": peak(setup, laps) / 1e12,
+        "peak_source": "data sheet"
+        if jax.local_devices()[0].device_kind in PEAKS
+        else "matrix product",
         "first_loss_gap": first_loss_difference(rows, setup.values.dtype),
     }
     if "synchronous" in laps and setup.comm.size > 1:

@@ -47,6 +47,33 @@ def delays(*ratios, takes=(0.2, 20.0, 2000.0)):
     return {"hogwild": run(rows(keys, *found))}
 
 
+def trained(**changed):
+    """Return trainings without offloading and in half of the memory."""
+    keys = "method ranks steps counted_bytes peak_bytes orders capacity"
+    found = rows(
+        f"{keys} fraction predicted_bytes sha256",
+        ("synchronous", 1, 4, 0, 0, 1, 100, 1.0, 0, "a"),
+        ("belady", 1, 4, 8, 50, 1, 50, 0.5, 8, "a"),
+    )
+    found[1] |= changed
+    return {"offload": run([row | {"table": "trained"} for row in found])}
+
+
+def searched(best=10):
+    keys = "case method draws best mean_ratio"
+    found = ("equal: fetches", "belady", 10, best, 1.0), ("bytes", "belady", 10, 5, 1.1)
+    return {"offload": run(table("searched", keys, *found))}
+
+
+def swapped(throughput, above_bound=1.1):
+    keys = "method network fraction capacity least throughput above_bound"
+    found = [
+        ("belady", "recomputed", 0.5, 100, 80, throughput, above_bound),
+        ("belady", "saved", 0.5, 80, 80, 0.1, 2.0),
+    ]
+    return {"offload": run(table("virtual", keys, *found))}
+
+
 def cyclades(*equal, ratios=(0.7, 0.8), steps=(0.2, 0.1), workers=2):
     found = rows("kind workers equal", *(("bits", "1,2", one) for one in equal))
     raced = zip(("svm", "cut"), ratios, strict=True)

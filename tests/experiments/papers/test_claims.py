@@ -23,6 +23,7 @@ from studies.factors import claims as factors
 from studies.glove import claims as glove
 from studies.gradient_coding import claims as coding
 from studies.large_batch import claims as batches
+from studies.offload import claims as offload
 from studies.owners import claims as owners
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
@@ -71,6 +72,13 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.cyclades(True, ratios=(0.7, 1.3)),
         of.cyclades(True, workers=16),
     ),
+    offload.repeated: (of.trained(), of.trained(orders=2)),
+    offload.least_moves: (of.searched(), of.searched(best=9)),
+    offload.same_bits: (of.trained(), of.trained(sha256="b")),
+    offload.larger: (of.trained(), of.trained(peak_bytes=51)),
+    offload.gentle: (of.swapped(0.7), of.swapped(0.6)),
+    offload.overlapped: (of.swapped(0.7), of.swapped(0.7, above_bound=1.3)),
+    offload.counted: (of.trained(), of.trained(counted_bytes=9)),
     hogwild.larger: (of.cyclades(True), of.cyclades(True, steps=(0.11, 0.1))),
     compression.quantised_accuracy: (
         of.compressed(qsgd={"accuracy": 0.941}),

@@ -1,0 +1,1 @@
+"""Training with buffers that move between device and host memory by a plan."""
