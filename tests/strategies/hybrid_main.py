@@ -115,18 +115,21 @@ def problem(model, params, examples):
     return model_problem(model, params, examples=examples, take=some)
 
 
-def train(strategy, *, start=0, drawn=3 * BATCH + 7, params=None, **options):
-    """Return the Steps of Adam; the last minibatch is smaller."""
-    few, clip = 2, 0.1
+def train(
+    strategy, *, start=0, drawn=3 * BATCH + 7, params=None, name="adam", **options
+):
+    """Return the Steps of an optimizer; the last minibatch is smaller."""
+    few, clip, axis = 2, 0.1, None
     if strategy is hybrid:
         sizes, clip = options.pop("sizes"), np.inf
         cut = small.cut(sizes["tensor"], few)
         options |= {"axes": mesh(**sizes), "clip": 0.1, "tensor": cut}
+        axis = ("tensor", "data") if options.get("zero") else "tensor"
     params = small.init(blocks=few) if params is None else params
     steps = strategy(
         problem(small.model(few), params, 50),
         draws(50, BATCH, 0, drawn, start),
-        make("adam", 0.01, clip=clip),
+        make(name, 0.01, clip=clip, decay=0.1, axis=axis, like=params),
         comm=alone(),
         timer=Timer(),
         **options,
@@ -173,6 +176,42 @@ def check_a_run_moves_to_another_mesh_and_schedule():
     # three updates of adam by 0.01
     assert apart(found[-1].params, plain[-1].params) < 3e-6
     assert apart(found[-1].state, plain[-1].state) < 3e-6
+
+
+def check_sliced_states_have_the_bits_of_replicated_states():
+    sizes = {"data": 4, "stage": 2, "tensor": 1}
+    plain, sliced = (
+        train(hybrid, sizes=sizes, pipeline=HALVES, zero=zero) for zero in (0, 1)
+    )
+    for step, other in zip(plain, sliced, strict=True):
+        assert apart(step.params, other.params) == apart(step.state, other.state) == 0
+    before, after = (steps[-1].measures for steps in (plain, sliced))
+    # of params and two moments, the moments are divided by 4, with padding
+    assert 0.5 < after["bytes_held"] / before["bytes_held"] < 0.55
+    leaves = jax.tree.leaves(small.init(blocks=2))
+    gathered = sum(3 * -(-leaf.size // 4) * leaf.itemsize for leaf in leaves)
+    table = small.WIDTH**2 * 4  # both stages have it
+    gathered = (gathered + 3 * table / 4) / 2
+    assert after["data_bytes"] - before["data_bytes"] == gathered
+
+
+def check_a_run_with_sliced_states_moves_to_a_mesh_without_them():
+    sizes = {"data": 2, "stage": 2, "tensor": 2}
+    plain = train(hybrid, name="lamb", sizes=sizes, pipeline=HALVES)
+    begun = train(
+        hybrid, name="lamb", sizes=sizes, pipeline=HALVES, zero=1, drawn=2 * BATCH
+    )
+    assert apart(begun[-1].state, plain[1].state) < 3e-6
+    on = train(
+        hybrid,
+        name="lamb",
+        sizes={"data": 4, "stage": 1, "tensor": 2},
+        pipeline=HALVES,
+        start=2 * BATCH,
+        params=begun[-1].params,
+        state=begun[-1].state,
+    )
+    assert apart(on[-1].params, plain[-1].params) < 3e-6
 
 
 def check_running_statistics_are_neither_clipped_nor_counted():
@@ -296,6 +335,12 @@ def check_what_cannot_be_divided_is_refused():
     ]:
         with pytest.raises(BadInput, match=error):
             train(hybrid, sizes=sizes, pipeline=pipeline)
+    for error, zero, pipeline in [
+        ("--zero=0 or 1", 2, HALVES),
+        ("--zero=0 with --pipeline=pipedream", 1, Pipeline("pipedream", 1)),
+    ]:
+        with pytest.raises(BadInput, match=error):
+            train(hybrid, sizes=FOUR, pipeline=pipeline, zero=zero)
 
 
 CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]

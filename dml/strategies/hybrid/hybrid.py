@@ -24,7 +24,12 @@ from dml.models.gradient import add_scaled
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.pipedream import check_pipedream, pipedream
-from dml.strategies.hybrid.programs import GradientPrograms, Learner, compile_update
+from dml.strategies.hybrid.programs import (
+    GradientPrograms,
+    Learner,
+    compile_update,
+    gathered_bytes,
+)
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, identity
 from dml.update.dense import Optimizer
@@ -42,6 +47,7 @@ def hybrid(
     pipeline: Pipeline,
     tensor: Tensor | None = None,
     clip: float = 0.0,
+    zero: int = 0,
     prefetch: int = 2,
     state: Any = None,
 ) -> Iterator[Step]:
@@ -59,17 +65,21 @@ def hybrid(
       tensor: Layers sharded over the axis tensor; None: the layers of the problem's
         model, replicated over the axis.
       clip: Largest norm of the gradients; 0 does not clip.
+      zero: 1: the state of the optimizer is sliced over the axis data, and `update` is
+        an optimizer of slices over tensor and data; 0: replicas have equal states.
       prefetch: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None: the initial state.
     """
     assert problem.model
+    check_zero(zero, pipeline)
     start = problem.params
     model = tensor or replicate_layers(problem.model, start)
     parts = divide(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
         check_pipedream(parts, pipeline, clip)
     layout = layout_of(parts, start, axes, identity)
-    states = layout_of(parts, start, axes, update.init)
+    replicas = axes.shape["data"] if zero else 1
+    states = layout_of(parts, start, axes, update.init, replicas)
     learner = Learner(model, layout, states, update)
     state = states.scatter(update.init(start) if state is None else state)
     params = layout.scatter(start)
@@ -89,6 +99,7 @@ def hybrid(
     apply_gradients = compile_update(learner, clip)
     split = partial(divide_examples, axes.shape["data"], pipeline.microbatches)
     minibatches = feed(problem.take, batches, split, prefetch=prefetch)
+    gathered = gathered_bytes(learner)
     for number, (count, (divided, remainder)) in enumerate(
         timer.waits("input", minibatches), 1
     ):
@@ -106,6 +117,9 @@ def hybrid(
             comm.platform.work(1)
         with timer("update"):
             params, state = jax.block_until_ready(apply_gradients(grads, state, params))
+        sent = dict(gradients.bytes_sent)
+        if sent:
+            sent["data"] += gathered
         yield Step(
             number=number,
             loss=float(jax.device_get(local(loss))),
@@ -116,9 +130,23 @@ def hybrid(
             measures={
                 "bytes_held": nbytes((params, state)),
                 "bytes_temporary": gradients.temporary_bytes,
-                **{f"{axis}_bytes": n for axis, n in gradients.bytes_sent.items()},
+                **{f"{axis}_bytes": n for axis, n in sent.items()},
             },
             state=partial(states.collect, state),
+        )
+
+
+def check_zero(zero: int, pipeline: Pipeline) -> None:
+    """Raise BadInput for levels of ZeRO that hybrid does not have."""
+    if zero > 1:
+        raise BadInput(
+            f"expected --zero=0 or 1 with --strategy=hybrid, got {zero}; pass "
+            "--strategy=mesh for slices of gradients and params"
+        )
+    if zero and pipeline.schedule == "pipedream":
+        raise BadInput(
+            "expected --zero=0 with --pipeline=pipedream, whose stages update at "
+            f"different times, got {zero}; pass --pipeline=1f1b"
         )
 
 

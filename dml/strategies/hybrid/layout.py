@@ -4,10 +4,11 @@
     stage 0   part 0, part 2    part 0, part 2    A device has its slices of the leaves
     stage 1   part 1, part 3    part 1, part 3    of its parts, in a vector per dtype.
 
-Replicas on the axis data have equal vectors. Checkpoints contain full arrays, so that a
-run can continue on another mesh.
+Replicas on the axis data have equal vectors, or, with ZeRO, slices of the leaves.
+Checkpoints contain full arrays, so that a run can continue on another mesh.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.strategies.hybrid.parts import Part
 from dml.types import Params
-from dml.wire.mesh.axes import REPLICATED, SHARDED
+from dml.wire.mesh.axes import REPLICATED, SHARDED, SLICED
 from dml.wire.mesh.packed import (
     Lengths,
     Packing,
@@ -28,17 +29,29 @@ from dml.wire.mesh.packed import (
     packing,
     slot,
 )
+from dml.wire.mesh.slices import slice_shapes
 from dml.wire.mesh.when import State, when
 
 
 class Layout(NamedTuple):
-    """The positions of a tree's leaves in vectors of shape stages x tensor x length."""
+    """The positions of a tree's leaves in vectors, part by part.
+
+    The vectors have the shape stages x tensor x replicas x length, where `replicas` is
+    1 if replicas on the axis data have equal vectors.
+    """
 
     shapes: Any  # shapes of the full arrays
     packings: tuple[Packing, ...]  # by part: its slices on one device
     lengths: Lengths  # lengths of one part; the parts of a stage are consecutive
     parts: tuple[Part, ...]
     axes: Mesh
+    local: tuple[Any, ...]  # by part: shapes on a device before slices over data
+    replicas: int = 1  # number of slices of a leaf over the axis data
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The sharding of the vectors."""
+        return SHARDED if self.replicas == 1 else SLICED
 
     def start(self, part: Part) -> Lengths:
         """Return the first index of a part in the vectors of its stage."""
@@ -47,43 +60,49 @@ class Layout(NamedTuple):
     def scatter(self, tree: Any) -> Vectors:
         """Return the vectors of a tree of full arrays."""
         leaves = leaves_by_path(jax.device_get(tree))
-        stages, tensor_size = self.axes.shape["stage"], self.axes.shape["tensor"]
-        rounds = len(self.parts) // stages
+        sizes = self.axes.shape["stage"], self.axes.shape["tensor"], self.replicas
+        rounds = len(self.parts) // sizes[0]
         vectors = {
-            dtype: np.zeros((stages, tensor_size, rounds * length), dtype)
+            dtype: np.zeros((*sizes, rounds * length), dtype)
             for dtype, length in self.lengths.items()
         }
-        for path, stage, dtype, indices, shape in self._entries():
+        for path, stage, dtype, indices, local in self._entries():
             leaf = np.asarray(leaves[path])
-            axis = sliced_axis(leaf.shape, shape)
+            axis = sliced_axis(leaf.shape, local)
             if axis is None:
-                slices = [leaf] * tensor_size
+                slices = [leaf] * sizes[1]
             else:
-                slices = np.split(leaf, tensor_size, axis)
+                slices = np.split(leaf, sizes[1], axis)
+            length = indices.stop - indices.start
             for tensor, leaf_slice in enumerate(slices):
-                vectors[dtype][stage, tensor, indices] = leaf_slice.reshape(-1)
+                values = leaf_slice.reshape(-1)
+                if len(values) == length:  # equal on all replicas
+                    vectors[dtype][stage, tensor, :, indices] = values
+                else:
+                    padding = length * sizes[2] - len(values)
+                    rows = np.pad(values, (0, padding)).reshape(sizes[2], length)
+                    vectors[dtype][stage, tensor, :, indices] = rows
         return {
-            dtype: place(vector.reshape(-1), self.axes, SHARDED)
+            dtype: place(vector.reshape(-1), self.axes, self.spec)
             for dtype, vector in vectors.items()
         }
 
     def collect(self, vectors: Vectors) -> Any:
         """Return the tree of full arrays on the host; collective."""
         replicated = _replicated(vectors, NamedSharding(self.axes, REPLICATED))
-        stages, tensor_size = self.axes.shape["stage"], self.axes.shape["tensor"]
+        sizes = self.axes.shape["stage"], self.axes.shape["tensor"], self.replicas
         arrays = {
-            dtype: np.asarray(vector.addressable_data(0)).reshape(
-                stages, tensor_size, -1
-            )
+            dtype: np.asarray(vector.addressable_data(0)).reshape(*sizes, -1)
             for dtype, vector in replicated.items()
         }
         shapes = leaves_by_path(self.shapes)
         leaves: dict[str, np.ndarray] = {}
-        for path, stage, dtype, indices, shape in self._entries():
+        for path, stage, dtype, indices, local in self._entries():
             if path not in leaves:
-                rows = arrays[dtype][stage, :, indices]
-                slices = [row.reshape(shape) for row in rows]
-                axis = sliced_axis(shapes[path].shape, shape)
+                # of leaves that are not sliced over data, each replica has all values
+                rows = arrays[dtype][stage, :, :, indices].reshape(sizes[1], -1)
+                slices = [row[: math.prod(local)].reshape(local) for row in rows]
+                axis = sliced_axis(shapes[path].shape, local)
                 if axis is None:
                     leaves[path] = slices[0].copy()
                 else:
@@ -93,18 +112,27 @@ class Layout(NamedTuple):
         )
 
     def _entries(self) -> Iterator[tuple[str, int, str, slice, tuple[int, ...]]]:
-        """Yield path, stage, dtype, indices and shape of each leaf of each part."""
+        """Yield path, stage, dtype, indices and local shape of each leaf of each part.
+
+        The local shape is that of a device's slice over tensor; the indices may be
+        those of a slice of it over data.
+        """
         for part, packed in zip(self.parts, self.packings, strict=True):
             offsets, start = leaves_by_path(packed.offsets), self.start(part)
+            local = leaves_by_path(self.local[part.number])
             for path, leaf in leaves_by_path(packed.shapes).items():
                 dtype = dtype_name(leaf)
                 first = start[dtype] + offsets[path]
                 indices = slice(first, first + leaf.size)
-                yield path, part.stage, dtype, indices, leaf.shape
+                yield path, part.stage, dtype, indices, local[path].shape
 
 
 def layout_of(
-    parts: Sequence[Part], params: Params, axes: Mesh, transform: Callable[[Any], Any]
+    parts: Sequence[Part],
+    params: Params,
+    axes: Mesh,
+    transform: Callable[[Any], Any],
+    replicas: int = 1,
 ) -> Layout:
     """Return the layout of transform(params).
 
@@ -114,13 +142,23 @@ def layout_of(
       axes: The mesh.
       transform: The identity for a layout of params; optimizer.init for a layout of the
         optimizer's state.
+      replicas: Number of devices of the axis data among which leaves are sliced.
     """
-    packings = tuple(
-        packing(jax.eval_shape(transform, part.params.shapes)) for part in parts
-    )
+
+    def shapes_of(params: Params) -> Any:
+        return jax.eval_shape(transform, params)
+
+    local = tuple(shapes_of(part.params.shapes) for part in parts)
+    packings = tuple(map(packing, local))
+    if replicas > 1:
+        packings = tuple(
+            packing(shapes_of(slice_shapes(part.params.shapes, replicas)))
+            for part in parts
+        )
     lengths = largest(packed.lengths for packed in packings)
-    shapes = jax.eval_shape(transform, params)
-    return Layout(shapes, packings, lengths, tuple(parts), axes)
+    return Layout(
+        shapes_of(params), packings, lengths, tuple(parts), axes, local, replicas
+    )
 
 
 def apply_to_parts(

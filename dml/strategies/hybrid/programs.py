@@ -34,6 +34,7 @@ from dml.wire.mesh.axes import (
     replicas,
 )
 from dml.wire.mesh.packed import Vectors, read, write
+from dml.wire.mesh.slices import gather_slices, own_slices
 from dml.wire.mesh.traffic import collectives, ring_bytes
 from dml.wire.plans.pipelines import Schedule, make
 from dml.wire.plans.slots import instructions
@@ -162,8 +163,8 @@ def compile_update(
         jax.shard_map(
             update,
             mesh=layout.axes,
-            in_specs=(SHARDED, SHARDED, SHARDED),
-            out_specs=(SHARDED, SHARDED),
+            in_specs=(SHARDED, learner.states.spec, SHARDED),
+            out_specs=(SHARDED, learner.states.spec),
             check_vma=False,
         ),
         donate_argnums=(0, 1),  # not params, which the previous Step may still read
@@ -187,10 +188,27 @@ def optimizer_step(
     part_grads = read(grads, part.params, params_at)
     part_params = read(params, part.params, params_at)
     part_state = read(state, packed_state, state_at)
+    replicas, full = learner.states.replicas, part_params
+    if replicas > 1:  # ZeRO: a replica updates its slices, then all gather them
+        part_grads = own_slices(part_grads, replicas)
+        part_params = own_slices(part_params, replicas)
     updates, part_state = learner.optimizer.update(part_grads, part_state, part_params)
     part_params = optax.apply_updates(part_params, updates)
+    if replicas > 1:
+        part_params = gather_slices(part_params, full)
     params = write(params, part.params, part_params, params_at)
     return write(state, packed_state, part_state, state_at), params
+
+
+def gathered_bytes(learner: Learner) -> float:
+    """Return the mean bytes that a device sends to gather sliced params by rings."""
+    replicas = learner.states.replicas
+    slices = [
+        leaf.dtype.itemsize * -(-leaf.size // replicas)
+        for part in learner.layout.parts
+        for leaf in jax.tree.leaves(part.params.shapes)
+    ]
+    return (replicas - 1) * sum(slices) / learner.layout.axes.shape["stage"]
 
 
 def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, float]:

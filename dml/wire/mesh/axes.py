@@ -25,6 +25,7 @@ EXAMPLES = PartitionSpec(None, "data")  # microbatches x examples
 POSITIONS = PartitionSpec(None, None, "sequence")  # microbatches x examples x positions
 EXAMPLE_POSITIONS = PartitionSpec(None, "data", "sequence")  # sharded by both
 SHARDED = PartitionSpec(("stage", "tensor"))  # vectors of a stage: see packed.py
+SLICED = PartitionSpec(("stage", "tensor", "data"))  # slices of such vectors
 PER_DEVICE = PartitionSpec(("data", "stage", "tensor"))  # vectors of one device
 COLUMNS, ROWS = PartitionSpec(None, "tensor"), PartitionSpec("tensor")  # of matrices
 

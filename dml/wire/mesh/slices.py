@@ -37,6 +37,24 @@ def join(tree: Any, like: Any) -> Any:
     return jax.tree.map(shaped, tree, like)
 
 
+def slice_shapes(tree: Any, size: int) -> Any:
+    """Return the shapes of a device's slices of all leaves."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((-(-leaf.size // size),), leaf.dtype), tree
+    )
+
+
+def own_slices(tree: Any, size: int) -> Any:
+    """Return this device's slices of a tree that all devices have, inside shard_map."""
+    index = jax.lax.axis_index("data")
+    return jax.tree.map(
+        lambda leaf: jax.lax.dynamic_index_in_dim(
+            leaf.reshape(size, -1), index, keepdims=False
+        ),
+        split(tree, size),
+    )
+
+
 def specs(tree: Any) -> Any:
     """Return the sharding of each leaf: vectors sharded, scalars replicated."""
     return jax.tree.map(lambda leaf: DATA_SHARDED if leaf.ndim else REPLICATED, tree)

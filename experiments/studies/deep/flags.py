@@ -12,6 +12,7 @@ from dml.strategies.factor_plan import SCHEMES
 from dml.strategies.mesh import CALLS
 from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
+from dml.update.norms import Axis
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans.coding import DEFAULT
@@ -97,7 +98,8 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.integer(
         "zero",
         0,
-        "ZeRO stage of mesh: shard state (1), gradients (2), parameters (3).",
+        "ZeRO stage of mesh and hybrid: shards of state (1), of mesh also of "
+        "gradients (2) and parameters (3).",
         0,
         3,
     )
@@ -316,11 +318,11 @@ def optimizer(
     rate = schedule(
         *(values.schedule, peak, steps), warm, values.warmup, values.start_lr
     )
-    axis = None
+    axis: Axis = None
     if values.strategy == "mesh" and values.zero:
         axis = "data"
     if values.strategy == "hybrid":
-        axis = "tensor"
+        axis = ("tensor", "data") if values.zero else "tensor"
     return make(
         values.optimizer,
         rate,

@@ -88,6 +88,7 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         "pipeline": pipeline,
         "tensor": cut,
         "clip": values.clip,
+        "zero": values.zero,
         "state": setup.state,
         "prefetch": setup.prefetch,
     }
