@@ -4,21 +4,29 @@
     ┌─────────┼─────────┐
   device 0  device 1  device 2    of one process, or of many (mpirun)
   gradient  gradient  gradient    of the mean loss of a device's shard
-    └─────── psum ──────┘         over the axis `data`
+    └─────── psum ──────┘         over the axis `data`, one vector per layer
   update    update    update      the same on all devices: replicas stay equal
+
+    backward  layer 3 │ layer 2 │ layer 1     the sum of a layer depends on its own
+    psum              └ vector 3 ┴ vector 2   gradients alone
+
+XLA may sum a layer while it computes the next gradients: on GPUs it does, on CPUs a
+collective blocks the program. Between processes one vector is summed faster than the
+arrays of a layer, each of which would wait for messages.
 
 Examples that cannot be divided equally among the devices are computed by every device:
 no example is padded or left out. XLA sends the elements of the psum, 2(k-1)/k·n per
 device for n parameters on k devices in a ring; Steps do not count them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 
 from dml.data.feed import feed
@@ -176,11 +184,36 @@ def program(
             grads = (
                 sum_into_slices(grads, size)
                 if level.grads == DATA_SHARDED
-                else jax.lax.psum(grads, "data")
+                else sum_layers(grads)
             )
         return loss, square, grads
 
     return means
+
+
+def sum_layers(grads: Grads) -> Grads:
+    """Return the sum over devices of the gradients of each layer, inside shard_map.
+
+        layer 1   kernel ─┐                       layer 2   ...
+                  bias   ─┴─ vector ─ psum ─ kernel, bias
+
+    Bits are those of a psum of each array if the sum of two terms is the whole sum, or
+    if devices belong to one process.
+
+    Cost: an all-reduce per layer, in total of all gradients, and two copies of them.
+
+    Args:
+      grads: Gradients of a device by name of params, or another tree, which is summed
+        as one layer.
+    """
+
+    def summed(layer: Grads) -> Grads:
+        vector, unravel = ravel_pytree(layer)
+        return unravel(jax.lax.psum(vector, "data"))
+
+    if not isinstance(grads, Mapping):
+        return summed(grads)
+    return {name: summed(layer) for name, layer in grads.items()}
 
 
 def compile_shard_map(

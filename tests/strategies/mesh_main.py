@@ -114,6 +114,30 @@ def check_no_example_is_left_out_or_taken_twice():
             assert len(take(data(), even).targets) == len(even)
 
 
+def check_a_layer_is_summed_in_one_vector():
+    rng = np.random.default_rng(0)
+    shapes = {"a": {"w": (3, 5), "c": (5,)}, "b": (7,)}
+    tree = jax.tree.map(
+        lambda shape: rng.standard_normal((DEVICES, *shape)).astype("f4"),
+        shapes,
+        is_leaf=lambda node: isinstance(node, tuple),
+    )
+
+    def summed_by(sum_tree):
+        def summed(shards):
+            return sum_tree(jax.tree.map(lambda leaf: leaf[0], shards))
+
+        specs = {"in_specs": DATA_SHARDED, "out_specs": REPLICATED}
+        call = jax.shard_map(summed, mesh=devices.mesh(data=0), **specs)
+        lowered = jax.jit(call).lower(tree)
+        return lowered.compile()(tree), lowered.as_text().count("all_reduce")
+
+    layers, sums = summed_by(module.sum_layers)
+    leaves, all_sums = summed_by(lambda grads: jax.lax.psum(grads, "data"))
+    assert apart(layers, leaves) == 0
+    assert (sums, all_sums) == (2, 3)
+
+
 program = module.program
 
 

@@ -23,7 +23,7 @@ from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.transformer import DTYPES, SIZES, Shape, transformer
 from dml.runs.writers import Row
-from dml.strategies.mesh import mesh
+from dml.strategies.mesh import mesh, sum_layers
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.train import curve
@@ -226,7 +226,7 @@ def psum(params: Params) -> Callable[[], None]:
         return jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape)), shapes)
 
     def sum_shards(grads: Any) -> Any:
-        return jax.lax.psum(jax.tree.map(lambda leaf: leaf[0], grads), "data")
+        return sum_layers(jax.tree.map(lambda leaf: leaf[0], grads))
 
     add = jax.jit(
         jax.shard_map(
