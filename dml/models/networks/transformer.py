@@ -24,6 +24,7 @@ from dml.models.layered import layered
 from dml.models.layers.blocks import SIZES as SIZES
 from dml.models.layers.blocks import Block, Embed, Head, Shape
 from dml.models.layers.cross_entropy import cross_entropy, logits, vary_like
+from dml.models.layers.dropout import dropout_of
 from dml.models.layers.experts import Mixture, Routing
 from dml.models.layers.partition import (
     ONE_DEVICE,
@@ -31,7 +32,7 @@ from dml.models.layers.partition import (
     partition_over,
     take_positions,
 )
-from dml.types import BadInput, Batch, Layer, Model, Params
+from dml.types import BadInput, Batch, KeyedTokens, Layer, Model, Params
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # dtypes of arithmetic
 RESIDUALS = ("out", "down")  # kernels whose outputs are added to the residual stream
@@ -120,6 +121,8 @@ class Network:
       causal: Whether the network is GPT, not BERT.
       partition: Partition of a device.
       mixture: Experts in place of each feed-forward layer; None: dense.
+      dropout: Probability that an element of the embedding, or of the output of
+        attention or feed-forward, is 0 for a batch of KeyedTokens.
     """
 
     parts: Mapping[str, linen.Module]
@@ -127,13 +130,17 @@ class Network:
     causal: bool
     partition: Partition
     mixture: Mixture | None
+    dropout: float
 
     def run(
         self, name: str, params: Mapping[str, Params], inputs: Any, batch: Batch
     ) -> Any:
         """Return the stream after a module; with a mixture, a pair with Routing."""
-        inputs = batch.inputs if name == "embed" else inputs
-        stream = self.parts[name].apply({"params": params[name]}, inputs)
+        layer = [*self.parts].index(name)
+        drop = dropout_of(batch.inputs, layer, self.dropout, self.partition)
+        if name == "embed":
+            inputs = tokens_of(batch.inputs)
+        stream = self.parts[name].apply({"params": params[name]}, inputs, drop)
         if self.mixture and name == "embed":
             return stream, Routing(jnp.float32(0), jnp.float32(0))
         return stream
@@ -215,6 +222,11 @@ class Network:
         return measures
 
 
+def tokens_of(inputs: Any) -> jax.Array:
+    """Return the tokens of a batch, with or without keys."""
+    return inputs.tokens if isinstance(inputs, KeyedTokens) else inputs
+
+
 def transformer(
     shape: Shape,
     causal: bool,
@@ -222,6 +234,7 @@ def transformer(
     remat: bool = False,
     partition: Partition = ONE_DEVICE,
     mixture: Mixture | None = None,
+    dropout: float = 0.0,
 ) -> Model:
     """Return GPT (causal) or BERT; the loss is the mean over the predicted tokens.
 
@@ -236,9 +249,10 @@ def transformer(
       remat: Whether the backward pass recomputes the activations inside each layer.
       partition: Partition of a device; by default the full network.
       mixture: Experts in place of each feed-forward layer; None: dense.
+      dropout: Probability that an element is 0, for batches of KeyedTokens.
     """
     parts = modules(shape, causal, dtype, partition, mixture)
-    network = Network(parts, shape, causal, partition, mixture)
+    network = Network(parts, shape, causal, partition, mixture, dropout)
     *body, head = parts
     layers = [Layer((name,), partial(network.run, name)) for name in body]
     layers.append(Layer((head, "embed"), network.loss))
