@@ -98,6 +98,12 @@ def test_kept_elements_are_scaled_in_the_dtype_of_the_rows():
         rows_RxD = dropout_of(inputs, 1, 0.5, ONE_DEVICE)(jnp.ones((6, 50), dtype), 0)
         assert rows_RxD.dtype == dtype
         assert set(np.unique(rows_RxD)) == {0, 2}
+    outputs = {
+        dropout_of(inputs, layer, 0.5, ONE_DEVICE)(jnp.ones((6, 50)), place).tobytes()
+        for layer in range(3)
+        for place in range(2)
+    }
+    assert len(outputs) == 3 * 2
     assert dropout_of(inputs.tokens, 1, 0.5, ONE_DEVICE) is keep_all
     assert dropout_of(inputs, 1, 0.0, ONE_DEVICE) is keep_all
 
