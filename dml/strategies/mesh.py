@@ -10,7 +10,7 @@
     backward  layer 3 │ layer 2 │ layer 1     the sum of a layer depends on its own
     psum              └ vector 3 ┴ vector 2   gradients alone
 
-XLA may sum a layer while it computes the next gradients: on GPUs it does, on CPUs a
+XLA's scheduler may sum a layer while it computes the next gradients; on CPUs a
 collective blocks the program. Between processes one vector is summed faster than the
 arrays of a layer, each of which would wait for messages.
 
