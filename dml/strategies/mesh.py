@@ -19,14 +19,13 @@ no example is padded or left out. XLA sends the elements of the psum, 2(k-1)/k·
 device for n parameters on k devices in a ring; Steps do not count them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 
 from dml.data.feed import feed
@@ -37,6 +36,7 @@ from dml.strategies.zero import ZERO, Level, Placement, placement
 from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import DATA_SHARDED, EXAMPLES, REPLICATED
+from dml.wire.mesh.packed import sum_layers
 from dml.wire.mesh.slices import sum_into_slices
 
 # (params, examples of this process) -> mean loss, the mean over devices of the squared
@@ -189,31 +189,6 @@ def program(
         return loss, square, grads
 
     return means
-
-
-def sum_layers(grads: Grads) -> Grads:
-    """Return the sum over devices of the gradients of each layer, inside shard_map.
-
-        layer 1   kernel ─┐                       layer 2   ...
-                  bias   ─┴─ vector ─ psum ─ kernel, bias
-
-    Bits are those of a psum of each array if the sum of two terms is the whole sum, or
-    if devices belong to one process.
-
-    Cost: an all-reduce per layer, in total of all gradients, and two copies of them.
-
-    Args:
-      grads: Gradients of a device by name of params, or another tree, which is summed
-        as one layer.
-    """
-
-    def summed(layer: Grads) -> Grads:
-        vector, unravel = ravel_pytree(layer)
-        return unravel(jax.lax.psum(vector, "data"))
-
-    if not isinstance(grads, Mapping):
-        return summed(grads)
-    return {name: summed(layer) for name, layer in grads.items()}
 
 
 def compile_shard_map(

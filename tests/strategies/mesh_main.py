@@ -19,6 +19,7 @@ from dml.strategies.sharded import sharded
 from dml.types import BadInput
 from dml.wire.mesh import devices
 from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
+from dml.wire.mesh.packed import sum_layers
 from tests.checks import run
 from tests.models.layers import normed
 from tests.strategies import small
@@ -154,7 +155,7 @@ def check_a_layer_is_summed_in_one_vector():
         lowered = jax.jit(call).lower(tree)
         return lowered.compile()(tree), lowered.as_text().count("all_reduce")
 
-    layers, sums = summed_by(module.sum_layers)
+    layers, sums = summed_by(sum_layers)
     leaves, all_sums = summed_by(lambda grads: jax.lax.psum(grads, "data"))
     assert apart(layers, leaves) == 0
     assert (sums, all_sums) == (2, 3)

@@ -48,6 +48,11 @@ def dropout_of(inputs: Any, layer: int, rate: float, partition: Partition) -> Dr
     return drop
 
 
+def tokens_of(inputs: Any) -> jax.Array:
+    """Return the tokens of a batch, with or without keys."""
+    return inputs.tokens if isinstance(inputs, KeyedTokens) else inputs
+
+
 def masks(keys_R: jax.Array, place: int, rate: float, width: int) -> jax.Array:
     """Return RxD booleans, true with probability 1 - rate.
 

@@ -24,7 +24,7 @@ from dml.models.layered import layered
 from dml.models.layers.blocks import SIZES as SIZES
 from dml.models.layers.blocks import Block, Embed, Head, Shape
 from dml.models.layers.cross_entropy import cross_entropy, logits, vary_like
-from dml.models.layers.dropout import dropout_of
+from dml.models.layers.dropout import dropout_of, tokens_of
 from dml.models.layers.experts import Mixture, Routing
 from dml.models.layers.partition import (
     ONE_DEVICE,
@@ -32,7 +32,7 @@ from dml.models.layers.partition import (
     partition_over,
     take_positions,
 )
-from dml.types import BadInput, Batch, KeyedTokens, Layer, Model, Params
+from dml.types import BadInput, Batch, Layer, Model, Params
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # dtypes of arithmetic
 RESIDUALS = ("out", "down")  # kernels whose outputs are added to the residual stream
@@ -121,8 +121,7 @@ class Network:
       causal: Whether the network is GPT, not BERT.
       partition: Partition of a device.
       mixture: Experts in place of each feed-forward layer; None: dense.
-      dropout: Probability that an element of the embedding, or of the output of
-        attention or feed-forward, is 0 for a batch of KeyedTokens.
+      dropout: Probability that an element is 0, for batches of KeyedTokens.
     """
 
     parts: Mapping[str, linen.Module]
@@ -220,11 +219,6 @@ class Network:
             routing = stream[1]._asdict()
             measures |= {k: v / self.shape.layers for k, v in routing.items()}
         return measures
-
-
-def tokens_of(inputs: Any) -> jax.Array:
-    """Return the tokens of a batch, with or without keys."""
-    return inputs.tokens if isinstance(inputs, KeyedTokens) else inputs
 
 
 def transformer(

@@ -23,7 +23,7 @@ from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.transformer import DTYPES, SIZES, Shape, transformer
 from dml.runs.writers import Row
-from dml.strategies.mesh import mesh, sum_layers
+from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.train import curve
@@ -40,6 +40,7 @@ from dml.types import (
 from dml.update.dense import Optimizer, make
 from dml.wire.collectives.butterfly import butterfly_allreduce
 from dml.wire.mesh import devices
+from dml.wire.mesh.packed import sum_layers
 from dml.wire.reducers.exact import exact
 
 WARM = 2  # first repeats, which compile and are not timed
