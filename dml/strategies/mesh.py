@@ -4,8 +4,15 @@
     ┌─────────┼─────────┐
   device 0  device 1  device 2    of one process, or of many (mpirun)
   gradient  gradient  gradient    of the mean loss of a device's shard
-    └─────── psum ──────┘         over the axis `data`
+    └─────── psum ──────┘         over the axis `data`, one vector per layer
   update    update    update      the same on all devices: replicas stay equal
+
+    backward  layer 3 │ layer 2 │ layer 1     the sum of a layer depends on its own
+    psum              └ vector 3 ┴ vector 2   gradients alone
+
+XLA's scheduler may sum a layer while it computes the next gradients; on CPUs a
+collective blocks the program. Between processes one vector is summed faster than the
+arrays of a layer, each of which would wait for messages.
 
 Examples that cannot be divided equally among the devices are computed by every device:
 no example is padded or left out. XLA sends the elements of the psum, 2(k-1)/k·n per
@@ -29,6 +36,7 @@ from dml.strategies.zero import ZERO, Level, Placement, placement
 from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import DATA_SHARDED, EXAMPLES, REPLICATED
+from dml.wire.mesh.packed import sum_layers
 from dml.wire.mesh.slices import sum_into_slices
 
 # (params, examples of this process) -> mean loss, the mean over devices of the squared
@@ -176,7 +184,7 @@ def program(
             grads = (
                 sum_into_slices(grads, size)
                 if level.grads == DATA_SHARDED
-                else jax.lax.psum(grads, "data")
+                else sum_layers(grads)
             )
         return loss, square, grads
 

@@ -19,6 +19,13 @@ class Batch(NamedTuple):
     targets: Any
 
 
+class KeyedTokens(NamedTuple):
+    """Inputs of a training batch with dropout: tokens, and a random key per token."""
+
+    tokens: Any  # int, examples x positions
+    keys: Any  # uint32, examples x positions
+
+
 class Examples(NamedTuple):
     """Lazily built data: `take` returns the minibatch of an array of draw numbers.
 

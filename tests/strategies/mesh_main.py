@@ -11,13 +11,17 @@ import pytest
 from dml.data.minibatches import draws, take
 from dml.metrics.noise import Noise
 from dml.strategies import mesh as module
+from dml.strategies.hybrid.hybrid import hybrid
+from dml.strategies.hybrid.parts import Pipeline
 from dml.strategies.mesh import device_shards, mesh
 from dml.strategies.serial import serial
 from dml.strategies.sharded import sharded
 from dml.types import BadInput
 from dml.wire.mesh import devices
 from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
+from dml.wire.mesh.packed import sum_layers
 from tests.checks import run
+from tests.models.layers import normed
 from tests.strategies import small
 from tests.strategies.small import (
     BATCH,
@@ -112,6 +116,49 @@ def check_no_example_is_left_out_or_taken_twice():
             assert sorted([*even, *rest]) == list(index)
             assert len(rest) < DEVICES * accumulate
             assert len(take(data(), even).targets) == len(even)
+
+
+def check_statistics_of_bfloat16_are_equal_on_all_devices():
+    expected, params = normed.train(serial, "float32")
+    sizes = {"data": 2, "stage": 2, "tensor": 1}
+    for strategy, options in (
+        (mesh, {"axes": devices.mesh(data=0)}),
+        (hybrid, {"axes": devices.mesh(**sizes), "pipeline": Pipeline()}),
+    ):
+        losses, found = normed.train(strategy, "bfloat16", **options)
+        # the first loss; each device normalises by the statistics of its own examples
+        assert losses[0] == pytest.approx(expected[0], rel=0.1)
+        for name, leaf in normed.statistics(found).items():
+            assert leaf.dtype == np.float32
+            close_to = normed.statistics(params)[name]
+            np.testing.assert_allclose(leaf, close_to, rtol=0.2, atol=0.05)
+            if strategy is mesh:  # hybrid collects params on the host
+                shards = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+                assert all(np.array_equal(shard, shards[0]) for shard in shards)
+
+
+def check_a_layer_is_summed_in_one_vector():
+    rng = np.random.default_rng(0)
+    shapes = {"a": {"w": (3, 5), "c": (5,)}, "b": (7,)}
+    tree = jax.tree.map(
+        lambda shape: rng.standard_normal((DEVICES, *shape)).astype("f4"),
+        shapes,
+        is_leaf=lambda node: isinstance(node, tuple),
+    )
+
+    def summed_by(sum_tree):
+        def summed(shards):
+            return sum_tree(jax.tree.map(lambda leaf: leaf[0], shards))
+
+        specs = {"in_specs": DATA_SHARDED, "out_specs": REPLICATED}
+        call = jax.shard_map(summed, mesh=devices.mesh(data=0), **specs)
+        lowered = jax.jit(call).lower(tree)
+        return lowered.compile()(tree), lowered.as_text().count("all_reduce")
+
+    layers, sums = summed_by(sum_layers)
+    leaves, all_sums = summed_by(lambda grads: jax.lax.psum(grads, "data"))
+    assert apart(layers, leaves) == 0
+    assert (sums, all_sums) == (2, 3)
 
 
 program = module.program

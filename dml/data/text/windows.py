@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from dml.data.text.tokens import SPECIAL, Tokens
-from dml.types import BadInput, Batch, Examples
+from dml.types import BadInput, Batch, Examples, KeyedTokens
 from dml.wire.plans.splitmix import GOLDEN, mix
 
 HELD_OUT_DIVISOR = 20  # 1 of 20 windows is held out
@@ -18,6 +18,7 @@ PREDICTED_SHARE = 0.15  # of the tokens of a window
 # Shares of the predicted tokens that are replaced by [MASK] and by a random token; the
 # other predicted tokens, a tenth, are unchanged.
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
+DROPOUT_SEED = 0xD1B54A32D192ED03  # keys differ from the numbers of masked tokens
 CLS, SEP, MASK = map(SPECIAL.index, ("[CLS]", "[SEP]", "[MASK]"))
 
 
@@ -53,6 +54,22 @@ def masked_windows(tokens: Tokens, length: int, seed: int) -> tuple[Examples, Ba
         Examples(count, lambda draws: mask(seed, training[draws % count], draws)),
         mask(0, windows_NxW[-held_out:], np.arange(held_out)),
     )
+
+
+def with_keys(examples: Examples, seed: int) -> Examples:
+    """Return the examples with a random key per token, for dropout.
+
+    Keys depend on the seed, the draw number and the position alone.
+    """
+
+    def take(draws: np.ndarray) -> Batch:
+        batch = examples.take(draws)
+        tokens_BxL = batch.inputs
+        random_BxL = _random_uint64(seed ^ DROPOUT_SEED, draws, tokens_BxL.shape[1])
+        keys_BxL = (random_BxL >> np.uint64(32)).astype(np.uint32)
+        return batch._replace(inputs=KeyedTokens(tokens_BxL, keys_BxL))
+
+    return Examples(examples.count, take)
 
 
 def _windows(

@@ -15,6 +15,7 @@ from flax import linen
 from dml.models.initial import EMBEDDING
 from dml.models.layers import experts
 from dml.models.layers.attention import attention
+from dml.models.layers.dropout import Drop, keep_all
 from dml.models.layers.experts import Mixture, Routing, mixture_output
 from dml.models.layers.partition import (
     RING,
@@ -61,7 +62,7 @@ class Embed(linen.Module):
     partition: Partition
 
     @linen.compact
-    def __call__(self, tokens_BxL: jax.Array) -> jax.Array:
+    def __call__(self, tokens_BxL: jax.Array, drop: Drop = keep_all) -> jax.Array:
         vocabulary, max_tokens, _, width, _ = self.shape
         draw = linen.initializers.normal(EMBEDDING)
         table_VxD = self.param(
@@ -79,7 +80,8 @@ class Embed(linen.Module):
             check_divisible("the tokens of an example", length, self.partition.size)
         stream_BxLxD = look_up(table_VxD, tokens_BxL, self.partition)
         positions_LxD = local_positions(positions_LxD, length, self.partition)
-        return (stream_BxLxD + positions_LxD[None]).astype(self.dtype)
+        stream_BxLxD = (stream_BxLxD + positions_LxD[None]).astype(self.dtype)
+        return drop(stream_BxLxD.reshape(-1, width), 0).reshape(stream_BxLxD.shape)
 
 
 class Block(linen.Module):
@@ -92,7 +94,7 @@ class Block(linen.Module):
     mixture: Mixture | None = None
 
     @linen.compact
-    def __call__(self, stream: Any) -> Any:
+    def __call__(self, stream: Any, drop: Drop = keep_all) -> Any:
         stream_BxLxD = stream[0] if self.mixture else stream
         partition = self.partition
         examples, _, width = stream_BxLxD.shape
@@ -115,9 +117,8 @@ class Block(linen.Module):
         else:
             mixed_BxLxHxK = attention(qkv_BxLxHx3xK, self.causal)
         mixed_RxE = mixed_BxLxHxK.reshape(len(qkv_RxE), -1)
-        rows_RxD = rows_RxD + dense(width, name="out", dot_general=summed_product)(
-            mixed_RxE
-        )
+        out = dense(width, name="out", dot_general=summed_product)
+        rows_RxD = rows_RxD + drop(out(mixed_RxE), 0)
         normed_RxD = partition.enter(norm(name="norm_2")(rows_RxD), examples)
         if self.mixture:
             zeros = partial(jnp.zeros_like, dtype=jnp.float32)
@@ -127,11 +128,11 @@ class Block(linen.Module):
                 params, normed_RxD, examples, self.mixture, partition
             )
             routing = Routing(*map(jnp.add, stream[1], measures))
-            return (rows_RxD + update_RxD).reshape(stream_BxLxD.shape), routing
+            return (rows_RxD + drop(update_RxD, 1)).reshape(stream_BxLxD.shape), routing
         hidden_RxF = dense(4 * width // partition.size, name="up")(normed_RxD)
         hidden_RxF = linen.gelu(hidden_RxF, approximate=True)
         down = dense(width, name="down", dot_general=summed_product)
-        rows_RxD = rows_RxD + down(hidden_RxF)
+        rows_RxD = rows_RxD + drop(down(hidden_RxF), 1)
         return rows_RxD.reshape(stream_BxLxD.shape)
 
 

@@ -142,6 +142,18 @@ def local_positions(
     return jax.lax.dynamic_slice_in_dim(positions_MxD, first, length)
 
 
+def slice_positions(array_BxL: jax.Array, partition: Partition) -> jax.Array:
+    """Return the positions of this device of the axis `tensor`.
+
+    The axis `sequence` has divided the array already, by the sharding of the batch.
+    """
+    if not partition.sequence:
+        return array_BxL
+    length = array_BxL.shape[1] // partition.size
+    first = offset(partition, length)
+    return jax.lax.dynamic_slice_in_dim(array_BxL, first, length, axis=1)
+
+
 def take_positions(
     stream_BxLxD: jax.Array, positions_BxM: jax.Array, partition: Partition
 ) -> jax.Array:

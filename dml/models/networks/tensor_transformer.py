@@ -47,6 +47,7 @@ def tensor_transformer(
     sequence: bool = False,
     ring: int = 1,
     mixture: Mixture | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Return GPT (causal) or BERT, divided over the axes `tensor` and `sequence`.
 
@@ -60,6 +61,7 @@ def tensor_transformer(
       sequence: Whether `tensor` also slices activations by positions.
       ring: Number of devices of the axis `sequence`.
       mixture: Experts in place of each feed-forward layer; None: dense.
+      dropout: Probability that an element is 0, for batches of KeyedTokens.
     """
     if size < 1:
         raise BadInput(f"expected at least 1 device, got tensor={size}; pass 1 or more")
@@ -72,7 +74,10 @@ def tensor_transformer(
     check_divisions(shape, causal, ring, sequence, mixture)
     partition = partition_over(size, sequence, ring)
     layers = transformer(
-        shape, causal, dtype, partition=partition, mixture=mixture
+        *(shape, causal, dtype),
+        partition=partition,
+        mixture=mixture,
+        dropout=dropout,
     ).layers
 
     def spec_of(path: Any, leaf: Any) -> PartitionSpec:

@@ -24,6 +24,7 @@ from dml.models.layered import layered
 from dml.models.layers.blocks import SIZES as SIZES
 from dml.models.layers.blocks import Block, Embed, Head, Shape
 from dml.models.layers.cross_entropy import cross_entropy, logits, vary_like
+from dml.models.layers.dropout import dropout_of, tokens_of
 from dml.models.layers.experts import Mixture, Routing
 from dml.models.layers.partition import (
     ONE_DEVICE,
@@ -120,6 +121,7 @@ class Network:
       causal: Whether the network is GPT, not BERT.
       partition: Partition of a device.
       mixture: Experts in place of each feed-forward layer; None: dense.
+      dropout: Probability that an element is 0, for batches of KeyedTokens.
     """
 
     parts: Mapping[str, linen.Module]
@@ -127,13 +129,17 @@ class Network:
     causal: bool
     partition: Partition
     mixture: Mixture | None
+    dropout: float
 
     def run(
         self, name: str, params: Mapping[str, Params], inputs: Any, batch: Batch
     ) -> Any:
         """Return the stream after a module; with a mixture, a pair with Routing."""
-        inputs = batch.inputs if name == "embed" else inputs
-        stream = self.parts[name].apply({"params": params[name]}, inputs)
+        layer = [*self.parts].index(name)
+        drop = dropout_of(batch.inputs, layer, self.dropout, self.partition)
+        if name == "embed":
+            inputs = tokens_of(batch.inputs)
+        stream = self.parts[name].apply({"params": params[name]}, inputs, drop)
         if self.mixture and name == "embed":
             return stream, Routing(jnp.float32(0), jnp.float32(0))
         return stream
@@ -222,6 +228,7 @@ def transformer(
     remat: bool = False,
     partition: Partition = ONE_DEVICE,
     mixture: Mixture | None = None,
+    dropout: float = 0.0,
 ) -> Model:
     """Return GPT (causal) or BERT; the loss is the mean over the predicted tokens.
 
@@ -236,9 +243,10 @@ def transformer(
       remat: Whether the backward pass recomputes the activations inside each layer.
       partition: Partition of a device; by default the full network.
       mixture: Experts in place of each feed-forward layer; None: dense.
+      dropout: Probability that an element is 0, for batches of KeyedTokens.
     """
     parts = modules(shape, causal, dtype, partition, mixture)
-    network = Network(parts, shape, causal, partition, mixture)
+    network = Network(parts, shape, causal, partition, mixture, dropout)
     *body, head = parts
     layers = [Layer((name,), partial(network.run, name)) for name in body]
     layers.append(Layer((head, "embed"), network.loss))

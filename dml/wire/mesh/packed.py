@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 Vectors = dict[str, Any]  # vectors by name of their dtype
 Lengths = Mapping[str, Any]  # numbers of elements by name of a dtype
@@ -120,6 +121,31 @@ def put(number: Any, vectors: Vectors, slots: Vectors) -> Vectors:
         return jax.lax.dynamic_update_slice(into, vector, (number * vector.size,))
 
     return jax.tree.map(write_slot, vectors, slots)
+
+
+def sum_layers(grads: Any) -> Any:
+    """Return the sum over devices of the gradients of each layer, inside shard_map.
+
+        layer 1   kernel ─┐                       layer 2   ...
+                  bias   ─┴─ vector ─ psum ─ kernel, bias
+
+    Bits are those of a psum of each array if the sum of two terms is the whole sum, or
+    if devices belong to one process.
+
+    Cost: an all-reduce per layer, in total of all gradients, and two copies of them.
+
+    Args:
+      grads: Gradients of a device by name of params, or another tree, which is summed
+        as one layer.
+    """
+
+    def summed(layer: Any) -> Any:
+        vector, unravel = ravel_pytree(layer)
+        return unravel(jax.lax.psum(vector, "data"))
+
+    if not isinstance(grads, Mapping):
+        return summed(grads)
+    return {name: summed(layer) for name, layer in grads.items()}
 
 
 def _segments(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from lab import flags
 
 from dml.data.text.tokens import Tokens, tokens
+from dml.data.text.windows import with_keys
 from dml.models.layers.experts import Mixture, capacity
 from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import SIZES, Shape, transformer
@@ -55,6 +56,13 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
     )
     values.integer("length", length, "Number of tokens per example.", 1)
     values.choice("size", "tiny", list(SIZES[name]), "Size of the network.")
+    values.number(
+        "dropout",
+        0.0,
+        "Probability that an element of the embedding, or of the output of attention "
+        "or feed-forward, is 0 in training; 0: no dropout.",
+        *(0, 0.99),
+    )
     values.integer(
         "experts",
         0,
@@ -89,6 +97,7 @@ def run(
             (values.experts, values.choices, values.capacity, values.balance_weight),
             values.dtype,
             values.remat,
+            values.dropout,
         ),
     )
 
@@ -104,6 +113,7 @@ def task(
     mixture_sizes: tuple[int, int, float, float],
     dtype: str,
     remat: bool,
+    dropout: float,
 ) -> deep.Task:
     """Return the network and its windows of text; arguments are values of flags."""
     known = tokens(corpus, kind.subwords, vocabulary)
@@ -113,7 +123,9 @@ def task(
     mixture = Mixture(experts, shape.width, 4 * shape.width, *rest) if experts else None
     if mixture:
         capacity(mixture, length)
-    options: dict[str, Any] = {"dtype": dtype, "mixture": mixture}
+    if dropout:
+        training = with_keys(training, seed)
+    options = {"dtype": dtype, "mixture": mixture, "dropout": dropout}
     network = transformer(shape, kind.causal, remat=remat, **options)
     finish = partial(kind.show, network, known, held_out)
     cut = partial(tensor_transformer, shape, kind.causal, **options)

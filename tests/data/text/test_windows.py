@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from dml.data.text.tokens import SPECIAL, Tokens
-from dml.data.text.windows import causal_windows, masked_windows
+from dml.data.text.windows import causal_windows, masked_windows, with_keys
 from dml.types import BadInput
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -135,3 +135,18 @@ def test_windows_that_the_corpus_does_not_hold_are_bad_input():
         with pytest.raises(BadInput, match=message):
             cut(length)
     masked(11), causal(8)
+
+
+def test_the_keys_of_dropout_depend_on_the_seed_the_draw_and_the_position_alone():
+    plain, _ = causal_windows(corpus(1237).ids, 10)
+    count, draws = plain.count, np.array([3, 9])
+    inputs, targets = with_keys(plain, seed=0).take(draws)
+    assert np.array_equal(inputs.tokens, plain.take(draws).inputs)
+    assert np.array_equal(targets, plain.take(draws).targets)
+    assert np.array_equal(inputs.keys[1:], with_keys(plain, 0).take(draws[1:])[0].keys)
+    later, other = (
+        with_keys(plain, 0).take(draws + count)[0],
+        with_keys(plain, 1).take(draws)[0],
+    )
+    keys = [*inputs.keys.flat, *later.keys.flat, *other.keys.flat]
+    assert len(set(keys)) == 3 * 2 * 10

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from flax import linen
 
+from dml import sim
 from dml.models.gradient import gradient
 from dml.models.layers.normalisation import drift, norm
 from dml.models.networks.classifier import classifier, head, mean_cross_entropy
+from dml.strategies.synchronous import synchronous
 from dml.types import Batch
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
+from dml.wire.reducers.exact import exact
+from tests.models.layers import normed
 
 
 class Normed(linen.Module):
@@ -85,3 +91,40 @@ def test_scores_and_metrics_use_the_running_statistics():
     assert metrics["cross_entropy"] == pytest.approx(lost, rel=1e-5)
     right = (np.argmax(expected, axis=1) == batch.targets).mean()
     assert metrics["accuracy"] == pytest.approx(right)
+
+
+def test_statistics_of_bfloat16_are_summed_and_stored_in_float32():
+    """5000 numbers of about 10: a sum in bfloat16 would stop at 2048."""
+    rng = np.random.default_rng(0)
+    rows = jnp.asarray(rng.normal(10, 1, (5000, 3)), jnp.bfloat16)
+
+    class Half(linen.Module):
+        @linen.compact
+        def __call__(self, inputs):
+            return norm(self, jnp.bfloat16)(name="norm")(inputs)
+
+    module = Half()
+    variables = module.init(jax.random.key(0), rows)
+    outputs, changed = module.apply(variables, rows, mutable=["batch_stats"])
+    doubles = np.asarray(rows, np.float64)
+    found = changed["batch_stats"]["norm"]
+    assert outputs.dtype == jnp.bfloat16
+    assert {leaf.dtype for leaf in found.values()} == {jnp.dtype("float32")}
+    np.testing.assert_allclose(found["mean"], doubles.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found["var"], doubles.var(axis=0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("bucket_mb", (0.0, 1e-9))
+def test_ranks_in_bfloat16_have_equal_statistics_near_those_of_float32(bucket_mb):
+    def rank(comm, dtype):
+        own = {"reducer": exact(ALLREDUCE["ring"]), "bucket_mb": bucket_mb}
+        return normed.train(synchronous, dtype, comm=Metered(comm), **own)
+
+    (losses, first), (_, second) = sim.run(lambda comm: rank(comm, "bfloat16"), 2)
+    (expected, params), _ = sim.run(lambda comm: rank(comm, "float32"), 2)
+    assert losses != expected
+    assert losses == pytest.approx(expected, rel=0.02)
+    for name, leaf in normed.statistics(first).items():
+        assert leaf.dtype == np.float32
+        assert np.array_equal(leaf, normed.statistics(second)[name])
+        np.testing.assert_allclose(leaf, normed.statistics(params)[name], atol=0.02)

@@ -12,8 +12,10 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from dml.data.minibatches import draws, take
+from dml.data.text.windows import with_keys
 from dml.metrics.timer import Timer
 from dml.models.layered import compose
+from dml.models.layers import dropout as dropout_module
 from dml.models.layers import partition
 from dml.models.layers.experts import Mixture
 from dml.models.model_problem import model_problem
@@ -23,7 +25,7 @@ from dml.strategies.hybrid.hybrid import hybrid
 from dml.strategies.hybrid.parts import Pipeline
 from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Examples
 from dml.update.dense import make
 from dml.wire.mesh import devices
 from dml.wire.mesh.traffic import collectives
@@ -151,21 +153,27 @@ def check_faults_of_sums_and_biases_are_seen():
     assert gap("gpt", 2, sequence=True, whole=itemgetter(0)) > 100 * CLOSE
 
 
+RATE, SEED = 0.25, 5  # of dropout
 MIXTURE = Mixture(4, SHAPE.width, 8, choices=2)
 UPDATES = 5
 
 
-def trained(strategy, mixture=None, **options):
+def trained(strategy, mixture=None, dropout=0.0, **options):
     """Return the losses of some updates and the gradient of the first."""
     rng = np.random.default_rng(1)
     text_NxL = rng.integers(0, SHAPE.vocabulary, (24, 1 + SHAPE.length), np.int32)
-    model = transformer(SHAPE, True, mixture=mixture)
+    model = transformer(SHAPE, True, mixture=mixture, dropout=dropout)
+    examples = Examples(
+        len(text_NxL), partial(take, Batch(text_NxL[:, :-1], text_NxL[:, 1:]))
+    )
+    if dropout:
+        examples = with_keys(examples, SEED)
     start = jax.device_get(model.init(jax.random.key(0)))
     problem = model_problem(
         model,
         start,
-        examples=len(text_NxL),
-        take=partial(take, Batch(text_NxL[:, :-1], text_NxL[:, 1:])),
+        examples=examples.count,
+        take=examples.take,
     )
     steps = strategy(
         problem,
@@ -181,23 +189,27 @@ def trained(strategy, mixture=None, **options):
 
 
 @cache
-def on_one_device(mixture=None):
-    return trained(serial, mixture)
+def on_one_device(mixture=None, dropout=0.0):
+    return trained(serial, mixture, dropout)
 
 
-def on_axes(mixture=None, schedule="1f1b", **sizes):
+def on_axes(
+    mixture=None, schedule="1f1b", dropout=0.0, remat=False, slices=False, **sizes
+):
     """Train by hybrid on a mesh of these axes."""
     sizes = {"data": 1, "stage": 1, "tensor": 1} | sizes
     ring = sizes.get("sequence", 1)
-    cut = tensor_transformer(SHAPE, True, sizes["tensor"], ring=ring, mixture=mixture)
-    pipeline = Pipeline(schedule, 2)
+    options = {"sequence": slices, "ring": ring, "mixture": mixture}
+    cut = tensor_transformer(SHAPE, True, sizes["tensor"], dropout=dropout, **options)
+    pipeline = Pipeline(schedule, 2, remat=remat)
     axes = devices.mesh(**sizes)
-    return trained(hybrid, mixture, axes=axes, pipeline=pipeline, tensor=cut)
+    own = {"axes": axes, "pipeline": pipeline, "tensor": cut}
+    return trained(hybrid, mixture, dropout, **own)
 
 
-def differs(found, mixture=None):
+def differs(found, mixture=None, dropout=0.0):
     """Return the largest difference to one device, of losses and of gradients."""
-    losses, grads = on_one_device(mixture)
+    losses, grads = on_one_device(mixture, dropout)
     gaps = np.abs(np.subtract(found[0], losses)).max(), apart(found[1], grads)
     assert len(found[0]) == UPDATES
     return max(gaps)
@@ -212,6 +224,29 @@ def check_experts_over_devices_learn_as_on_one_device():
     found = trained(mesh, MIXTURE, axes=devices.mesh(data=4))
     assert differs(found, MIXTURE) < CLOSE
     assert differs(on_axes(MIXTURE, stage=2, tensor=2), MIXTURE) < CLOSE
+
+
+def check_masks_of_dropout_are_those_of_one_device():
+    axes = devices.mesh(data=4)
+    assert differs(trained(mesh, dropout=RATE, axes=axes), dropout=RATE) < CLOSE
+    for sizes in (
+        {"data": 2, "sequence": 2},
+        {"stage": 2, "tensor": 2, "slices": True, "remat": True},
+    ):
+        assert differs(on_axes(dropout=RATE, **sizes), dropout=RATE) < CLOSE
+    # one block: without it the network is another one
+    assert differs(on_one_device(), dropout=RATE) > 100 * CLOSE
+
+
+def check_masks_of_other_positions_are_seen():
+    with patch.object(dropout_module, "slice_positions", first_positions):
+        found = on_axes(dropout=RATE, data=2, tensor=2, slices=True)
+    assert differs(found, dropout=RATE) > 100 * CLOSE
+
+
+def first_positions(array_BxL, partition):
+    """Return the positions of the first device."""
+    return array_BxL[:, : array_BxL.shape[1] // partition.size]
 
 
 def check_the_balance_of_experts_is_part_of_the_loss():
