@@ -36,8 +36,8 @@ def in_flight(schedule: Schedule) -> np.ndarray:
 
     It is M for gpipe, min(M, K - k) for 1f1b, and vK - k for interleaved with v rounds,
     where a microbatch counts once for each part of the model. Activations are saved
-    until the last piece of the backward, which is the weight gradient if it is split: at
-    most K for zb_h1, 2K - 1 for zb_h2, and 2K half stages for zb_v.
+    until the last piece of the backward, the weight gradient if it is split: at most K
+    for zb_h1, 2K - 1 for zb_h2, and 2K half stages for zb_v.
     """
     begun = (schedule.piece == FORWARD).cumsum(axis=0)
     done = (schedule.piece == schedule.pieces).cumsum(axis=0)

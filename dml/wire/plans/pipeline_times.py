@@ -1,8 +1,8 @@
 """Seconds of a pipeline schedule by dependencies, for any durations of its pieces.
 
-    F  F  F .  .  B   W F      A stage executes its pieces in the order of the schedule,
-       F .  B W  F .           each as soon as its input has arrived, and does not wait
-                               for a tick. Messages take no time.
+F  F  F .  .  B   W F      A stage executes its pieces in the order of the schedule,
+   F .  B W  F .           each as soon as its input has arrived, and does not wait
+                           for a tick. Messages take no time.
 """
 
 from collections.abc import Sequence
@@ -68,9 +68,9 @@ def bubble_seconds(
     """Return the seconds of a minibatch in which a stage is idle.
 
     For one minibatch, the time until the last stage ends, less the work of a stage. For
-    more, the mean increase of that time per minibatch, less the work of a stage. With F,
-    B and W seconds it is (K - 1)(F + B + W) for 1f1b, whose pieces are B + W together;
-    (K - 1)(F + B - W) for zb_h1; and (K - 1)(F + B - 2W) for zb_h2 with several
+    more, the mean increase of that time per minibatch, less the work of a stage. For F,
+    B and W seconds it is (K - 1)(F + B + W) for 1f1b, of which the pieces of a backward
+    take B + W; (K - 1)(F + B - W) for zb_h1; (K - 1)(F + B - 2W) for zb_h2 with several
     minibatches.
 
     Args:

@@ -283,7 +283,11 @@ def from_ticks(
       split: Whether the pieces of a backward are an input and a weight gradient.
       folded: Whether the parts form a V over the stages.
     """
-    pieces, microbatches, stages = len(ticks) - 1, ticks.shape[1], ticks.shape[2] // rounds
+    pieces, microbatches, stages = (
+        len(ticks) - 1,
+        ticks.shape[1],
+        ticks.shape[2] // rounds,
+    )
     shape = int(ticks.max()) + 1, stages
     number, microbatch_of, part = np.indices(ticks.shape)
     cell = ticks, stage_of(stages, rounds, folded)[part]
@@ -296,8 +300,15 @@ def from_ticks(
     busy = (tables[0] != IDLE).any(axis=1)
     piece, microbatch, round_index = (table[busy] for table in tables)
     return Schedule(
-        stages, microbatches, rounds, pieces, piece, microbatch, round_index,
-        split=split, folded=folded,
+        stages,
+        microbatches,
+        rounds,
+        pieces,
+        piece,
+        microbatch,
+        round_index,
+        split=split,
+        folded=folded,
     )
 
 
