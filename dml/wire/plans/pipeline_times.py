@@ -26,6 +26,17 @@ def input_of(
     return None
 
 
+def output_of(
+    schedule: Schedule, piece: int, microbatch: int, part: int
+) -> tuple[int, int, int] | None:
+    """Return the piece of another part that needs the message of a piece, or None."""
+    if piece == FORWARD and part < schedule.parts - 1:
+        return FORWARD, microbatch, part + 1
+    if piece == schedule.sending_piece and part > 0:
+        return FORWARD + 1, microbatch, part - 1
+    return None
+
+
 def stage_work(schedule: Schedule, stage: int) -> list[tuple[int, int, int]]:
     """Return the (piece, microbatch, part) of a stage, in the order of execution."""
     active = schedule.piece[:, stage] != IDLE

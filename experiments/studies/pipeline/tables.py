@@ -93,7 +93,7 @@ def measured(arguments: Arguments) -> Iterator[Row]:
 def make_schedules(arguments: Arguments) -> dict[str, Schedule]:
     """Return all schedules by name, for the stages and microbatches of the flags."""
     stages, microbatches = arguments.stages, arguments.microbatches
-    rounds = {"interleaved": arguments.rounds}
+    rounds = {"interleaved": arguments.rounds, "zb_v": 2}
     return {
         name: make(name, stages, microbatches, rounds.get(name, 1))
         for name in SCHEDULES

@@ -9,12 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import BadInput, Request
-from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule, make
+from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
+from dml.wire.plans.pipelines import Schedule, make
 from dml.wire.plans.stages import balanced_parts, equal_parts
 
 REPEATS = 20  # timings of a layer, of which the minimum is used
@@ -94,7 +93,7 @@ def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> flo
 def completion_time(
     schedule: Schedule, seconds: Sequence[float], layers: Layers
 ) -> float:
-    """Return the time at which the last rank ends.
+    """Return the time at which the last rank ends; all pieces take equal time.
 
     schedule: the schedule.
     seconds: seconds of each part, forward and backward together.
@@ -102,7 +101,10 @@ def completion_time(
     """
 
     def program(comm: Any) -> float:
-        run_stage(comm, schedule, seconds, layers.nbytes)
+        durations = [
+            [each / (1 + schedule.pieces)] * (1 + schedule.pieces) for each in seconds
+        ]
+        run_stage(comm, schedule, durations, layers.nbytes)
         return comm.Wtime()
 
     size = schedule.stages
@@ -110,39 +112,40 @@ def completion_time(
 
 
 def run_stage(
-    comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int
+    comm: Any,
+    schedule: Schedule,
+    durations: Sequence[Sequence[float]],
+    nbytes: int,
+    minibatch: int = 0,
 ) -> None:
-    """Execute a stage; a backward pass takes `pieces` times as long as a forward.
+    """Execute a stage, each piece as soon as its message has arrived.
 
     comm: communicator with one rank per stage.
     schedule: the schedule.
-    seconds: seconds of each part, forward and backward together.
+    durations: seconds of each part by piece: of a forward, and of those of a backward.
     nbytes: bytes of the activations between two parts.
+    minibatch: index of the minibatch, for the tags of messages.
     """
-    stages, last = schedule.stages, schedule.parts - 1
+    stage_of = schedule.stage_of.tolist()
     boundary = sim.Phantom(nbytes)
-    active = schedule.piece[:, comm.rank] != IDLE
-    columns = (schedule.piece, schedule.microbatch, schedule.round)
-    work = np.stack([column[active, comm.rank] for column in columns], axis=1).tolist()
-    awaited: dict[int, Request] = {}
-    for piece, microbatch, stage_round in work:
-        part = stage_round * stages + comm.rank
-        source = part - 1 if piece == FORWARD else part + 1
-        # Only the forward and the first piece of the backward wait for a message.
-        if piece <= FORWARD + 1 and 0 <= source <= last:
-            message_tag = tag(schedule, piece, microbatch, part)
-            awaited[message_tag] = comm.Irecv(boundary, source % stages, message_tag)
+    work = stage_work(schedule, comm.rank)
+    first_tag = minibatch * (1 + schedule.pieces) * schedule.microbatches
+    first_tag *= schedule.parts
+    awaited: dict[tuple[int, int, int], Request] = {}
+    for key in work:
+        needed = input_of(schedule, *key)
+        if needed and stage_of[needed[2]] != comm.rank:
+            source, number = stage_of[needed[2]], first_tag + tag(schedule, *key)
+            awaited[key] = comm.Irecv(boundary, source, number)
     sends = []
-    for piece, microbatch, stage_round in work:
-        part = stage_round * stages + comm.rank
-        if request := awaited.get(tag(schedule, piece, microbatch, part)):
+    for key in work:
+        if request := awaited.get(key):
             request.Wait()
-        comm.platform.compute(seconds[part] / (1 + schedule.pieces))
-        dest = part + 1 if piece == FORWARD else part - 1
-        if piece in (FORWARD, schedule.pieces) and 0 <= dest <= last:
-            next_piece = FORWARD if piece == FORWARD else FORWARD + 1
-            message_tag = tag(schedule, next_piece, microbatch, dest)
-            sends.append(comm.Isend(boundary, dest % stages, message_tag))
+        comm.platform.compute(durations[key[2]][key[0]])
+        target = output_of(schedule, *key)
+        if target and stage_of[target[2]] != comm.rank:
+            dest, number = stage_of[target[2]], first_tag + tag(schedule, *target)
+            sends.append(comm.Isend(boundary, dest, number))
     comm.Waitall(sends)
 
 
