@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 
     @property
     def deferred(self) -> list[Any]:
-        """Shapes of the values that the input gradient leaves for the weight gradient."""
+        """Shapes of values of the input gradient that the weight gradient reads."""
         return self.split.deferred if self.split else []
 
     def input_grad(self, params: Any, saved: list[Any], grad: Any) -> tuple[Any, Any]:

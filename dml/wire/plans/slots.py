@@ -80,27 +80,30 @@ def instructions(schedule: Schedule) -> Instructions:
 
     def messages(
         receivers: np.ndarray, sent: np.ndarray, read: np.ndarray, hops: np.ndarray
-    ) -> list[np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the table of slots to read, and of slots to receive into."""
         slot = assign(receivers, sent + 1, read + 1)
         received = [
             table(receivers[to], slot[:, to], sent[:, to])
             for to in (hops == direction for direction in DIRECTIONS)
         ]
-        return [table(receivers, slot, read), np.stack(received, axis=-1)]
+        return table(receivers, slot, read), np.stack(received, axis=-1)
 
     deferred = np.full(schedule.piece.shape, NEVER, np.int32)
     if schedule.split:
         slot = assign(parts, first, last + 1)
         deferred = table(parts, slot, ticks[FORWARD + 1 :])
+    backward_messages = messages(
+        parts[:-1], sent_gradients[:, 1:], first[:, :-1], -hops
+    )
     return Instructions(
         schedule.piece,
         schedule.microbatch,
         schedule.round,
         table(parts, assign(parts, forward, last + 1), ticks),
         *messages(parts[1:], forward[:, :-1], forward[:, 1:], hops),
-        *messages(parts[:-1], sent_gradients[:, 1:], first[:, :-1], -hops),
-        deferred=deferred,
+        *backward_messages,
+        deferred,
     )
 
 
