@@ -16,6 +16,7 @@ from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
 from dml.wire.plans.pipelines import Schedule, make
 from dml.wire.plans.stages import balanced_parts, equal_parts
 
+FIRST_TAG = 16  # of activations and gradients; other messages have smaller tags
 REPEATS = 20  # timings of a layer, of which the minimum is used
 # Partitions of layers into `count` parts, by name.
 CUTS = {
@@ -112,11 +113,7 @@ def completion_time(
 
 
 def run_stage(
-    comm: Any,
-    schedule: Schedule,
-    durations: Sequence[Sequence[float]],
-    nbytes: int,
-    minibatch: int = 0,
+    comm: Any, schedule: Schedule, durations: Sequence[Sequence[float]], nbytes: int
 ) -> None:
     """Execute a stage, each piece as soon as its message has arrived.
 
@@ -124,19 +121,37 @@ def run_stage(
     schedule: the schedule.
     durations: seconds of each part by piece: of a forward, and of those of a backward.
     nbytes: bytes of the activations between two parts.
-    minibatch: index of the minibatch, for the tags of messages.
     """
-    stage_of = schedule.stage_of.tolist()
-    boundary = sim.Phantom(nbytes)
-    work = stage_work(schedule, comm.rank)
-    first_tag = minibatch * (1 + schedule.pieces) * schedule.microbatches
-    first_tag *= schedule.parts
+    stage = Stage(schedule, durations, nbytes)
+    comm.Waitall(execute(comm, stage, stage_work(schedule, comm.rank)))
+
+
+class Stage(NamedTuple):
+    """What a rank executes; for the fields see `run_stage`."""
+
+    schedule: Schedule
+    durations: Sequence[Sequence[float]]
+    nbytes: int
+
+
+def execute(
+    comm: Any, stage: Stage, work: Sequence[tuple[int, int, int]], run: int = 0
+) -> list[Request]:
+    """Execute pieces of a stage in order; return the requests of the sent messages.
+
+    comm: communicator with one rank per stage.
+    stage: schedule, durations and size of messages.
+    work: piece, microbatch and part of each piece.
+    run: number of the execution of the schedule, for the tags of messages.
+    """
+    schedule, durations, nbytes = stage
+    stage_of, boundary = schedule.stage_of.tolist(), sim.Phantom(nbytes)
     awaited: dict[tuple[int, int, int], Request] = {}
     for key in work:
         needed = input_of(schedule, *key)
         if needed and stage_of[needed[2]] != comm.rank:
-            source, number = stage_of[needed[2]], first_tag + tag(schedule, *key)
-            awaited[key] = comm.Irecv(boundary, source, number)
+            source = stage_of[needed[2]]
+            awaited[key] = comm.Irecv(boundary, source, tag(schedule, *key, run=run))
     sends = []
     for key in work:
         if request := awaited.get(key):
@@ -144,11 +159,14 @@ def run_stage(
         comm.platform.compute(durations[key[2]][key[0]])
         target = output_of(schedule, *key)
         if target and stage_of[target[2]] != comm.rank:
-            dest, number = stage_of[target[2]], first_tag + tag(schedule, *target)
-            sends.append(comm.Isend(boundary, dest, number))
-    comm.Waitall(sends)
+            number = tag(schedule, *target, run=run)
+            sends.append(comm.Isend(boundary, stage_of[target[2]], number))
+    return sends
 
 
-def tag(schedule: Schedule, piece: int, microbatch: int, part: int) -> int:
+def tag(
+    schedule: Schedule, piece: int, microbatch: int, part: int, run: int = 0
+) -> int:
     """Return the tag of the message that a part needs for a piece of a microbatch."""
-    return (microbatch * schedule.parts + part) * (1 + schedule.pieces) + piece
+    number = (run * schedule.microbatches + microbatch) * schedule.parts + part
+    return FIRST_TAG + number * (1 + schedule.pieces) + piece
