@@ -5,13 +5,14 @@ virtual time. Its gradients depend on the params that the minibatch was computed
 so a forward by params that are restored later must be repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml import sim
+from dml.runs.writers import Row
 from dml.sim.networks.named import network
 from dml.strategies.hybrid.post_validation import (
     Learned,
@@ -22,9 +23,12 @@ from dml.strategies.hybrid.post_validation import (
     within,
 )
 from dml.wire.plans.pipeline_times import output_of, stage_work
-from dml.wire.plans.pipelines import FORWARD, Schedule
+from dml.wire.plans.pipelines import FORWARD, SPLIT, Schedule, make
 from studies.pipeline.virtual import Stage, execute, tag
 
+MINIBATCHES = 20
+CLIPPED = 10
+SMALL, LARGE = 0.1, 90.0  # scales of gradients, of norms below and above 1
 SIZE = 5  # params of a stage
 RATE, DECAY, SQUARE_DECAY, EPSILON = 0.1, 0.9, 0.999, 1e-8
 
@@ -129,6 +133,45 @@ def discard(comm: Any, stage: Stage, pending: Pending, run: int, clip: float) ->
         if target and target not in received:
             number = tag(schedule, *target, run=run)
             comm.Recv(sim.Phantom(stage.nbytes), comm.rank - 1, number)
+
+
+def rows(
+    stages: int, microbatches: int, seconds: float, link: tuple[int, str]
+) -> Iterator[Row]:
+    """Yield virtual seconds of a minibatch by schedule and number of clipped updates.
+
+    F = B = W. Every CLIPPED-th update, or none, exceeds the limit.
+
+    stages: number of stages K.
+    microbatches: number of microbatches M.
+    seconds: seconds of all layers for a microbatch, forward and backward together.
+    link: bytes of activations, network as text.
+    """
+    nbytes, network_text = link
+    for name in ("1f1b", *SPLIT):
+        schedule = make(name, stages, microbatches, 2 if name == "zb_v" else 1)
+        piece = seconds / schedule.parts / 3
+        stage = Stage(schedule, [[piece] * 3] * schedule.parts, nbytes)
+        for label, period in (("none", 0), (f"1 of {CLIPPED}", CLIPPED)):
+            scales = [
+                LARGE if period and n % period == period - 1 else SMALL
+                for n in range(MINIBATCHES)
+            ]
+            run = Run(stage, network_text, scales, clip=1.0)
+            waiting, expected, count = train("synchronous", run)
+            ahead, learned, _ = train("post-validated", run)
+            yield {
+                "schedule": name,
+                "clipped": label,
+                "clipped_updates": count,
+                "synchronous": 1e3 * waiting / MINIBATCHES,
+                "post_validated": 1e3 * ahead / MINIBATCHES,
+                "saved": 1 - ahead / waiting,
+                "same_bits": all(
+                    np.array_equal(one.params, other.params)
+                    for one, other in zip(learned, expected, strict=True)
+                ),
+            }
 
 
 TRAINERS = {"synchronous": synchronous, "post-validated": post_validated}

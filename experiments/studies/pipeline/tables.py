@@ -7,6 +7,7 @@ from dml.runs.writers import Columns, Row
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
 from dml.wire.plans.stages import imbalance
+from studies.pipeline import post_validation
 from studies.pipeline.virtual import CUTS, Layers, speed_up
 from studies.pipeline.zero_bubble import (
     EQUAL,
@@ -137,6 +138,17 @@ def zero_bubbles(arguments: Arguments) -> Iterator[Row]:
     yield from bubble_rows(arguments.stages, arguments.microbatches, durations)
 
 
+def validations(arguments: Arguments) -> Iterator[Row]:
+    """Yield seconds of minibatches with clipping, after a barrier or post-validated."""
+    layers = arguments.layers
+    yield from post_validation.rows(
+        arguments.stages,
+        arguments.microbatches,
+        sum(layers.seconds),
+        (layers.nbytes, layers.network),
+    )
+
+
 def stage_counts(counts: Sequence[int]) -> str:
     """Return counts by stage as text; of more than 8 stages, the first 4 and last 3."""
     short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
@@ -231,5 +243,20 @@ TABLES: dict[str, Table] = {
             if row["durations"] == EQUAL_LABEL
             else {}
         ),
+    ),
+    "post_validation": Table(
+        "Clipping by the norm of all stages: ms per minibatch at F = B = W, with a "
+        "barrier or post-validated",
+        {
+            "schedule": (8, "{schedule:8}"),
+            "clipped": (7, "{clipped:7}"),
+            "barrier": (8, "{synchronous:.2f}"),
+            "validated": (9, "{post_validated:.2f}"),
+            "saved": (5, "{saved:.1%}"),
+        },
+        validations,
+        lambda row: {
+            f"saved_{row['schedule']}_{row['clipped_updates']}": row["saved"],
+        },
     ),
 }

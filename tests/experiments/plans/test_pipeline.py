@@ -103,8 +103,8 @@ def test_a_run_shows_tables_and_pictures(tmp_path, capsys):
     assert summary["speed_up_zb_h1"] == pytest.approx(4 * 24 / 27)
     assert summary["run_bubble_1f1b"] == 3 and summary["run_bubble_zb_h1"] == 1
     assert summary["run_bubble_zb_h2"] == summary["run_bubble_zb_v"] == 0
-    for name in ("h1_bubble", "h2_bubble", "v_bubble"):
-        assert read_summary(tmp_path)[f"result_{name}"] == "holds"
+    for name in ("h1_bubble", "h2_bubble", "v_bubble", "post_validation"):
+        assert read_summary(tmp_path)[f"verdict_{name}"] == "holds"
     for name in SCHEDULES:
         assert f"\n{name}: {found[name]['bubble']:.1%} bubble\nstage 0" in shown
 
