@@ -11,8 +11,8 @@ backward takes `pieces` ticks, here 2, so one stage takes M(1 + pieces) ticks fo
 microbatches. With K stages, a fraction (K - 1)/(M + K - 1) of all ticks is idle: the
 bubble.
 
-    stage 0   0 1 0'. 0"1'1"                  zb_h1: a backward is an input gradient (')
-    stage 1   . 0 0'1 1'0"1"                  and a weight gradient ("), a tick each
+    stage 0   F0 F1 .  B0 W0 F2 B1 W1 B2 W2      zb_h1: a backward is an input gradient
+    stage 1   .  F0 B0 F1 B1 W0 F2 B2 W1 W2      B and a weight gradient W, a tick each
 
 The stage before waits for the input gradient only, so weight gradients fill idle ticks.
 """

@@ -1,7 +1,8 @@
 """Ticks of zero-bubble schedules (Qi 2023), by a list scheduler.
 
-    stage 0   F0 F1 .  .  B0 W0 F2 B1 W1 F3 B2 W2 B3 W3 .     zb_h1, K = 3, M = 4
-    stage 1   .  F0 F1 ...
+    stage 0   F0 F1 F2 .  .  B0 W0 F3 B1 W1 B2 W2 B3 W3      zb_h1, K = 3, M = 4
+    stage 1   .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 B3 W2 W3
+    stage 2   .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3
 
 F is a forward, B the gradient of a part's input, W the gradient of its params. Only B
 is on the path between stages; W may follow its B at any later tick of the stage.
