@@ -13,7 +13,8 @@ Cost: 25 s on 2 cores; 5 s of one core with --measured= (nothing on real devices
 Result: six of nine published speed-ups are reproduced within 10 %. At M = 4, K = 4 and
 8, 3.2 and 4.8 exceed the formula's 2.29 and 2.91: the paper's batch differs between
 cells. On two real cores a step with M = 32 is 1.4 to 1.9 times as fast as on one
-device; 1f1b stores 14 MB of activations where gpipe stores 133 MB.
+device; 1f1b stores 14 MB of activations where gpipe stores 133 MB. Zero-bubble
+schedules (Qi 2023) have a third of 1f1b's bubble (zb_h1) or none (zb_h2, zb_v).
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from lab import flags, writing
 from studies.pipeline.claims import CLAIMS
 from studies.pipeline.tables import MOST_STAGES, TABLES, Arguments, make_schedules
 from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
+from studies.pipeline.zero_bubble_claims import CLAIMS as ZERO_BUBBLE
 from studies.tensor.measurements import devices
 
 from dml.figures import schedules as schedule_figure
@@ -35,12 +37,8 @@ FLAGS = flags.define("network")
 FLAGS.integer("stages", 4, "Number of stages K of the compared schedules.", 1)
 FLAGS.integer("microbatches", 8, "Microbatches M of the compared schedules.", 1)
 FLAGS.integer("rounds", 2, "Parts v per stage in the interleaved schedule.", 1)
-FLAGS.text(
-    "layer_seconds", "", "Seconds of each layer for a microbatch; empty: measured."
-)
-FLAGS.integer(
-    "blocks", 46, "Number of blocks of the GPT, besides embedding and head.", 1
-)
+FLAGS.text("layer_seconds", "", "Seconds of each layer, by commas; empty: measured.")
+FLAGS.integer("blocks", 46, "Number of blocks of the GPT.", 1)
 FLAGS.integer("width", 128, "Width of the GPT in units.", 1)
 FLAGS.integer("heads", 4, "Number of attention heads.", 1)
 FLAGS.integer("length", 64, "Number of tokens of an example.", 1)
@@ -70,7 +68,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         {name: table.columns for name, table in TABLES.items()},
         {name: table.title for name, table in TABLES.items()},
     )
-    with writing.run_writer(path, FLAGS, None, tables, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, tables, claims=CLAIMS + ZERO_BUBBLE
+    ) as writer:
         sizes = shape(FLAGS.blocks)
         seconds = given_seconds or measured_seconds(sizes, FLAGS.microbatch)
         arguments = table_arguments(seconds)
@@ -91,7 +91,7 @@ def shape(blocks: int) -> tuple[int, ...]:
 
 def table_arguments(seconds: Sequence[float]) -> Arguments:
     """Print the layers; return the arguments of the tables."""
-    nbytes = 4 * FLAGS.microbatch * FLAGS.length * FLAGS.width
+    nbytes = 4 * FLAGS.microbatch * FLAGS.length * FLAGS.width  # of activations
     mean = 1e3 * sum(seconds) / len(seconds)
     print(
         f"{len(seconds)} layers of {1e3 * min(seconds):.2f} to "
@@ -99,9 +99,10 @@ def table_arguments(seconds: Sequence[float]) -> Arguments:
         f"{nbytes / 1e3:,.0f} kB over --network={FLAGS.network}"
     )
     layers = Layers(seconds, nbytes, FLAGS.network)
-    measured = flags.integers(FLAGS, "measured", empty=True)
     sizes = FLAGS.stages, FLAGS.microbatches, FLAGS.rounds
-    return Arguments(layers, *sizes, measured, shape(FLAGS.few), FLAGS.microbatch)
+    measured = flags.integers(FLAGS, "measured", empty=True)
+    real = shape(FLAGS.few), FLAGS.microbatch, not FLAGS.layer_seconds
+    return Arguments(layers, *sizes, measured, *real)
 
 
 def show_schedules(path: Any, arguments: Arguments) -> None:

@@ -13,6 +13,7 @@ WIDTH = 100  # columns of a terminal
 COLOURS = {  # one shade per round; round 0 has the lightest
     "forward": ("#c3d7f0", "#94b8e2", "#6b98cf", "#4c79b4"),
     "backward": ("#a9d8bc", "#7fc29b", "#58a67b", "#3d885f"),
+    "weight gradient": ("#e8d9a8", "#cdb869", "#b39b43", "#937d2c"),
 }
 BUBBLE_COLOUR, TEXT_COLOUR = "#f7ddd3", "#1f2d3d"
 AXES_INCHES = 9.2  # width of the axes
@@ -34,6 +35,8 @@ class DrawableSchedule(Protocol):
     def microbatch(self) -> np.ndarray: ...
     @property
     def round(self) -> np.ndarray: ...  # index of the part
+    @property
+    def split(self) -> bool: ...  # whether pieces 1, 2 are input and weight gradients
 
 
 def lines(schedule: DrawableSchedule, width: int = WIDTH) -> list[str]:
@@ -97,6 +100,8 @@ def add_schedule(axes: Any, schedule: DrawableSchedule, inches: float) -> None:
             selected = rows_of_boxes[
                 (rows_of_boxes[:, 5] == direction) & (rounds == round_index)
             ]
+            if not len(selected):
+                continue
             bars(
                 axes,
                 selected[:, :3] * scale - gap,
@@ -123,11 +128,13 @@ def add_schedule(axes: Any, schedule: DrawableSchedule, inches: float) -> None:
 
 
 def boxes(schedule: DrawableSchedule) -> np.ndarray:
-    """Return rows of (stage, begin, end, microbatch, round, 1 if backward).
+    """Return rows of (stage, begin, end, microbatch, round, index in COLOURS).
 
-    Consecutive pieces of a backward pass are one box.
+    Consecutive pieces of a backward pass are one box. If it is split, input gradients
+    (1) and weight gradients (2) are separate boxes.
     """
-    direction = np.sign(schedule.piece.astype(int))
+    piece = schedule.piece.astype(int)
+    direction = piece if schedule.split else np.sign(piece)
     keys = np.stack([schedule.microbatch, schedule.round, direction])
     rows = []
     for stage in range(direction.shape[1]):

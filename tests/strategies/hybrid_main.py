@@ -42,6 +42,9 @@ WAYS = {  # for 4 stages, with fewer, equally many or more microbatches
     "interleaved": Pipeline("interleaved", 4, rounds=2),
     "remat": Pipeline("1f1b", 4, remat=True),
     "transposed": Pipeline("transposed", 3, remat=True),
+    "zb_h1": Pipeline("zb_h1", 12),
+    "zb_h2": Pipeline("zb_h2", 4, remat=True),
+    "zb_v": Pipeline("zb_v", 4, rounds=2),
 }
 
 
@@ -108,6 +111,29 @@ def check_only_the_order_of_sums_changes_bits():
     other, found, _ = gradients(WAYS["1f1b"]._replace(pieces=1), **FOUR)
     assert (other, apart(found, grads)) == (loss, 0)
     assert apart(gradients(WAYS["fewer"], **FOUR)[1], grads) > 0
+
+
+def check_zero_bubble_gradients_have_the_bits_of_1f1b_and_of_reversed_gpipe():
+    sizes = {"data": 2, "stage": 2, "tensor": 2}
+    loss, grads, _ = gradients(Pipeline("1f1b", 4), **sizes)
+    for name in ("zb_h1", "zb_h2"):
+        other, found, _ = gradients(Pipeline(name, 4), **sizes)
+        assert (other, apart(found, grads)) == (loss, 0), name
+    loss, grads, _ = gradients(Pipeline("interleaved", 4, rounds=2), **sizes)
+    other, found, _ = gradients(Pipeline("zb_v", 4, rounds=2), **sizes)
+    assert (other, apart(found, grads)) == (loss, 0)
+    # gpipe sums the last microbatch first, so it has these bits if their order is
+    # reversed; a sum of two microbatches has one order
+    _, expected, call = gradients(Pipeline("gpipe", 4), **sizes)
+    _, found, _ = gradients(Pipeline("zb_h1", 4), **sizes)
+    assert 0 < apart(found, expected) < CLOSE * 10
+    index, _ = divide_examples(2, 4, np.arange(BATCH))
+    index = index.reshape(4, -1)[::-1].reshape(-1)
+    params = call.layout.scatter(small.init(blocks=2))
+    _, grads = call(params, take(small.data(BATCH), index), 4)
+    assert apart(call.layout.collect(grads), found) == 0
+    _, expected, _ = gradients(Pipeline("gpipe", 2), **sizes)
+    assert apart(gradients(Pipeline("zb_h1", 2), **sizes)[1], expected) == 0
 
 
 def problem(model, params, examples):

@@ -4,6 +4,8 @@
     load_mubatch            reads the examples of a microbatch
     forward                 computes a part's output; saves activations for the backward
     backward_grad_acc       computes a piece of a backward; accumulates gradients
+    backward_input          computes the input gradients of a part (zero bubble)
+    backward_weight_acc     computes the weight gradients of a part; accumulates them
     send_recv_activations   sends to the next stage, receives from the previous stage
     send_recv_gradients     sends to the previous stage, receives from the next stage
 
@@ -11,11 +13,13 @@ pipeline.py executes them in the order of a schedule. All stages run one program
 which a send and the receive of the neighbour are one ppermute.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
@@ -23,7 +27,7 @@ from dml.strategies.hybrid.pieces import Piece
 from dml.wire.mesh import packed
 from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
-from dml.wire.plans.slots import Instructions, slot_count
+from dml.wire.plans.slots import DIRECTIONS, Instructions, slot_count
 
 Weights = tuple[Vectors, Lengths]  # vectors with params, first index of the part
 
@@ -38,6 +42,8 @@ class InFlight(NamedTuple):
     input_grad: Vectors  # gradient to send, or incoming gradient of the next piece
     loss: Any  # a vector of one element, so that all fields are vectors
     grads: Vectors  # gradients of the params
+    # only for zero-bubble schedules: values of input gradients for weight gradients
+    deferred: Vectors = {}
     # only for PipeDream, which updates params while microbatches are in flight
     params: Vectors = {}
     state: Vectors = {}  # of the optimizer
@@ -61,26 +67,40 @@ class Program(NamedTuple):
 
     def saved(self, stage: int) -> Lengths:
         """Lengths of a slot of saved activations, for the largest part of a stage."""
+        return self._largest(stage, lambda piece: piece.saved)
+
+    def deferred(self, stage: int) -> Lengths:
+        """Lengths of a slot of deferred values, for the largest part of a stage."""
+        return self._largest(stage, lambda piece: piece.deferred)
+
+    def _largest(self, stage: int, shapes: Callable[[Piece], Any]) -> Lengths:
         parts = [part for part in self.layout.parts if part.stage == stage]
-        shapes = [[piece.saved for piece in self.pieces[part.number]] for part in parts]
-        return packed.largest(packing(saved).lengths for saved in shapes)
+        trees = [
+            [shapes(piece) for piece in self.pieces[part.number]] for part in parts
+        ]
+        return packed.largest(packing(tree).lengths for tree in trees)
 
 
 def zero_grad(program: Program, params: Vectors) -> InFlight:
     """ZeroGrad: return empty buffers, as long as the stage with most slots needs."""
     table, message = program.table, program.message
-    saved = [
-        slot(int(count), program.saved(stage))
-        for stage, count in enumerate(table.saved.max(axis=0) + 1)
-    ]
+
+    def slots(table: np.ndarray, lengths: Callable[[int], Lengths]) -> Vectors:
+        """Return the slots of a table; each stage has slots of its own lengths."""
+        counts = enumerate((table.max(axis=0) + 1).tolist())
+        return packed.zeros(
+            packed.largest(slot(count, lengths(stage)) for stage, count in counts)
+        )
+
     return InFlight(
         activations=packed.zeros(message, slot_count(table.activations)),
         gradients=packed.zeros(message, slot_count(table.gradients)),
-        saved=packed.zeros(packed.largest(saved)),
+        saved=slots(table.saved, program.saved),
         output=packed.zeros(message),
         input_grad=packed.zeros(message),
         loss=jnp.zeros(1),
         grads=jax.tree.map(jnp.zeros_like, params),
+        deferred=slots(table.deferred, program.deferred),
     )
 
 
@@ -144,11 +164,8 @@ def backward_grad_acc(
     output = packing(piece.output)
     if index < len(pieces) - 1:
         grad = packed.read(memory.input_grad, output)
-    elif part is program.layout.parts[-1]:
-        grad = jnp.float32(1 / program.microbatches)  # of the loss
     else:
-        at = slot(now.gradients, program.message)
-        grad = packed.read(memory.gradients, output, at)
+        grad = output_grad(program, part, now, memory)
     params = part.params.pick(piece.names)
     layout = packing([piece.saved for piece in pieces]).entry(index)
     at = slot(now.saved, program.saved(part.stage))
@@ -163,22 +180,102 @@ def backward_grad_acc(
     )
 
 
-def send_recv_activations(now: Instructions, memory: InFlight) -> InFlight:
-    """SendActivations to the next stage, RecvActivations from the previous stage."""
-    slot_number, received = now.recv_activations, shift(memory.output, 1)
+def output_grad(
+    program: Program, part: Part, now: Instructions, memory: InFlight
+) -> Any:
+    """Return the gradient of a part's output: received, or that of the loss."""
+    if part is program.layout.parts[-1]:
+        return jnp.float32(1 / program.microbatches)
+    output = packing(program.pieces[part.number][-1].output)
+    at = slot(now.gradients, program.message)
+    return packed.read(memory.gradients, output, at)
+
+
+def backward_input(
+    program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
+) -> InFlight:
+    """BackwardInput: compute the gradient of a part's input; defer the weights'.
+
+    For the arguments see `forward`.
+    """
+    pieces = program.pieces[part.number]
+    grad = output_grad(program, part, now, memory)
+    saved_layout = packing([piece.saved for piece in pieces])
+    deferred_layout = packing([piece.deferred for piece in pieces])
+    saved_at = slot(now.saved, program.saved(part.stage))
+    deferred_at = slot(now.deferred, program.deferred(part.stage))
+    deferred = memory.deferred
+    for index, piece in reversed([*enumerate(pieces)]):
+        params = packed.read(weights[0], part.params.pick(piece.names), weights[1])
+        saved = packed.read(memory.saved, saved_layout.entry(index), saved_at)
+        grad, leaves = piece.input_grad(params, saved, grad)
+        entry = deferred_layout.entry(index)
+        deferred = packed.write(deferred, entry, leaves, deferred_at)
+    memory = memory._replace(deferred=deferred)
+    if part.number == 0:  # examples have no gradient
+        return memory
+    return memory._replace(
+        input_grad=packed.write(memory.input_grad, packing(grad), grad)
+    )
+
+
+def backward_weight_acc(
+    program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
+) -> InFlight:
+    """BackwardWeightAcc: compute the gradients of a part's params; add them.
+
+    For the arguments see `forward`.
+    """
+    pieces = program.pieces[part.number]
+    saved_layout = packing([piece.saved for piece in pieces])
+    deferred_layout = packing([piece.deferred for piece in pieces])
+    saved_at = slot(now.saved, program.saved(part.stage))
+    deferred_at = slot(now.deferred, program.deferred(part.stage))
+    total = memory.grads
+    for index, piece in reversed([*enumerate(pieces)]):
+        params = part.params.pick(piece.names)
+        grads = piece.weight_grad(
+            packed.read(weights[0], params, weights[1]),
+            packed.read(memory.saved, saved_layout.entry(index), saved_at),
+            packed.read(memory.deferred, deferred_layout.entry(index), deferred_at),
+        )
+        total = packed.add(total, params, grads, program.layout.start(part))
+    return memory._replace(grads=total)
+
+
+def send_recv_activations(
+    direction: int, now: Instructions, memory: InFlight
+) -> InFlight:
+    """SendActivations to the next part, RecvActivations from the previous part.
+
+    direction: Index in DIRECTIONS of the stages from sender to receiver.
+    """
+    slot_number = now.recv_activations[direction]
+    received = shift(memory.output, DIRECTIONS[direction])
     put = partial(packed.put, slot_number, received)
     return memory._replace(activations=when(slot_number >= 0, put, memory.activations))
 
 
-def send_recv_gradients(now: Instructions, memory: InFlight) -> InFlight:
-    """SendInputGrad to the previous stage, RecvOutputGrad from the next stage."""
-    slot_number, received = now.recv_gradients, shift(memory.input_grad, -1)
+def send_recv_gradients(
+    direction: int, now: Instructions, memory: InFlight
+) -> InFlight:
+    """SendInputGrad to the previous part, RecvOutputGrad from the next part.
+
+    direction: Index in DIRECTIONS of the stages from sender to receiver.
+    """
+    slot_number = now.recv_gradients[direction]
+    received = shift(memory.input_grad, DIRECTIONS[direction])
     put = partial(packed.put, slot_number, received)
     return memory._replace(gradients=when(slot_number >= 0, put, memory.gradients))
 
 
 def shift(vectors: Vectors, by: int) -> Vectors:
-    """Send vectors `by` stages forward in a ring; return the received vectors."""
+    """Send vectors `by` stages forward in a ring; return the received vectors.
+
+    A stage receives its own vectors if `by` is 0.
+    """
+    if by == 0:
+        return vectors
     stages = jax.lax.axis_size("stage")
     ring = [(stage, (stage + by) % stages) for stage in range(stages)]
     return jax.tree.map(lambda vector: jax.lax.ppermute(vector, "stage", ring), vectors)

@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from dml.types import BadInput, Layer, Params, Tensor
 from dml.wire.mesh.axes import RING, local_shape
 from dml.wire.mesh.packed import Packing, packing
-from dml.wire.plans.pipelines import check_schedule
+from dml.wire.plans.pipelines import SPLIT, check_schedule, make
 from dml.wire.plans.stages import balanced_parts
 
 TRANSPOSED = "transposed"  # GPipe; the backward is JAX's transpose of the forward
@@ -33,7 +33,9 @@ class Pipeline(NamedTuple):
       remat: Whether a piece saves only its input, and its backward recomputes the
         other activations.
       seconds: Seconds of each layer, by which parts are balanced; empty: all equal.
-      pieces: Number of pieces of a part, and of ticks of its backward.
+      pieces: Number of pieces of a part, and of ticks of its backward. In zero-bubble
+        schedules each layer is a piece; a tick computes the input gradients of all
+        pieces of a part, or their weight gradients.
     """
 
     schedule: str = "1f1b"
@@ -47,6 +49,11 @@ class Pipeline(NamedTuple):
     def name(self) -> str:
         """Key of the schedule in SCHEDULES."""
         return "gpipe" if self.schedule == TRANSPOSED else self.schedule
+
+    @property
+    def split(self) -> bool:
+        """Whether input and weight gradients have separate ticks."""
+        return self.name in SPLIT
 
     def ranges(self, layers: int, stages: int) -> list[range]:
         """Return the layers of each part."""
@@ -91,7 +98,13 @@ def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> lis
     """
     stages, tensor_size = axes.shape["stage"], axes.shape["tensor"]
     layers = model.layers
-    check_schedule(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)
+    check_schedule(
+        pipeline.name,
+        stages,
+        pipeline.microbatches,
+        pipeline.rounds,
+        pipeline.pieces,
+    )
     if RING in axes.axis_names and (stages > 1 or pipeline.schedule == "pipedream"):
         # a ppermute waits for the devices of all stages, not only of one stage
         raise BadInput(
@@ -106,16 +119,19 @@ def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> lis
         return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
     def part(number: int, indices: range) -> Part:
-        count = min(pipeline.pieces, len(indices))
+        wanted = len(indices) if pipeline.split else pipeline.pieces
+        count = min(wanted, len(indices))
         ranges = balanced_parts([seconds[n] for n in indices], count)
         pieces = [[layers[indices[n]] for n in piece] for piece in ranges]
-        pieces = [[] for _ in range(pipeline.pieces - count)] + pieces
+        pieces = [[] for _ in range(wanted - count)] + pieces
         slices = {
             name: jax.tree.map(local_slice, params[name], model.specs[name])
             for name in names([layers[n] for n in indices])
         }
-        return Part(number, number % stages, number // stages, pieces, packing(slices))
+        stage = int(stage_of[number])
+        return Part(number, stage, number // stages, pieces, packing(slices))
 
+    stage_of = make(pipeline.name, stages, 1, pipeline.rounds, pipeline.pieces).stage_of
     ranges = pipeline.ranges(len(layers), stages)
     return [part(number, indices) for number, indices in enumerate(ranges)]
 

@@ -17,6 +17,7 @@ import jax
 
 from dml.models.layered import layer_params
 from dml.strategies.hybrid.parts import Part, names
+from dml.strategies.hybrid.split import SplitBackward, split_backward
 from dml.types import Layer
 
 # primitives whose results are saved, as they are expensive to recompute
@@ -36,6 +37,7 @@ class Piece(NamedTuple):
     vjp: Any  # tree structure of the function that jax.vjp returns
     # by leaf of this tree: index of the param; None: a saved activation
     params: list[int | None]
+    split: SplitBackward | None = None  # if input and weight gradients are separate
 
     def forward(self, params: Any, inputs: Any, batch: Any) -> tuple[Any, list[Any]]:
         """Return the output and the saved activations."""
@@ -48,6 +50,21 @@ class Piece(NamedTuple):
         weights, activations = jax.tree.leaves(params), iter(saved)
         leaves = [next(activations) if n is None else weights[n] for n in self.params]
         return self.vjp.unflatten(leaves)(grad)
+
+    @property
+    def deferred(self) -> list[Any]:
+        """Shapes of values of the input gradient that the weight gradient reads."""
+        return self.split.deferred if self.split else []
+
+    def input_grad(self, params: Any, saved: list[Any], grad: Any) -> tuple[Any, Any]:
+        """Return the gradient of the input, and the deferred values."""
+        assert self.split
+        return self.split.input_grad(params, saved, grad)
+
+    def weight_grad(self, params: Any, saved: list[Any], deferred: list[Any]) -> Any:
+        """Return the gradients of the params."""
+        assert self.split
+        return self.split.weight_grad(params, saved, deferred)
 
 
 def checkpoint_layer(layer: Layer) -> Callable[..., Any]:
@@ -63,7 +80,9 @@ def checkpoint_layer(layer: Layer) -> Callable[..., Any]:
     return jax.checkpoint(layer.apply, policy=is_saved)
 
 
-def trace_pieces(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
+def trace_pieces(
+    parts: Sequence[Part], batch: Any, remat: bool, split: bool = False
+) -> list[list[Piece]]:
     """Return the pieces of each part; called inside shard_map.
 
     The last layer of the model saves all activations, as its cross-entropy computes the
@@ -73,6 +92,7 @@ def trace_pieces(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Pi
       parts: Parts of the model.
       batch: A microbatch.
       remat: Whether a piece saves only its input.
+      split: Whether input and weight gradients are separate.
     """
     last = parts[-1].layers[-1]
 
@@ -91,8 +111,12 @@ def trace_pieces(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Pi
             call: Any = partial(apply, layers)
             call = jax.checkpoint(call) if remat else call
             params = part.params.pick(names(layers)).shapes
-            pieces.append(trace_piece(call, params, inputs, batch))
-            inputs = pieces[-1].output
+            piece = trace_piece(call, params, inputs, batch)
+            if split:
+                shapes = params, piece.saved, piece.output
+                piece = piece._replace(split=split_backward(piece.backward, *shapes))
+            pieces.append(piece)
+            inputs = piece.output
     return pieces_by_part
 
 

@@ -209,6 +209,7 @@ def compile_window(
             layout.parts,
             partial(versioned_forward, window_program),
             partial(backward_and_step, window_program, learner),
+            windows.table,
         )
         start = memory._replace(loss=jnp.zeros(1))
         memory, _ = jax.lax.scan(execute_tick, start, table)
@@ -244,7 +245,7 @@ def backward_and_step(
     program: Program,
     learner: Learner,
     part: Part,
-    index: int,
+    piece: int,
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
@@ -253,6 +254,7 @@ def backward_and_step(
     For the arguments see `instructions.backward_grad_acc`. The learner has the
     optimizer.
     """
+    index = len(part.pieces) - piece  # from the last to 0
     weights = memory.versions, slot(now.saved, program.layout.lengths)
     memory = instructions.backward_grad_acc(program, part, index, weights, now, memory)
     if index:

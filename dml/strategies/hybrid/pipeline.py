@@ -17,7 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from dml.strategies.hybrid import instructions
-from dml.strategies.hybrid.instructions import InFlight, Program
+from dml.strategies.hybrid.instructions import (
+    InFlight,
+    Program,
+    send_recv_activations,
+    send_recv_gradients,
+)
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
 from dml.strategies.hybrid.pieces import trace_pieces
@@ -25,7 +30,7 @@ from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
 from dml.wire.plans import slots
 from dml.wire.plans.pipelines import FORWARD, Schedule
-from dml.wire.plans.slots import Instructions
+from dml.wire.plans.slots import Instructions, directions_of
 
 # names in JAX of the operations of a tick; programs.py counts bytes by these names
 COMPUTE_SCOPE, SEND_SCOPE = "pipeline_compute", "pipeline_send"
@@ -48,7 +53,7 @@ def scheduled_program(
 
     def run(params: Vectors, batches: Any) -> tuple[Any, Vectors]:
         first = jax.tree.map(lambda leaf: leaf[0], batches)
-        pieces = trace_pieces(layout.parts, first, remat)
+        pieces = trace_pieces(layout.parts, first, remat, schedule.split)
         program = Program(layout, pieces, table, batches, schedule.microbatches)
 
         def forward(part: Part, now: Instructions, memory: InFlight) -> InFlight:
@@ -56,14 +61,23 @@ def scheduled_program(
             return instructions.forward(program, part, weights, now, memory)
 
         def backward(
-            part: Part, index: int, now: Instructions, memory: InFlight
+            part: Part, piece: int, now: Instructions, memory: InFlight
         ) -> InFlight:
             weights = params, layout.start(part)
-            return instructions.backward_grad_acc(
-                program, part, index, weights, now, memory
+            if not schedule.split:
+                index = len(part.pieces) - piece  # from the last to 0
+                return instructions.backward_grad_acc(
+                    program, part, index, weights, now, memory
+                )
+            is_input = piece == schedule.sending_piece
+            compute = (
+                instructions.backward_input
+                if is_input
+                else instructions.backward_weight_acc
             )
+            return compute(program, part, weights, now, memory)
 
-        execute_tick = partial(tick, layout.parts, forward, backward)
+        execute_tick = partial(tick, layout.parts, forward, backward, table)
         start = instructions.zero_grad(program, params)
         rows = jax.tree.map(jnp.asarray, table)
         memory, _ = jax.lax.scan(execute_tick, start, rows)
@@ -76,6 +90,7 @@ def tick(
     parts: Sequence[Part],
     forward: Forward,
     backward: Backward,
+    table: Instructions,
     memory: InFlight,
     row: Instructions,
 ) -> tuple[InFlight, None]:
@@ -84,8 +99,9 @@ def tick(
     Args:
       parts: Parts of the model.
       forward: (part, instructions of this stage, memory) -> memory.
-      backward: (part, index of the piece, instructions of this stage, memory) ->
-        memory.
+      backward: (part, piece of the backward, 1 or more, instructions of this stage,
+        memory) -> memory.
+      table: Instructions of all ticks, of which the pieces and directions are read.
       memory: Memory of the device.
       row: Instructions of all stages in this tick.
     """
@@ -101,17 +117,17 @@ def tick(
         for part in parts:
             memory = when(is_due(part, FORWARD), partial(forward, part, now), memory)
         for part in parts:
-            for index in reversed(range(len(part.pieces))):  # from the last to 0
-                due = is_due(part, len(part.pieces) - index)
-                memory = when(due, partial(backward, part, index, now), memory)
+            for piece in range(FORWARD + 1, int(table.piece.max()) + 1):
+                due = is_due(part, piece)
+                memory = when(due, partial(backward, part, piece, now), memory)
 
     # if any stage receives, all stages call ppermute
     with jax.named_scope(SEND_SCOPE):
-        if len(parts) > 1:
-            any_receives = (row.recv_activations >= 0).any()
-            send_recv = partial(instructions.send_recv_activations, now)
-            memory = when(any_receives, send_recv, memory)
-            any_receives = (row.recv_gradients >= 0).any()
-            send_recv = partial(instructions.send_recv_gradients, now)
-            memory = when(any_receives, send_recv, memory)
+        for sent, received, send_recv in (
+            (table.recv_activations, row.recv_activations, send_recv_activations),
+            (table.recv_gradients, row.recv_gradients, send_recv_gradients),
+        ):
+            for direction in directions_of(sent):
+                any_receives = (received[:, direction] >= 0).any()
+                memory = when(any_receives, partial(send_recv, direction, now), memory)
     return memory, None

@@ -37,7 +37,7 @@ from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.slices import gather_slices, own_slices
 from dml.wire.mesh.traffic import collectives, ring_bytes
 from dml.wire.plans.pipelines import Schedule, make
-from dml.wire.plans.slots import instructions
+from dml.wire.plans.slots import DIRECTIONS, directions_of, instructions
 
 
 class GradientPrograms:
@@ -229,8 +229,10 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
         return nbytes * schedule.microbatches / schedule.stages
 
     receiving_ticks = [
-        int(np.count_nonzero((column >= 0).any(axis=1)))
+        int(np.count_nonzero((column[..., index] >= 0).any(axis=1)))
         for column in (table.recv_activations, table.recv_gradients)
+        for index in directions_of(column)
+        if DIRECTIONS[index]  # a message from a stage to itself is not sent
     ]
     nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
     for collective in collectives(compiled.as_text() or ""):

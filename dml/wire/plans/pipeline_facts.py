@@ -5,7 +5,7 @@ K is the number of stages, k the index of a stage, M the number of microbatches.
 
 import numpy as np
 
-from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule
+from dml.wire.plans.pipelines import FORWARD, IDLE, NEVER, Schedule
 
 
 def bubble(schedule: Schedule) -> float:
@@ -18,11 +18,26 @@ def speed_up(schedule: Schedule) -> float:
     return schedule.stages * (1 - bubble(schedule))
 
 
+def idle_ticks(schedule: Schedule) -> int:
+    """Return the most idle ticks of a stage between its first and its last piece.
+
+    It is the bubble of a run of minibatches in which no stage waits for the updates of
+    others: 0 for zb_h2 and zb_v.
+    """
+    busy = schedule.piece != IDLE
+    ticks = np.arange(len(busy))[:, None]
+    first = np.where(busy, ticks, len(busy)).min(axis=0)
+    last = np.where(busy, ticks, NEVER).max(axis=0)
+    return int((last + 1 - first - busy.sum(axis=0)).max())
+
+
 def in_flight(schedule: Schedule) -> np.ndarray:
     """Return the greatest number of microbatches with saved activations, by stage.
 
     It is M for gpipe, min(M, K - k) for 1f1b, and vK - k for interleaved with v rounds,
-    where a microbatch counts once for each part of the model.
+    where a microbatch counts once for each part of the model. Activations are saved
+    until the last piece of the backward, the weight gradient if it is split: at most K
+    for zb_h1, 2K - 1 for zb_h2, and 2K half stages for zb_v.
     """
     begun = (schedule.piece == FORWARD).cumsum(axis=0)
     done = (schedule.piece == schedule.pieces).cumsum(axis=0)

@@ -15,12 +15,16 @@ import numpy as np
 
 from dml.wire.plans.pipelines import FORWARD, NEVER, Schedule
 
+DIRECTIONS = (1, -1, 0)  # stages from the sender of a message to its receiver
+
 
 class Instructions(NamedTuple):
     """The work of all ticks, and its slots: arrays ticks x stages, -1 for none.
 
     In each tick a stage first computes, reading and writing its own slots. Then
-    messages are sent, and written to slots of the receivers.
+    messages are sent, and written to slots of the receivers. The tables of received
+    messages are arrays ticks x stages x directions, as in a V a stage may receive from
+    both of its neighbours in a tick.
     """
 
     piece: np.ndarray  # as in the Schedule
@@ -31,11 +35,18 @@ class Instructions(NamedTuple):
     recv_activations: np.ndarray  # slot into which activations are received
     gradients: np.ndarray  # slot of a received gradient, read by the first piece
     recv_gradients: np.ndarray  # slot into which a gradient is received
+    # slot in which an input gradient leaves what its weight gradient reads
+    deferred: np.ndarray
 
 
 def slot_count(table: np.ndarray) -> int:
     """Return the number of slots in a table of slots, the largest over all stages."""
     return int(table.max(initial=NEVER)) + 1
+
+
+def directions_of(received: np.ndarray) -> list[int]:
+    """Return the indices in DIRECTIONS that a table of received messages uses."""
+    return [n for n in range(len(DIRECTIONS)) if (received[..., n] >= 0).any()]
 
 
 def instructions(schedule: Schedule) -> Instructions:
@@ -46,38 +57,53 @@ def instructions(schedule: Schedule) -> Instructions:
     """
     ticks, parts = schedule.ticks, np.arange(schedule.parts)
     forward, first, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
+    sent_gradients = ticks[schedule.sending_piece]
+    stage_of, hops = schedule.stage_of, schedule.hops
 
-    def tables(
-        parts: np.ndarray, begin: np.ndarray, end: np.ndarray, *used: np.ndarray
-    ) -> list[np.ndarray]:
-        """Assign slots that are occupied in the ticks [begin, end).
+    def assign(parts: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Return slots that are occupied in the ticks [begin, end).
 
-        Return a table for each array of ticks in `used`, with the slot that a part uses
-        in that tick. All arguments but the parts are arrays microbatches x parts.
+        All arrays but the parts have the shape microbatches x parts.
         """
-        stages, slot = parts % schedule.stages, np.empty(begin.shape, np.int32)
+        slot = np.empty(begin.shape, np.int32)
         for stage in range(schedule.stages):
-            columns = np.nonzero(stages == stage)[0]
+            columns = np.nonzero(stage_of[parts] == stage)[0]
             assigned = assign_slots(begin[:, columns].ravel(), end[:, columns].ravel())
             slot[:, columns] = assigned.reshape(len(begin), -1)
-        written = [np.full(schedule.piece.shape, NEVER, np.int32) for _ in used]
-        for table, ticks in zip(written, used, strict=True):
-            table[ticks, stages] = slot
+        return slot
+
+    def table(parts: np.ndarray, slot: np.ndarray, used: np.ndarray) -> np.ndarray:
+        """Return a table with the slot that each part uses in these ticks."""
+        written = np.full(schedule.piece.shape, NEVER, np.int32)
+        written[used, stage_of[parts]] = slot
         return written
 
     def messages(
-        receivers: np.ndarray, sent: np.ndarray, read: np.ndarray
-    ) -> list[np.ndarray]:
+        receivers: np.ndarray, sent: np.ndarray, read: np.ndarray, hops: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the table of slots to read, and of slots to receive into."""
-        return tables(receivers, sent + 1, read + 1, read, sent)
+        slot = assign(receivers, sent + 1, read + 1)
+        received = [
+            table(receivers[to], slot[:, to], sent[:, to])
+            for to in (hops == direction for direction in DIRECTIONS)
+        ]
+        return table(receivers, slot, read), np.stack(received, axis=-1)
 
+    deferred = np.full(schedule.piece.shape, NEVER, np.int32)
+    if schedule.split:
+        slot = assign(parts, first, last + 1)
+        deferred = table(parts, slot, ticks[FORWARD + 1 :])
+    backward_messages = messages(
+        parts[:-1], sent_gradients[:, 1:], first[:, :-1], -hops
+    )
     return Instructions(
         schedule.piece,
         schedule.microbatch,
         schedule.round,
-        *tables(parts, forward, last + 1, ticks),
-        *messages(parts[1:], forward[:, :-1], forward[:, 1:]),
-        *messages(parts[:-1], last[:, 1:], first[:, :-1]),
+        table(parts, assign(parts, forward, last + 1), ticks),
+        *messages(parts[1:], forward[:, :-1], forward[:, 1:], hops),
+        *backward_messages,
+        deferred,
     )
 
 

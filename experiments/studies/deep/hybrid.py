@@ -37,7 +37,12 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
     values.integer(
         "microbatches", microbatches, "Number of microbatches of a replica.", 1
     )
-    values.integer("rounds", 1, "Number of parts per stage in schedule interleaved.", 1)
+    values.integer(
+        "rounds",
+        1,
+        "Number of parts per stage: 2 in zb_v, any in interleaved, else 1.",
+        1,
+    )
     values.switch(
         "sequence",
         False,

@@ -26,7 +26,10 @@ from studies.tensor.measurements import time_alternately
 
 MB = 1e6
 SERIAL = "one device"
-SCHEDULES = {name: Pipeline(name) for name in ("gpipe", "1f1b")}
+SCHEDULES = {
+    name: Pipeline(name, rounds=2 if name == "zb_v" else 1)
+    for name in ("gpipe", "1f1b", "zb_h1", "zb_h2", "zb_v")
+}
 
 
 class Workload(NamedTuple):
@@ -108,6 +111,10 @@ def speeds(
         times = time_alternately(
             {SERIAL: (1, serial(workload, microbatches))} | calls, repeats
         )
+        grads = {
+            name: programs.layout.collect(call()[1])
+            for name, (call, programs) in built.items()
+        }
         for name, (_, programs) in built.items():
             pairs = zip(times[SERIAL], times[name], strict=True)
             yield {
@@ -125,4 +132,13 @@ def speeds(
                     )
                 ),
                 "temporary_mb": programs.temporary_bytes / MB,
+                "difference": difference(grads[name], grads["gpipe"]),
+                "bits_of_1f1b": difference(grads[name], grads["1f1b"]) == 0,
             }
+
+
+def difference(grads: Any, reference: Any) -> float:
+    """Return the largest difference of gradients, relative to the largest of them."""
+    leaves = zip(jax.tree.leaves(grads), jax.tree.leaves(reference), strict=True)
+    largest = max(abs(leaf).max() for leaf in jax.tree.leaves(reference))
+    return float(max(abs(one - other).max() for one, other in leaves) / largest)

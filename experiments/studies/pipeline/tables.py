@@ -7,7 +7,14 @@ from dml.runs.writers import Columns, Row
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
 from dml.wire.plans.stages import imbalance
+from studies.pipeline import post_validation
 from studies.pipeline.virtual import CUTS, Layers, speed_up
+from studies.pipeline.zero_bubble import (
+    EQUAL,
+    EQUAL_LABEL,
+    bubble_rows,
+    measured_pieces,
+)
 
 # GPipe (Huang 2019), Table 2: speed-ups by stages K and microbatches M, relative to
 # K = 2 at M = 1, where only one device computes at any time.
@@ -35,6 +42,7 @@ class Arguments(NamedTuple):
     measured: numbers of microbatches to measure on real devices.
     shape: the fields of transformer.Shape of the GPT on real devices.
     microbatch: examples per microbatch on real devices.
+    timed: whether F, B and W of a block are timed.
     """
 
     layers: Layers
@@ -44,6 +52,7 @@ class Arguments(NamedTuple):
     measured: Sequence[int] = ()
     shape: Sequence[int] = ()
     microbatch: int = 1
+    timed: bool = False
 
 
 def grid(arguments: Arguments) -> Iterator[Row]:
@@ -93,7 +102,7 @@ def measured(arguments: Arguments) -> Iterator[Row]:
 def make_schedules(arguments: Arguments) -> dict[str, Schedule]:
     """Return all schedules by name, for the stages and microbatches of the flags."""
     stages, microbatches = arguments.stages, arguments.microbatches
-    rounds = {"interleaved": arguments.rounds}
+    rounds = {"interleaved": arguments.rounds, "zb_v": 2}
     return {
         name: make(name, stages, microbatches, rounds.get(name, 1))
         for name in SCHEDULES
@@ -117,6 +126,27 @@ def schedule_rows(arguments: Arguments) -> Iterator[Row]:
             "virtual": speed_up(schedule, arguments.layers),
             "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),
         }
+
+
+def zero_bubbles(arguments: Arguments) -> Iterator[Row]:
+    """Yield bubble and memory of 1f1b and zero-bubble schedules, by F, B and W."""
+    durations: dict[str, Sequence[float]] = {EQUAL_LABEL: EQUAL}
+    if arguments.timed:
+        block = measured_pieces(arguments.shape, arguments.microbatch)
+        pieces = block["pieces"]
+        durations[" ".join(f"{1e3 * each:.2f}" for each in pieces)] = pieces
+    yield from bubble_rows(arguments.stages, arguments.microbatches, durations)
+
+
+def validations(arguments: Arguments) -> Iterator[Row]:
+    """Yield seconds of minibatches with clipping, after a barrier or post-validated."""
+    layers = arguments.layers
+    yield from post_validation.rows(
+        arguments.stages,
+        arguments.microbatches,
+        sum(layers.seconds),
+        (layers.nbytes, layers.network),
+    )
 
 
 def stage_counts(counts: Sequence[int]) -> str:
@@ -190,6 +220,43 @@ TABLES: dict[str, Table] = {
             f"in_flight_{row['schedule']}": max(row["in_flight"]),
             f"speed_up_{row['schedule']}": row["virtual"],
             f"staleness_{row['schedule']}": max(row["staleness"]),
+        },
+    ),
+    "zero_bubble": Table(
+        "Bubble in F + B + W, for stages of equal or measured (ms) F, B, W; run: in a "
+        "run without flushes",
+        {
+            "F, B, W": (14, "{durations:14}"),
+            "schedule": (8, "{schedule:8}"),
+            "in flight": (9, "{in_flight:g}"),
+            "deferred": (8, "{deferred:g}"),
+            "formula": (
+                7,
+                lambda row: "" if row["formula"] is None else f"{row['formula']:.2f}",
+            ),
+            "bubble": (6, "{bubble:.2f}"),
+            "run": (5, "{run:.2f}"),
+        },
+        zero_bubbles,
+        lambda row: (
+            {f"run_bubble_{row['schedule']}": row["run"]}
+            if row["durations"] == EQUAL_LABEL
+            else {}
+        ),
+    ),
+    "post_validation": Table(
+        "Clipping by the norm of all stages: ms per minibatch at F = B = W, with a "
+        "barrier or post-validated",
+        {
+            "schedule": (8, "{schedule:8}"),
+            "clipped": (7, "{clipped:7}"),
+            "barrier": (8, "{synchronous:.2f}"),
+            "validated": (9, "{post_validated:.2f}"),
+            "saved": (5, "{saved:.1%}"),
+        },
+        validations,
+        lambda row: {
+            f"saved_{row['schedule']}_{row['clipped_updates']}": row["saved"],
         },
     ),
 }

@@ -9,14 +9,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import BadInput, Request
-from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule, make
+from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
+from dml.wire.plans.pipelines import Schedule, make
 from dml.wire.plans.stages import balanced_parts, equal_parts
 
+FIRST_TAG = 16  # of activations and gradients; other messages have smaller tags
 REPEATS = 20  # timings of a layer, of which the minimum is used
 # Partitions of layers into `count` parts, by name.
 CUTS = {
@@ -94,7 +94,7 @@ def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> flo
 def completion_time(
     schedule: Schedule, seconds: Sequence[float], layers: Layers
 ) -> float:
-    """Return the time at which the last rank ends.
+    """Return the time at which the last rank ends; all pieces take equal time.
 
     schedule: the schedule.
     seconds: seconds of each part, forward and backward together.
@@ -102,7 +102,10 @@ def completion_time(
     """
 
     def program(comm: Any) -> float:
-        run_stage(comm, schedule, seconds, layers.nbytes)
+        durations = [
+            [each / (1 + schedule.pieces)] * (1 + schedule.pieces) for each in seconds
+        ]
+        run_stage(comm, schedule, durations, layers.nbytes)
         return comm.Wtime()
 
     size = schedule.stages
@@ -110,42 +113,60 @@ def completion_time(
 
 
 def run_stage(
-    comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int
+    comm: Any, schedule: Schedule, durations: Sequence[Sequence[float]], nbytes: int
 ) -> None:
-    """Execute a stage; a backward pass takes `pieces` times as long as a forward.
+    """Execute a stage, each piece as soon as its message has arrived.
 
     comm: communicator with one rank per stage.
     schedule: the schedule.
-    seconds: seconds of each part, forward and backward together.
+    durations: seconds of each part by piece: of a forward, and of those of a backward.
     nbytes: bytes of the activations between two parts.
     """
-    stages, last = schedule.stages, schedule.parts - 1
-    boundary = sim.Phantom(nbytes)
-    active = schedule.piece[:, comm.rank] != IDLE
-    columns = (schedule.piece, schedule.microbatch, schedule.round)
-    work = np.stack([column[active, comm.rank] for column in columns], axis=1).tolist()
-    awaited: dict[int, Request] = {}
-    for piece, microbatch, stage_round in work:
-        part = stage_round * stages + comm.rank
-        source = part - 1 if piece == FORWARD else part + 1
-        # Only the forward and the first piece of the backward wait for a message.
-        if piece <= FORWARD + 1 and 0 <= source <= last:
-            message_tag = tag(schedule, piece, microbatch, part)
-            awaited[message_tag] = comm.Irecv(boundary, source % stages, message_tag)
+    stage = Stage(schedule, durations, nbytes)
+    comm.Waitall(execute(comm, stage, stage_work(schedule, comm.rank)))
+
+
+class Stage(NamedTuple):
+    """What a rank executes; for the fields see `run_stage`."""
+
+    schedule: Schedule
+    durations: Sequence[Sequence[float]]
+    nbytes: int
+
+
+def execute(
+    comm: Any, stage: Stage, work: Sequence[tuple[int, int, int]], run: int = 0
+) -> list[Request]:
+    """Execute pieces of a stage in order; return the requests of the sent messages.
+
+    comm: communicator with one rank per stage.
+    stage: schedule, durations and size of messages.
+    work: piece, microbatch and part of each piece.
+    run: number of the execution of the schedule, for the tags of messages.
+    """
+    schedule, durations, nbytes = stage
+    stage_of, boundary = schedule.stage_of.tolist(), sim.Phantom(nbytes)
+    awaited: dict[tuple[int, int, int], Request] = {}
+    for key in work:
+        needed = input_of(schedule, *key)
+        if needed and stage_of[needed[2]] != comm.rank:
+            source = stage_of[needed[2]]
+            awaited[key] = comm.Irecv(boundary, source, tag(schedule, *key, run=run))
     sends = []
-    for piece, microbatch, stage_round in work:
-        part = stage_round * stages + comm.rank
-        if request := awaited.get(tag(schedule, piece, microbatch, part)):
+    for key in work:
+        if request := awaited.get(key):
             request.Wait()
-        comm.platform.compute(seconds[part] / (1 + schedule.pieces))
-        dest = part + 1 if piece == FORWARD else part - 1
-        if piece in (FORWARD, schedule.pieces) and 0 <= dest <= last:
-            next_piece = FORWARD if piece == FORWARD else FORWARD + 1
-            message_tag = tag(schedule, next_piece, microbatch, dest)
-            sends.append(comm.Isend(boundary, dest % stages, message_tag))
-    comm.Waitall(sends)
+        comm.platform.compute(durations[key[2]][key[0]])
+        target = output_of(schedule, *key)
+        if target and stage_of[target[2]] != comm.rank:
+            number = tag(schedule, *target, run=run)
+            sends.append(comm.Isend(boundary, stage_of[target[2]], number))
+    return sends
 
 
-def tag(schedule: Schedule, piece: int, microbatch: int, part: int) -> int:
+def tag(
+    schedule: Schedule, piece: int, microbatch: int, part: int, run: int = 0
+) -> int:
     """Return the tag of the message that a part needs for a piece of a microbatch."""
-    return (microbatch * schedule.parts + part) * (1 + schedule.pieces) + piece
+    number = (run * schedule.microbatches + microbatch) * schedule.parts + part
+    return FIRST_TAG + number * (1 + schedule.pieces) + piece

@@ -345,6 +345,29 @@ def grid(*virtual, formula=(1.6, 1.9), uneven=1.1, first=None):
     return {"pipeline": run(table("grid", keys, *found) + cuts)}
 
 
+def zero_bubble(h1=1.0, memory=4, h2=0.0, folded=0.0, bits=(1, 1), wrong=1e-7):
+    keys = "durations schedule piece_seconds in_flight bubble run"
+    name, pieces = "F = B = W", [1.0, 1.0, 1.0]
+    found = table(
+        "zero_bubble",
+        keys,
+        (name, "1f1b", pieces, 4, 3.0, 3.0),
+        (name, "zb_h1", pieces, memory, h1, h1),
+        (name, "zb_h2", pieces, 2 * memory - 1, 1.0, h2),
+        (name, "zb_v", pieces, memory, 0.5, folded),
+    )
+    keys = "schedule bits_of_1f1b difference"
+    cells = [("zb_h1", bits[0], wrong), ("zb_v", bits[1], wrong)]
+    found += table("measured", keys, ("gpipe", 0, 0.0), *cells)
+    return {"pipeline": run(found)}
+
+
+def validated(saved=0.1, same=True, clipped=2):
+    keys = "schedule saved same_bits clipped_updates"
+    cells = [("1f1b", 0.0, True, 0), ("zb_h2", saved, same, clipped)]
+    return {"pipeline": run(table("post_validation", keys, *cells))}
+
+
 def tensor(count=4, sent=100):
     names = ("collectives", "bytes", "formula_bytes")
     found = zip(names, (count, sent, 100), strict=True)

@@ -28,6 +28,7 @@ from studies.owners import claims as owners
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
 from studies.pipeline import claims as pipeline
+from studies.pipeline import zero_bubble_claims as zero_bubble
 from studies.policy_lag import claims as policy_lag
 from studies.rl import claims as rl
 from studies.scaling import claims as scaling
@@ -319,6 +320,11 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     pipeline.as_published: (of.grid(1.6, 1.9), of.grid(1.4, 1.9)),
     pipeline.almost_linear: (of.grid(1.6, 1.9), of.grid(1.6, 1.4)),
     pipeline.imbalanced: (of.grid(1, 1), of.grid(1, 1, uneven=1.3)),
+    zero_bubble.h1_bubble: (of.zero_bubble(), of.zero_bubble(h1=1.1)),
+    zero_bubble.h2_bubble: (of.zero_bubble(), of.zero_bubble(h2=0.1)),
+    zero_bubble.v_bubble: (of.zero_bubble(), of.zero_bubble(folded=0.1)),
+    zero_bubble.same_gradients: (of.zero_bubble(), of.zero_bubble(bits=(1, 0))),
+    zero_bubble.post_validation: (of.validated(), of.validated(same=False)),
     tensor.two_and_two: (of.tensor(), of.tensor(count=6)),
     tensor.counted: (of.shapes(), of.shapes(billions=1.7)),
     tensor.sixteen_bytes: (of.shapes(), of.shapes(gigabytes=20.0)),
@@ -402,6 +408,12 @@ MORE = [  # other reasons of a verdict
     (batches.holds_then_falls, of.accuracies(0.02, 0.1, 0.1), FAILS),
     (tensor.two_and_two, of.tensor(sent=101), FAILS),
     (pipeline.imbalanced, of.grid(1, 1, uneven=0.9), FAILS),
+    (zero_bubble.h1_bubble, of.zero_bubble(memory=5), FAILS),
+    (zero_bubble.h2_bubble, of.zero_bubble(memory=5), FAILS),
+    (zero_bubble.v_bubble, of.zero_bubble(memory=5), FAILS),
+    (zero_bubble.same_gradients, of.zero_bubble(wrong=1e-5), FAILS),
+    (zero_bubble.post_validation, of.validated(saved=0.0), FAILS),
+    (zero_bubble.post_validation, of.validated(clipped=0), FAILS),
     (hogwild.ordered, of.races((1.5, 1.54, 0.2)), HOLDS),  # noise
     (hogwild.ordered, of.races((1.5, 1.5, 0.2), ways=("hogwild",)), UNTESTED),
     (hogwild.level, of.delays(1.0, 0.5, 1.0), FAILS),  # level before by chance

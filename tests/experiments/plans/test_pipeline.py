@@ -9,7 +9,7 @@ from studies.pipeline.virtual import CUTS, Layers, completion_time, speed_up
 
 from dml.models import layer_costs
 from dml.wire.plans import pipeline_facts as facts
-from dml.wire.plans.pipelines import SCHEDULES, make
+from dml.wire.plans.pipelines import SCHEDULES, SPLIT, make
 from dml.wire.plans.stages import imbalance
 from tests.commands import PYTHON, command
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
@@ -27,6 +27,11 @@ def test_equal_stages_on_a_free_network_are_as_fast_as_the_formula_says(
     formula = stages * microbatches / (microbatches + stages - 1)
     for name in ("gpipe", "1f1b", "pipedream"):
         assert speed_up(make(name, stages, microbatches), EQUAL) == formula
+    for name, rounds in (("zb_h1", 1), ("zb_h2", 1), ("zb_v", 2)):
+        # 16 layers are divided exactly, so times are those of the ticks
+        schedule = make(name, stages, microbatches, rounds)
+        found = speed_up(schedule, EQUAL)
+        assert found == pytest.approx(facts.speed_up(schedule), rel=1e-12)
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
@@ -94,6 +99,12 @@ def test_a_run_shows_tables_and_pictures(tmp_path, capsys):
     assert found["1f1b"]["in_flight"] == [4, 3, 2, 1]
     assert found["pipedream"]["staleness"] == [3, 2, 1, 0]
     assert not any(found["interleaved"]["staleness"])
+    assert found["zb_h1"]["in_flight"] == [4] * 4
+    assert summary["speed_up_zb_h1"] == pytest.approx(4 * 24 / 27)
+    assert summary["run_bubble_1f1b"] == 3 and summary["run_bubble_zb_h1"] == 1
+    assert summary["run_bubble_zb_h2"] == summary["run_bubble_zb_v"] == 0
+    for name in ("h1_bubble", "h2_bubble", "v_bubble", "post_validation"):
+        assert read_summary(tmp_path)[f"verdict_{name}"] == "holds"
     for name in SCHEDULES:
         assert f"\n{name}: {found[name]['bubble']:.1%} bubble\nstage 0" in shown
 
@@ -117,5 +128,6 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
     command(PYTHON, pipeline.__file__, *sizes, *options).check_returncode()
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
-    assert {row["schedule"] for row in rows} >= {"gpipe", "1f1b"}
+    assert {row["schedule"] for row in rows} >= {"gpipe", "1f1b", *SPLIT}
+    assert all(row["bits_of_1f1b"] for row in rows if row["schedule"] != "gpipe")
     assert all(row["milliseconds"] > 0 for row in rows)

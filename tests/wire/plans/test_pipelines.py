@@ -7,17 +7,19 @@ from hypothesis import strategies as st
 
 from dml.types import BadInput
 from dml.wire.plans.pipeline_facts import bubble, in_flight, speed_up, staleness
-from dml.wire.plans.pipelines import SCHEDULES, interleaved, make
-from dml.wire.plans.slots import assign_slots, instructions, slot_count
+from dml.wire.plans.pipelines import SCHEDULES, SPLIT, interleaved, make
+from dml.wire.plans.slots import DIRECTIONS, assign_slots, instructions, slot_count
 
 STAGES, MICROBATCHES = st.integers(1, 8), st.integers(1, 12)
 ROUNDS = PIECES = st.integers(1, 3)
 ANY = st.sampled_from(sorted(SCHEDULES))
+WHOLE = st.sampled_from(sorted({*SCHEDULES} - {*SPLIT}))  # backwards in one
 few = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 
 
 def made(name, stages, microbatches, rounds, pieces):
-    turns = rounds if name == "interleaved" else 1
+    turns = {"interleaved": rounds, "zb_v": 2}.get(name, 1)
+    pieces = 2 if name in SPLIT else pieces
     return make(name, stages, microbatches, turns, pieces)
 
 
@@ -25,18 +27,17 @@ def playable(schedule):
     """Play it tick by tick: nothing is done before what it needs is there, or twice."""
     parts = schedule.stages * schedule.rounds
     done = set()
-    for row in zip(schedule.piece, schedule.microbatch, schedule.round, strict=True):
+    for row in zip(schedule.piece, schedule.microbatch, schedule.part, strict=True):
         now = set()
-        for stage, (piece, number, turn) in enumerate(zip(*row, strict=True)):
+        for piece, number, part in zip(*row, strict=True):
             if piece < 0:
                 continue
-            part = turn * schedule.stages + stage
             if piece == 0:
                 needs = {(0, number, part - 1)} if part else set()
             else:
                 needs = {(piece - 1, number, part)}
             if piece == 1 and part < parts - 1:
-                needs.add((schedule.pieces, number, part + 1))
+                needs.add((schedule.sending_piece, number, part + 1))
             if not needs <= done or (piece, number, part) in done:
                 return False
             now.add((piece, number, part))
@@ -80,7 +81,7 @@ def test_mutants_are_seen(name):
         assert not playable(schedule._replace(microbatch=wrong))
 
 
-@given(ANY, STAGES, MICROBATCHES, ROUNDS, PIECES)
+@given(WHOLE, STAGES, MICROBATCHES, ROUNDS, PIECES)
 @few
 def test_the_bubble_is_the_formula_and_rounds_divide_it(name, k, m, rounds, pieces):
     if name == "interleaved":
@@ -121,6 +122,9 @@ def test_pipedreams_staleness_is_the_stages_after(k, m, pieces):
         (("interleaved", 2, 4, 0), "expected 1 or more rounds, got 0"),
         (("interleaved", 2, 4, 2, 0), "expected 1 or more pieces, got 0"),
         (("pipedream", 2, 4, 2), "expected rounds=1 for pipedream, got rounds=2"),
+        (("zb_v", 2, 4), "expected rounds=2 for zb_v, got rounds=1; pass 2"),
+        (("zb_h1", 2, 4, 2), "expected rounds=1 for zb_h1, got rounds=2"),
+        (("zb_h1", 2, 4, 1, 3), "expected pieces=2 for zb_h1, .* got pieces=3"),
         (("2f2b", 2, 4), "expected a schedule, got '2f2b'; pass one of gpipe, 1f1b"),
     ],
 )
@@ -153,33 +157,41 @@ def test_overlapping_intervals_have_different_slots_and_none_is_too_many(lives, 
 
 def check_slots(schedule, table):
     """Play it on slots that remember what was put there last."""
-    k, last = schedule.stages, schedule.stages * schedule.rounds - 1
+    last = schedule.parts - 1
+    where = schedule.stage_of.tolist()
     memory = {}
     for tick in range(len(schedule.piece)):
         now = [type(table)(*row) for row in zip(*(t[tick] for t in table), strict=True)]
         sent = {}
         for stage, row in enumerate(now):
-            piece, part = row.piece, row.round * k + stage
+            piece, part = row.piece, schedule.part[tick, stage]
             mine = row.microbatch, part
             reads = {
                 "activations": piece == 0 and part > 0,
                 "saved": piece >= 0,
                 "gradients": piece == 1 and part < last,
+                "deferred": schedule.split and piece >= 1,
             }
             if piece == 0:
                 put(memory, ("saved", stage), row.saved, mine)
+            if schedule.split and piece == 1:
+                put(memory, ("deferred", stage), row.deferred, mine)
             for kind, needed in reads.items():
                 slot = getattr(row, kind)
                 read(memory, (kind, stage), slot, mine if needed else None)
             if piece == 0 and part < last:
-                sent["activations", (stage + 1) % k] = (row.microbatch, part + 1)
-            if piece == schedule.pieces and part > 0:
-                sent["gradients", (stage - 1) % k] = (row.microbatch, part - 1)
+                hop = schedule.hops[part]
+                assert where[part + 1] == (stage + hop) % schedule.stages
+                sent["activations", where[part + 1], hop] = (row.microbatch, part + 1)
+            if piece == schedule.sending_piece and part > 0:
+                hop = -schedule.hops[part - 1]
+                sent["gradients", where[part - 1], hop] = (row.microbatch, part - 1)
         for stage, row in enumerate(now):
             for kind in ("activations", "gradients"):
-                slot, what = getattr(row, f"recv_{kind}"), sent.get((kind, stage))
-                put(memory, (kind, stage), slot, what)
-    for kind in ("activations", "saved", "gradients"):
+                slots = getattr(row, f"recv_{kind}")
+                for slot, hop in zip(slots, DIRECTIONS, strict=True):
+                    put(memory, (kind, stage), slot, sent.get((kind, stage, hop)))
+    for kind in ("activations", "saved", "gradients", "deferred"):
         used = [slot for (each, _), slot in memory if each == kind]
         assert max(used, default=-1) == slot_count(getattr(table, kind)) - 1
 
