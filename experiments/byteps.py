@@ -36,12 +36,12 @@ FLAGS.integer("spares", 1, "Number of spare ranks, the last ones.", 0)
 FLAGS.text("size", "16MB", "Size of the buffer of BytePS in bytes.")
 FLAGS.text("segment", "256KB", "Largest size of a piece in bytes.")
 FLAGS.number(
-    "bandwidth", 50.0, "Bandwidth of a port in MB/s; 0: not throttled.", 0, 1e6
+    "bandwidth", 20.0, "Bandwidth of a port in MB/s; 0: not throttled.", 0, 1e6
 )
 FLAGS.number("latency", 0.0, "Latency of a throttled message in seconds.", 0, 1)
 FLAGS.integer("repeats", 5, "Number of timings, whose median is taken.", 1)
 FLAGS.switch("hub", True, "Measurement of sums and of Parameter Hub.")
-FLAGS.text("params", "256KB,1MB,4MB,16MB", "Sizes of the parameters in bytes.")
+FLAGS.text("params", "256KB,1MB,4MB", "Sizes of the parameters in bytes.")
 FLAGS.text("chunks", "32KB", "Sizes of a chunk of parameters in bytes.")
 
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         for p in sorted({2, comm.size}):
             part = comm.Split(int(comm.rank >= p), comm.rank)
             if comm.rank < p:
-                yield from hub.hub_rows(part, params, chunks, 5 * FLAGS.repeats)
+                yield from hub.hub_rows(part, params, chunks, FLAGS.repeats)
             sleeping.Barrier()  # the other ranks sleep
 
     def program(comm: CountedComm) -> Row:

@@ -25,12 +25,15 @@ class Throttled(ByRequests):
     the delivery is late only by the error of a sleep. Ranks sleep until that time;
     virtual clocks advance. All ranks need one clock: they run on one host.
 
-    Probes, Barrier, Allreduce and shared windows are not throttled.
+    A port is a token bucket: after idle time it sends up to `burst` bytes at once, so
+    that a rank that wakes up late does not lose bandwidth. Probes, Barrier, Allreduce
+    and shared windows are not throttled.
 
     Args:
       comm: The communicator; collective, because it is duplicated.
       beta: Seconds per byte.
       alpha: Seconds per message.
+      burst: Size of the bucket in bytes.
       ports: Times until which the two directions are occupied; None: not occupied.
     """
 
@@ -39,15 +42,16 @@ class Throttled(ByRequests):
         comm: Comm,
         beta: float,
         alpha: float = 0.0,
+        burst: int = 0,
         ports: list[float] | None = None,
     ):
         super().__init__(comm)
-        self.beta, self.alpha = beta, alpha
+        self.beta, self.alpha, self.burst = beta, alpha, burst
         self.ports = [0.0, 0.0] if ports is None else ports
         self.times = uncounted(comm).Dup()  # messages with times
 
     def wrap(self, comm: Comm) -> "Throttled":
-        return Throttled(comm, self.beta, self.alpha, self.ports)
+        return Throttled(comm, self.beta, self.alpha, self.burst, self.ports)
 
     def Free(self) -> None:
         self.times.Free()
@@ -58,7 +62,8 @@ class Throttled(ByRequests):
         return self.alpha + self.beta * nbytes
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "Departure":
-        begins = max(self.Wtime(), self.ports[SEND])
+        earliest = self.Wtime() - self.beta * self.burst
+        begins = max(earliest, self.ports[SEND])
         leaves = np.array([begins + self.seconds(buf.nbytes)])
         self.ports[SEND] = float(leaves[0])
         requests = [
@@ -72,10 +77,12 @@ class Throttled(ByRequests):
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
         """Wait for the first completed request; return its index, -1 without one."""
-        while any(not request.complete for request in requests):
-            for k, request in enumerate(requests):
-                if not request.complete and request.Test(status):
-                    return k
+        while active := [k for k, each in enumerate(requests) if not each.complete]:
+            passed = [k for k in active if requests[k].finished(None)]
+            if passed:
+                first = min(passed, key=lambda k: requests[k].due)
+                requests[first].Wait(status)
+                return first
             self.platform.pause()
         return -1
 

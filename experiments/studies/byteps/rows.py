@@ -14,6 +14,8 @@ from dml.wire.comm.throttled import Throttled
 from dml.wire.costs.allreduce import Job, Rates, byteps_seconds
 from studies.topology.byteps import run as virtual_seconds
 
+BURST = 1 << 16  # bytes that a throttled port sends at once after idle time
+
 COLUMNS: Columns = {
     "links": (9, "{links}"),
     "workers": (8, "{n}"),
@@ -178,6 +180,6 @@ def links(
         return
     if bandwidth:
         rates = Rates(latency, 1 / bandwidth, 0.0)
-        yield "throttled", Throttled(comm, rates.beta, rates.alpha), rates
+        yield "throttled", Throttled(comm, rates.beta, rates.alpha, BURST), rates
     measured = measure_bandwidth(comm, 4 * sizes.length, sizes.repeats)
     yield "machine", comm, Rates(0.0, 1 / measured, 0.0)
