@@ -43,7 +43,7 @@ class FusedAdam:
         self.first, self.second = np.zeros((2, length), np.float32)
         self.rate, self.decays, self.epsilon = rate, decays, epsilon
         self.step = max(1, (chunk or 4 * length) // 4)
-        self.total = np.empty(min(self.step, length), np.float32)
+        self.total = np.empty(max(1, min(self.step, length)), np.float32)
         self.updates = 0
         self.coefficients = np.empty(0, np.float32)
 
