@@ -57,17 +57,22 @@ def worlds(size: int, spares: int) -> list[tuple[int, int]]:
     return [(n, k) for n in workers for k in range(min(n, size - n) + 1)]
 
 
-def measure_bandwidth(comm: Comm, nbytes: int, repeats: int) -> float:
-    """Return bytes per second of exchanges between ranks 0 and 1; collective."""
-    outgoing, incoming = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+def measure_bandwidth(comm: Comm, sizes: Exchange) -> float:
+    """Return bytes per second of exchanges between ranks 0 and 1; collective.
+
+    The messages are as long as the longest ones of BytePS.
+    """
+    outgoing, incoming = np.ones((2, sizes.segment), np.uint8)
+    messages = -(-4 * sizes.length // sizes.segment)
 
     def exchange() -> None:
         if comm.rank < 2:
             peer = 1 - comm.rank
-            comm.Sendrecv(outgoing, peer, 0, incoming, peer, 0)
+            for _ in range(messages):
+                comm.Sendrecv(outgoing, peer, 0, incoming, peer, 0)
 
-    seconds = time_alternately(comm, [exchange], repeats)
-    return nbytes / float(np.median(seconds))
+    seconds = time_alternately(comm, [exchange], sizes.repeats)
+    return messages * sizes.segment / float(np.median(seconds))
 
 
 def spare_rows(
@@ -173,7 +178,7 @@ def links(
       comm: All ranks; virtual ranks have only the links of their network.
       bandwidth: Bytes per second of a throttled port; 0: none is throttled.
       latency: Seconds per message of a throttled port.
-      sizes: Size of the messages that measure the machine's bandwidth.
+      sizes: Sizes of the exchange that measures the machine's bandwidth.
     """
     if comm.platform.virtual:
         yield "virtual", comm, Rates(*comm.platform.network.rates[:3])
@@ -181,5 +186,5 @@ def links(
     if bandwidth:
         rates = Rates(latency, 1 / bandwidth, 0.0)
         yield "throttled", Throttled(comm, rates.beta, rates.alpha, BURST), rates
-    measured = measure_bandwidth(comm, 4 * sizes.length, sizes.repeats)
+    measured = measure_bandwidth(comm, sizes)
     yield "machine", comm, Rates(0.0, 1 / measured, 0.0)
