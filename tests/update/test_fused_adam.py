@@ -43,9 +43,9 @@ def test_the_bits_do_not_depend_on_the_chunk_and_all_outputs_are_equal(chunk):
 
 def test_terms_are_added_in_their_order():
     big = np.full(LENGTH, 1e8, np.float32)
-    terms = [big, np.ones(LENGTH, np.float32), -big, np.ones(LENGTH, np.float32)]
+    terms = [big, np.ones(LENGTH, np.float32), -big, np.full(LENGTH, 3, np.float32)]
     adam = FusedAdam(LENGTH, chunk=400)
     adam.begin(4)
     adam.update(0, terms, [np.zeros(LENGTH, np.float32)])
-    mean = np.float32(0.25)  # (1e8 + 1) - 1e8 + 1 is 1 in float32
+    mean = np.float32(0.75)  # (1e8 + 1) - 1e8 + 3 is 3 in float32, backwards it is 1
     assert (adam.first == (1 - np.float32(0.9)) * mean).all()

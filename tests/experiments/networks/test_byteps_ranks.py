@@ -30,7 +30,7 @@ def test_real_ranks_have_the_bits_of_a_serial_sum_and_of_separate_updates(tmp_pa
     assert ended.returncode == 0, ended.stderr
     found = read_rows(tmp_path)
     tables = [row["table"] for row in found]
-    assert tables == ["spares"] * 4 + ["sums"] + ["hub"] * 2
+    assert tables == ["spares"] * 4 + ["sums"] + ["hub"] * 4
     assert {row["links"] for row in found[:4]} == {"throttled", "machine"}
     assert all(row["exact"] for row in found if "exact" in row)
     for row in found[:2]:  # throttled: never faster than the port
