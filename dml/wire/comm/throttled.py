@@ -1,11 +1,12 @@
 """A communicator whose messages take the time of links with a given bandwidth."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, Comm, Status
+from dml.types import ANY, WITHDRAWN, Comm, Status
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.polling import ByRequests
 from dml.wire.comm.wrapper import WrappedRequest
@@ -93,7 +94,7 @@ class Throttled(ByRequests):
             self.platform.compute(remaining)
 
 
-class Transfer(WrappedRequest):
+class Transfer(WrappedRequest, ABC):
     """A message in transit, which ends at the time `due`."""
 
     complete = False
@@ -111,13 +112,13 @@ class Transfer(WrappedRequest):
             self.complete = self.comm.Wtime() >= self.due
         return self.complete
 
+    @abstractmethod
     def finish(self, status: Any) -> None:
         """Wait for the messages of the wrapped communicator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finished(self, status: Any) -> bool:
         """Return whether the messages of the wrapped communicator are complete."""
-        raise NotImplementedError
 
 
 class Departure(Transfer):
@@ -161,7 +162,7 @@ class Arrival(Transfer):
     def arrive(self, message: Status) -> None:
         """Occupy the port from the end of earlier messages, or later."""
         self.status = message
-        if message.source < 0:  # withdrawn
+        if message.count == WITHDRAWN:
             return
         leaves, ports = np.empty(1), self.comm.ports
         self.comm.times.Recv(leaves, message.source, message.tag)

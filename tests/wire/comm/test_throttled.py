@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.types import Status
+from dml.types import WITHDRAWN, Status
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.comm import Metered, Throttled
@@ -119,6 +119,17 @@ def test_a_bucket_compensates_for_a_late_send_but_not_for_more_than_its_size():
 
     assert arrival(3e-6) == pytest.approx(2e-5)  # as if it were in time
     assert arrival(9e-6) == pytest.approx(2e-5 + 9e-6 - 4e-6)
+
+
+def test_a_withdrawn_receive_occupies_no_port():
+    def program(comm):
+        port, status = Throttled(comm, BETA), Status()
+        request = port.Irecv(np.empty(1000, np.uint8), 1 - comm.rank)
+        request.Cancel()
+        request.Wait(status)
+        return status.count, comm.Wtime()
+
+    assert sim.run(program, 2, FREE) == [(WITHDRAWN, 0.0)] * 2
 
 
 def test_times_of_messages_are_not_counted():
