@@ -45,7 +45,7 @@ while [[ $# -gt 0 ]]; do
         ;;
     --hosts=*)
         count=${1#*=}
-        [[ $count =~ ^[0-9]{1,3}$ ]] && ((10#$count >= 2 && 10#$count <= 200)) ||
+        [[ $count =~ ^([2-9]|[1-9][0-9]|1[0-9][0-9]|200)$ ]] ||
             stop 2 "expected --hosts=2 to 200, got '$count'; pass a number in this range"
         shift
         ;;
@@ -90,7 +90,7 @@ printf '%s\n' "127.0.0.1 localhost" >"$DML_NAMESPACES/names"
 refused="expected permission to create network namespaces, got the error above;"
 refused+=" run this on a machine that permits them"
 switch=$prefix-switch
-ip netns add "$switch" && ip -n "$switch" link add bridge type bridge ||
+{ ip netns add "$switch" && ip -n "$switch" link add bridge type bridge; } ||
     stop 2 "$refused"
 ip -n "$switch" link set bridge up
 
@@ -104,8 +104,10 @@ for ((k = 0; k < count; k++)); do
     host=${hosts[k]} name=$prefix-${hosts[k]}
     echo "10.0.0.$((k + 1)) $host" >>"$DML_NAMESPACES/names"
     echo "$host:$slots" >>"$DML_NAMESPACES/hosts"
-    ip netns add "$name" && ip link add cable netns "$name" type veth \
-        peer name "port$k" netns "$switch" || stop 2 "$refused"
+    {
+        ip netns add "$name" && ip link add cable netns "$name" type veth \
+            peer name "port$k" netns "$switch"
+    } || stop 2 "$refused"
     ip -n "$name" address add "10.0.0.$((k + 1))/24" dev cable
     ip -n "$switch" link set "port$k" master bridge up
     ip -n "$name" link set lo up
