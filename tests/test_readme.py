@@ -16,6 +16,8 @@ EVEN = ["--problem=generated", "--clocks=5", "--laws=constant:1", "--scale=0.001
 TEXT = ["--corpus=corpus.txt", "--length=16", "--batch=8", "--steps=2"]
 SMALL = {
     "allreduce.py": ["--sizes=4KB", "--repeats=1"],
+    "byteps.py": ["--size=64KB", "--segment=4KB", "--bandwidth=200", "--repeats=1"]
+    + ["--params=8KB"],
     "server.py": ["--problem=generated", "--clocks=5"],
     "consistency.py": EVEN,
     "topology.py": ["--p=16"],

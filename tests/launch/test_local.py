@@ -111,8 +111,10 @@ BAD_HOSTS = {
         ("elastic", None, "-n 2 --attempts=0 SCRIPT", "after --attempts, got '0'"),
         ("elastic", None, "-n 2 --flag SCRIPT", "a script first, got '--flag'"),
         ("elastic", None, "-n 2 no.py", "a script, got 'no.py', which is no file"),
-        ("two_hosts", None, "-n 0 SCRIPT", "a positive integer after -n, got '0'"),
-        ("two_hosts", None, "", "expected a script, got none"),
+        ("namespaces", None, "-n 0 SCRIPT", "a positive integer after -n, got '0'"),
+        ("namespaces", None, "", "expected a script, got none"),
+        ("namespaces", None, "--hosts=1 SCRIPT", "expected --hosts=2 to 200, got '1'"),
+        ("namespaces", None, "--rate=fast SCRIPT", "expected a rate such as 160mbit"),
     ],
 )
 def test_bad_use_is_one_line_and_code_2_before_any_set_up(

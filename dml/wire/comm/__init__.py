@@ -10,4 +10,5 @@ from dml.wire.comm.rank_order import first_of_all as first_of_all
 from dml.wire.comm.rank_order import first_of_each_host as first_of_each_host
 from dml.wire.comm.recorded import Recorded as Recorded
 from dml.wire.comm.recorded import Replayed as Replayed
+from dml.wire.comm.throttled import Throttled as Throttled
 from dml.wire.comm.traced import Traced as Traced

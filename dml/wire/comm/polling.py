@@ -1,4 +1,4 @@
-"""The base class of wrappers whose blocking calls poll until completion."""
+"""Base classes of wrappers whose blocking calls wait for requests, or poll them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,23 +10,8 @@ from dml.wire.comm.wrapper import WrappedRequest, Wrapper
 Call = tuple[str, str, int, int, Any]  # a blocking call, as `World.call` in mpi.py
 
 
-class Polling(Wrapper, ABC):
-    """Implements every blocking call by requests and polling."""
-
-    @abstractmethod
-    def wait(self, done: Callable[[], bool], call: Call) -> None:
-        """Poll until done() is true; may return earlier, then MPI's Wait follows.
-
-        `call` describes the wait to the watchdog.
-        """
-
-    def Isend(self, buf: Any, dest: int, tag: int = 0) -> "Polled":
-        call = ("Isend", "dest", dest, tag, buf)
-        return Polled(self, self.comm.Isend(buf, dest, tag), call)
-
-    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> "Polled":
-        call = ("Irecv", "source", source, tag, buf)
-        return Polled(self, self.comm.Irecv(buf, source, tag), call)
+class ByRequests(Wrapper):
+    """Implements every blocking call by the requests of Isend and Irecv."""
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.Isend(buf, dest, tag).Wait()
@@ -54,6 +39,25 @@ class Polling(Wrapper, ABC):
     def Waitall(self, requests: Sequence[Any]) -> None:
         for request in requests:
             request.Wait()
+
+
+class Polling(ByRequests, ABC):
+    """Implements every blocking call by requests and polling."""
+
+    @abstractmethod
+    def wait(self, done: Callable[[], bool], call: Call) -> None:
+        """Poll until done() is true; may return earlier, then MPI's Wait follows.
+
+        `call` describes the wait to the watchdog.
+        """
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> "Polled":
+        call = ("Isend", "dest", dest, tag, buf)
+        return Polled(self, self.comm.Isend(buf, dest, tag), call)
+
+    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> "Polled":
+        call = ("Irecv", "source", source, tag, buf)
+        return Polled(self, self.comm.Irecv(buf, source, tag), call)
 
 
 class Polled(WrappedRequest):

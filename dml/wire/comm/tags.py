@@ -28,6 +28,7 @@ class Tag(IntEnum):
     COPIES = 25  # states of other ranks; see recovery/peer_memory.py
     CHAIN = 26  # messages to the replicas of a server; see server/chain.py
     ANSWER = 27  # answers of the tail to a worker
+    PARAMETER_HUB = 28  # gradients and parameters of a chunk
     REPLAY = 32  # messages of Ape-X; see actors/apex/messages.py
     WEIGHTS = 33  # params for actors; see actors/impala.py
     ROLLOUT = 34  # rollouts of actors

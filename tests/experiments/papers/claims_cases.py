@@ -292,6 +292,26 @@ def byteps(first=7.34, last=4.2, drained=1.0):
     return {"byteps": run(table("byteps", keys, *found))}
 
 
+def spare_ranks(*ratios, exact=True, seconds=(0.4, 0.36)):
+    """Return BytePS on throttled ports: (2, 0), (2, 1), (3, 0) and (3, 1)."""
+    keys = "links n k ratio exact seconds"
+    worlds = [(2, 0, 0.3), (2, 1, 0.3), (3, 0, seconds[0]), (3, 1, seconds[1])]
+    found = [
+        ("throttled", n, k, ratio, exact, took)
+        for (n, k, took), ratio in zip(worlds, ratios, strict=True)
+    ]
+    found.append(("machine", 2, 0, 9.0, True, 0.1))
+    return {"ranks": run(table("spares", keys, *found))}
+
+
+def hub(speedup=1.6, share=0.8, exact=True):
+    keys = "p bytes chunk_kb speedup raw_share exact"
+    found = [(2, 1 << 22, 4, speedup, share, exact), (4, 1 << 22, 4, 9, 9, True)]
+    found.append((2, 1 << 20, 4, 9, 9, True))
+    found.append((2, 1 << 22, 32, 0.1, 0.1, True))
+    return {"hub": run(table("hub", keys, *found))}
+
+
 SLIGHTLY_MORE = (0.022, 0.024, 0.022, 0.023, 0.024)  # than the baseline, by each seed
 
 

@@ -11,6 +11,7 @@ from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.a3c import claims as a3c
 from studies.apex import claims as apex
 from studies.averaging import claims as averaging
+from studies.byteps import claims as ranks
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
 from studies.checkpoints import claims as checkpoints
@@ -296,6 +297,16 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     topology.price: (of.fabrics(), of.fabrics(flown=(2, 500, 1900.0, 1.0))),
     topology.few_bytes: (of.fabrics(), of.fabrics(flown=(2, 500, 1300.0, 3.0))),
     topology.formula: (of.byteps(drained=1.02), of.byteps(first=7.4)),
+    ranks.measured_formula: (
+        of.spare_ranks(1.01, 1.09, 0.95, 1.05),
+        of.spare_ranks(1.01, 1.11, 0.95, 1.05),
+    ),
+    ranks.measured_order: (
+        of.spare_ranks(1, 1, 1, 1),
+        of.spare_ranks(1, 1, 1, 1, seconds=(0.4, 0.41)),
+    ),
+    ranks.fused_speedup: (of.hub(), of.hub(speedup=1.4)),
+    ranks.fused_share: (of.hub(), of.hub(share=0.69)),
     topology.interpolates: (of.byteps(drained=1.02), of.byteps(last=5.0)),
     batches.as_one: (of.warmups(), of.warmups(gradual=(0.04, 0.03, 0.04, 0.03, 0.04))),
     batches.unscaled: (of.warmups(), of.warmups(none=(0.05, 0.06, 0.05, 0.05, 0.06))),
@@ -401,6 +412,8 @@ MORE = [  # other reasons of a verdict
     (server.recovers, of.keys(recovery=None), UNTESTED),
     (scaling.scales, of.scaling(resnet=(0.6, 1.0)), FAILS),
     (topology.crossed, of.rings(most=1.1), FAILS),
+    (ranks.measured_formula, of.spare_ranks(1, 1, 1, 1, exact=False), FAILS),
+    (ranks.fused_speedup, of.hub(exact=False), FAILS),
     (batches.gradual, of.warmups(seeds=4), UNTESTED),  # 1 in 16 by chance
     (batches.as_one, of.warmups(gradual=of.SLIGHTLY_MORE), FAILS),
     (batches.steps, of.epochs(800, 420, 210, None), HOLDS),

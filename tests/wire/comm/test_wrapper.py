@@ -10,7 +10,15 @@ from dml.sim.comm import VirtualComm
 from dml.sim.delays import delay_distribution, seconds, step_seconds
 from dml.types import Comm, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
-from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced, sleeping
+from dml.wire.comm import (
+    Delayed,
+    Log,
+    Metered,
+    Recorded,
+    Throttled,
+    Traced,
+    sleeping,
+)
 from dml.wire.comm.buffers import allocate, registered_views
 from dml.wire.comm.sleeping import Sleeping
 from dml.wire.comm.wrapper import Wrapper
@@ -22,6 +30,7 @@ WRAPPERS = {
     "recorded": lambda comm: Recorded(comm, Log()),
     "delayed": lambda comm: Delayed(comm, iter([])),
     "sleeping": Sleeping,
+    "throttled": lambda comm: Throttled(comm, 1e-9),
 }
 LATE = delay_distribution("shifted_exponential:1,2*1,4")
 

@@ -22,7 +22,7 @@ from dml.wire.collectives import ALLREDUCE
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-LONG = 1 << 20  # bytes of the buffer that two_hosts_main.py sends round a ring
+LONG = 1 << 20  # bytes of the buffer that namespaces_main.py sends round a ring
 UNDRAWN = Writer(ignore, ignore)
 
 pytestmark = pytest.mark.mpi
@@ -77,7 +77,7 @@ def start(house, *command):
         "NPROC": "1",
     }
     return subprocess.Popen(
-        [house / "launch/two_hosts.sh", *map(str, command)],
+        [house / "launch/namespaces.sh", *map(str, command)],
         cwd=house,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -103,7 +103,7 @@ def ended(house, process):
 
 def test_ranks_of_two_hosts_add_group_and_train_on_a_mesh(house):
     """The last line is of a step on a mesh of JAX's, gloo over the cable."""
-    process = start(house, "-n", 4, "tests/launch/two_hosts_main.py")
+    process = start(house, "-n", 4, "tests/launch/namespaces_main.py")
     out, err = ended(house, process)
     assert process.returncode == 0, err
     assert re.search(r"launch: 4 ranks on 2 hosts, .*MPICH", err)
@@ -137,6 +137,23 @@ def test_an_epoch_on_two_hosts_has_the_bits_of_one_process(
     monkeypatch.setattr(glove_report, "pca_plot", lambda *_: None)
     (alone,) = glove.main(["glove.py", *given, f"--out={tmp_path / 'one'}"])
     assert summary["vectors_sha256"] == alone["vectors_sha256"]
+
+
+def test_a_rate_limits_every_cable_of_four_hosts(house, tmp_path):
+    flags = ["--spares=1", "--size=256KB", "--segment=16KB", "--bandwidth=0"]
+    flags += ["--repeats=1", "--nohub", f"--out={tmp_path}"]
+    options = "-n", 4, "--hosts=4", "--rate=80mbit"
+    process = start(house, *options, "experiments/byteps.py", *flags)
+    _, err = ended(house, process)
+    if "qdisc tbf" in err:
+        pytest.skip("the kernel has no tbf")
+    assert process.returncode == 0, err
+    assert "launch: 4 ranks on 4 hosts" in err
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) == 5
+    for row in map(json.loads, lines):  # 10 MB/s, after the bucket of each cable
+        assert row["exact"]
+        assert row["seconds"] > (row["bytes"] - 2 * (1 << 16)) / 10e6
 
 
 def test_two_hosts_that_are_ended_leave_nothing(house):
