@@ -72,6 +72,7 @@ def measured_pieces(sizes: Sequence[int], microbatch: int) -> dict[str, Any]:
     from dml.models.networks.transformer import Shape, shapes, transformer
     from dml.strategies.hybrid.pieces import checkpoint_layer, trace_piece
     from dml.strategies.hybrid.split import split_backward
+    from dml.types import Batch
     from dml.wire.mesh.packed import packing
 
     shape = Shape(*sizes)._replace(layers=1)
@@ -80,7 +81,10 @@ def measured_pieces(sizes: Sequence[int], microbatch: int) -> dict[str, Any]:
     inputs = jax.ShapeDtypeStruct((microbatch, shape.length, shape.width), jnp.float32)
     call = checkpoint_layer(block)
     piece = trace_piece(
-        lambda batch, params, inputs: call(params, inputs, batch), params, inputs, None
+        lambda batch, params, inputs: call(params, inputs, batch),
+        params,
+        inputs,
+        Batch(None, None),  # which a block does not read
     )
     parts = split_backward(piece.backward, params, piece.saved, inputs)
 
