@@ -129,5 +129,7 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     command(PYTHON, pipeline.__file__, *sizes, *options).check_returncode()
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
     assert {row["schedule"] for row in rows} >= {"gpipe", "1f1b", *SPLIT}
-    assert all(row["bits_of_1f1b"] for row in rows if row["schedule"] != "gpipe")
+    # XLA fuses two programs otherwise than one: rounding of float32
+    assert all(row["difference"] < 4e-6 for row in rows)
+    assert read_summary(tmp_path)["verdict_same_gradients"] == "holds"
     assert all(row["milliseconds"] > 0 for row in rows)
