@@ -79,12 +79,12 @@ def measured_pieces(sizes: Sequence[int], microbatch: int) -> dict[str, Any]:
     block = transformer(shape, causal=True).layers[1]
     params = layer_params(block, shapes(shape, True))
     inputs = jax.ShapeDtypeStruct((microbatch, shape.length, shape.width), jnp.float32)
-    call = checkpoint_layer(block)
+    call, batch = checkpoint_layer(block), Batch(None, None)  # it reads no batch
     piece = trace_piece(
         lambda batch, params, inputs: call(params, inputs, batch),
         params,
         inputs,
-        Batch(None, None),  # which a block does not read
+        batch,
     )
     parts = split_backward(piece.backward, params, piece.saved, inputs)
 
@@ -102,7 +102,7 @@ def measured_pieces(sizes: Sequence[int], microbatch: int) -> dict[str, Any]:
 
     return {
         "pieces": (
-            seconds(lambda *trees: piece.forward(*trees, None), params, inputs),
+            seconds(lambda *trees: piece.forward(*trees, batch), params, inputs),
             seconds(parts.input_grad, params, piece.saved, inputs),
             seconds(parts.weight_grad, params, piece.saved, parts.deferred),
         ),
