@@ -306,9 +306,9 @@ def spare_ranks(*ratios, exact=True, seconds=(0.4, 0.36)):
 
 def hub(speedup=1.6, share=0.8, exact=True):
     keys = "p bytes chunk_kb speedup raw_share exact"
-    found = [(2, 1 << 22, 4, speedup, share, exact), (4, 1 << 22, 4, 9, 9, True)]
-    found.append((2, 1 << 20, 4, 9, 9, True))
-    found.append((2, 1 << 22, 32, 0.1, 0.1, True))
+    found = [(2, 1 << 22, 32, speedup, share, exact), (4, 1 << 22, 32, 9, 9, True)]
+    found.append((2, 1 << 20, 32, 9, 9, True))
+    found.append((2, 1 << 22, 4, 0.1, 0.1, True))
     return {"hub": run(table("hub", keys, *found))}
 
 
