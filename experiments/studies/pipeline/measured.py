@@ -116,25 +116,23 @@ def speeds(
             for name, (call, programs) in built.items()
         }
         for name, (_, programs) in built.items():
-            pairs = zip(times[SERIAL], times[name], strict=True)
             yield {
                 "schedule": name,
                 "stages": stages,
                 "microbatches": microbatches,
                 "milliseconds": 1e3 * float(np.median(times[name])),
                 "formula": stages * microbatches / (microbatches + stages - 1),
-                "measured": float(
-                    np.median(
-                        [
-                            serial_time / pipeline_time
-                            for serial_time, pipeline_time in pairs
-                        ]
-                    )
-                ),
+                "measured": median_ratio(times[SERIAL], times[name]),
+                "of_gpipe": median_ratio(times[name], times["gpipe"]),
                 "temporary_mb": programs.temporary_bytes / MB,
                 "difference": difference(grads[name], grads["gpipe"]),
                 "bits_of_1f1b": difference(grads[name], grads["1f1b"]) == 0,
             }
+
+
+def median_ratio(times: Sequence[float], others: Sequence[float]) -> float:
+    """Return the median of times[n] / others[n]; both were timed alternately."""
+    return float(np.median(np.divide(times, others)))
 
 
 def difference(grads: Any, reference: Any) -> float:

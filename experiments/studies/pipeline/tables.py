@@ -188,16 +188,18 @@ TABLES: dict[str, Table] = {
         },
     ),
     "measured": Table(
-        "On real devices with one core each: speed-up over one device, and MB of "
-        "temporary buffers",
+        "On real devices with one core each: speed-up over one device, time of a step "
+        "in steps of gpipe, and MB of temporary buffers",
         STAGES
         | {"M": (2, "{microbatches}")}
         | {"schedule": (8, "{schedule:8}")}
         | {"ms per step": (11, "{milliseconds:.0f}"), "formula": SPEED_UPS["formula"]}
-        | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
+        | {"measured": (8, "{measured:.2f}"), "of gpipe": (8, "{of_gpipe:.2f}")}
+        | {"MB": (7, "{temporary_mb:.1f}")},
         measured,
         lambda row: {
             f"measured_{row['schedule']}_{row['microbatches']}": row["measured"],
+            f"of_gpipe_{row['schedule']}_{row['microbatches']}": row["of_gpipe"],
             f"temporary_mb_{row['schedule']}_{row['microbatches']}": row[
                 "temporary_mb"
             ],

@@ -133,3 +133,6 @@ def test_stages_on_real_devices_are_measured(tmp_path):
     assert all(row["difference"] < 4e-6 for row in rows)
     assert read_summary(tmp_path)["verdict_same_gradients"] == "holds"
     assert all(row["milliseconds"] > 0 for row in rows)
+    ratios = {row["schedule"]: row["of_gpipe"] for row in rows}
+    assert ratios["gpipe"] == 1 and all(ratio > 0 for ratio in ratios.values())
+    assert len(set(ratios.values())) == len(ratios)  # each has its own timings
