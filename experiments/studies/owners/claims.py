@@ -20,9 +20,9 @@ def equal_bits(run: Run) -> Verdict:
     """
     trained = rows(run, table="training", reducer="order_free")
     groups = grouped(trained, "optimizer")
-    hashes = {name: {row["sha256"] for row in each} for name, each in groups.items()}
+    hashes = {name: {row["sha256"] for row in same} for name, same in groups.items()}
     ranks = sorted({row["ranks"] for row in trained})
-    different = [name for name, found in hashes.items() if len(found) > 1]
+    different = [name for name, values in hashes.items() if len(values) > 1]
     measured = f"{sum(map(len, hashes.values()))} hashes of {len(hashes)} optimizers"
     reason = f"{len(trained)} trainings on {', '.join(map(str, ranks))} ranks"
     return verdict(not different and len(ranks) > 1, measured, reason)
@@ -50,8 +50,8 @@ def words_as_adamw(run: Run) -> Verdict:
 @claim("the state of the optimizer is half of AdamW's", "half")
 def half_state(run: Run) -> Verdict:
     """On one rank Muon's state has at most 0.6 times the bytes of AdamW's."""
-    alone = matching(rows(run, table="training"), ranks=1, strategy="owned")
-    nbytes = {row["optimizer"]: row["state_bytes"] for row in alone}
+    one_rank = matching(rows(run, table="training"), ranks=1, strategy="owned")
+    nbytes = {row["optimizer"]: row["state_bytes"] for row in one_rank}
     ratio = nbytes["muon"] / nbytes["adamw"]
     reason = f"at most {MOST_STATE:g}: tables and outputs have AdamW's state"
     return verdict(ratio <= MOST_STATE, f"{ratio:.2f} times", reason)

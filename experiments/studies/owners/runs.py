@@ -33,7 +33,7 @@ REDUCERS = {"exact": exact, "order_free": order_free}
 
 
 class Plan(NamedTuple):
-    """What is trained.
+    """The model, the optimizer and the length of a training.
 
     Attributes:
       shape: Sizes of the GPT.
@@ -91,7 +91,7 @@ def train(plan: Plan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]
     """Return the row of a training on virtual ranks.
 
     Args:
-      plan: What is trained.
+      plan: Model, optimizer and number of updates.
       strategy: "synchronous" or "owned".
       ranks: Number of virtual ranks.
       reducer: Key of REDUCERS; order_free has 8 logical shards on any number of ranks.
@@ -139,10 +139,10 @@ def program(
     sent = 0
     for last in islice(taken, plan.steps):
         sent += last.words_sent
-    held = last.measures.get("state_bytes")
-    if held is None:
-        held = sum(leaf.nbytes for leaf in jax.tree.leaves(last.state()))
-    return last.loss, sent, held, digest(last.params())
+    state_bytes = last.measures.get("state_bytes")
+    if state_bytes is None:
+        state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(last.state()))
+    return last.loss, sent, state_bytes, digest(last.params())
 
 
 def cost(plan: Plan) -> Any:
@@ -166,7 +166,7 @@ def update_seconds(plan: Plan, ranks: int, repeats: int) -> dict[str, Any]:
     Each rank's leaves are updated alone on this process, without messages.
 
     Args:
-      plan: What is trained.
+      plan: Model, optimizer and number of updates.
       ranks: Number of ranks.
       repeats: Number of timings, of which the fastest counts.
     """
