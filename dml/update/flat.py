@@ -12,7 +12,8 @@ import numpy as np
 from dml.types import BadInput
 from dml.update.dense import OPTIMIZERS, Optimizer, apply, make
 
-ELEMENTWISE = tuple(name for name in OPTIMIZERS if name not in ("lars", "lamb"))
+BY_LAYER = ("lars", "lamb", "muon")  # need norms or products of full layers
+ELEMENTWISE = tuple(name for name in OPTIMIZERS if name not in BY_LAYER)
 
 
 class Flat:

@@ -33,13 +33,15 @@ def muon(
       matrices: Tree -> mask of the leaves that decay.
       outputs: Names of the params of the output layer, which AdamW updates.
     """
-    return optax.contrib.muon(
-        learning_rate,
+    rule = optax.contrib.muon(
+        -1.0,  # optax would decay vectors, too; the rate follows after the decay
         ns_steps=STEPS,
-        weight_decay=decay or 0.0,
-        weight_decay_mask=matrices,
-        adam_weight_decay=decay or 0.0,
         muon_weight_dimension_numbers=partial(dimension_numbers, outputs),
+    )
+    return optax.chain(
+        rule,
+        optax.add_decayed_weights(decay or 0.0, matrices),
+        optax.scale_by_learning_rate(learning_rate),
     )
 
 

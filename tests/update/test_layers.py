@@ -41,13 +41,15 @@ def test_layers_are_updated_with_the_bits_of_the_full_tree(name):
             )
             parts |= new
         full, full_state = apply(optimizer, grads, full_state, full)
-    assert apart(full, parts) == 0
+    # muon's factors of one matrix are fused otherwise than those of several
+    tolerance = 1e-6 if name == "muon" else 0
+    assert apart(full, parts) <= tolerance
     joined = join_states(optimizer, full, states)
     assert jax.tree.structure(joined) == jax.tree.structure(full_state)
     for one, other in zip(
         jax.tree.leaves(joined), jax.tree.leaves(full_state), strict=True
     ):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
     again = split_state(optimizer, full, joined)
     assert jax.tree.structure(again) == jax.tree.structure(states)
     for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(states), strict=True):
