@@ -44,7 +44,7 @@ FLAGS.number("latency", 0.0, "Latency of a throttled message in seconds.", 0, 1)
 FLAGS.integer("repeats", 5, "Number of timings, whose median is taken.", 1)
 FLAGS.switch("hub", True, "Measurement of sums and of Parameter Hub.")
 FLAGS.text("params", "256KB,1MB,4MB", "Sizes of the parameters in bytes.")
-FLAGS.text("chunks", "4KB,32KB", "Sizes of a chunk of parameters in bytes.")
+FLAGS.text("chunks", "32KB,4MB", "Sizes of a chunk of parameters in bytes.")
 
 
 def main(argv: Sequence[str]) -> list[Row]:

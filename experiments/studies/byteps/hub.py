@@ -1,6 +1,6 @@
 """Rows of byteps.py on Parameter Hub: fused and separate updates of all parameters.
 
-raw        exchange of the same bytes: half of the neighbours' traffic, no arithmetic
+raw        exchange of the bytes of `separate`, without arithmetic
 messages   chunks by messages, each updated when it has arrived
 separate   all gradients are exchanged, then added, then Adam, then all parameters
 numpy      the same; each pass of Adam is a numpy operation

@@ -308,7 +308,7 @@ def hub(speedup=1.6, share=0.8, exact=True):
     keys = "p bytes chunk_kb speedup raw_share exact"
     found = [(2, 1 << 22, 32, speedup, share, exact), (4, 1 << 22, 32, 9, 9, True)]
     found.append((2, 1 << 20, 32, 9, 9, True))
-    found.append((2, 1 << 22, 4, 0.1, 0.1, True))
+    found.append((2, 1 << 22, 4096, 0.1, 0.1, True))
     return {"hub": run(table("hub", keys, *found))}
 
 
