@@ -40,7 +40,7 @@ OPTIONS = {"flag_values": FLAGS}
 flags.DEFINE_boolean("help", False, "Show this help.", **OPTIONS)
 flags.DEFINE_boolean("cpu", False, "CPU devices in place of GPUs.", **OPTIONS)
 flags.DEFINE_boolean("dry_run", False, "Print the commands only.", **OPTIONS)
-flags.DEFINE_list("checks", list(CHECKS), "Names of checks, comma-separated; default: all.", **OPTIONS)
+flags.DEFINE_list("checks", list(CHECKS), "Names of checks; default: all.", **OPTIONS)
 flags.DEFINE_string("out", "runs/gpu", "Folder of logs and run folders.", **OPTIONS)
 flags.DEFINE_string(
     "page", None, "Page; default: docs/gpu.md, <out>/gpu.md with --cpu.", **OPTIONS
