@@ -49,10 +49,12 @@ FLAGS.integer("virtual_width", 1024, "Width in virtual time in units; 0: none.",
 FLAGS.integer(
     "virtual_length", 512, "Length of an example in virtual time in tokens.", 1
 )
-FLAGS.integer("virtual_batch", 16, "Number of examples per virtual minibatch.", 1)
+FLAGS.integer("virtual_batch", 16, "Minibatch in virtual time in examples.", 1)
 FLAGS.number("tflops", 3.5, "Speed of the virtual device in TFLOP/s.", 1e-6)
-FLAGS.number("memory_gbs", 208.0, "Memory bandwidth of that device in GB/s.", 1e-6)
-FLAGS.number("link_gbs", 6.0, "Bandwidth of that device to its host in GB/s.", 1e-6)
+FLAGS.number(
+    "memory_gbs", 208.0, "Memory bandwidth of the virtual device in GB/s.", 1e-6
+)
+FLAGS.number("link_gbs", 6.0, "Bandwidth from host to virtual device in GB/s.", 1e-6)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

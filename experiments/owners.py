@@ -28,7 +28,7 @@ from dml.update.dense import OPTIMIZERS
 
 FLAGS = flags.define("seed")
 FLAGS.text("optimizers", "muon,adamw", f"Optimizers, of {', '.join(OPTIMIZERS)}.")
-FLAGS.text("ranks", "1,2,4,8", "Numbers of virtual ranks, at most 8: the logical shards.")
+FLAGS.text("ranks", "1,2,4,8", "Numbers of virtual ranks, at most 8 (logical shards).")
 FLAGS.integer("steps", 4, "Number of updates.", 1)
 FLAGS.integer("blocks", 2, "Number of blocks of the GPT.", 1)
 FLAGS.integer("width", 64, "Width of the GPT in units, a multiple of 4.", 4)

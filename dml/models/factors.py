@@ -30,8 +30,8 @@ class Factors(NamedTuple):
     """A gradient as a product, inputsᵀ · outputs, in the shape of its kernel.
 
     The factor of the mean loss (1/B for B examples, or the weights of masked tokens) is
-    part of `outputs_KxN`; `inputs_KxM` are the inputs of the layer. The gradient
-    of the layer's bias is the sum of the rows of `outputs_KxN`.
+    part of `outputs_KxN`; `inputs_KxM` are the inputs of the layer. The gradient of the
+    layer's bias is the sum of the rows of `outputs_KxN`.
     """
 
     inputs_KxM: Any

@@ -8,8 +8,7 @@
 W reads values of B that depend on the incoming gradient, such as g. These values are
 deferred: stored in a slot from the tick of B to the tick of W. Equations that do not
 depend on the incoming gradient recompute cheap functions of saved activations, and are
-executed in both programs where needed. No
-product is computed twice.
+executed in both programs where needed. No product is computed twice.
 """
 
 from collections.abc import Callable, Iterable, Sequence
