@@ -8,7 +8,8 @@ mpirun -n 4 python experiments/gpt.py --strategy=local --local_every=8
 python experiments/gpt.py --experts=8 --choices=2              mixture of experts
 python experiments/gpt.py --simulate=4 --strategy=hybrid --mesh=data:2,sequence:2
 
-`step_time.py --peer=torch` compares a step with torch DDP, on a mesh of two processes.
+`mpirun -n 2 python experiments/step_time.py --peer=torch` compares a step with torch
+DDP.
 
 Cost: 3000 steps of 8 x 64 tokens, 0.7 M parameters: 94 s on 2 cores.
 Result: perplexity 104 on held-out text (vocabulary of 2048 tokens), 15.8 % of the

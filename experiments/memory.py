@@ -59,7 +59,7 @@ FLAGS.integer("host", 8, "Number of devices of a host.", 1)
 FLAGS.integer("best", 3, "Number of meshes to show per number of devices.", 1)
 FLAGS.switch("compiled", True, "Comparison with a compiled small GPT.")
 FLAGS.switch(
-    "high_water", False, "Execution of the compiled GPT; the device's high-water mark."
+    "high_water", False, "High-water mark of the device, by a step of the compiled GPT."
 )
 
 

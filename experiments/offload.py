@@ -5,16 +5,17 @@ python experiments/offload.py --fractions=0.5,0.3 --width=256        a larger GP
 python experiments/offload.py --tflops=60 --memory_gbs=3300 --link_gbs=55   a newer GPU
 python experiments/offload.py --virtual_width=0               nothing in virtual time
 
-`searched` compares Belady's rule with all plans of few buffers. `cyclic` reads buffers
-in turn, the worst order for LRU. `trained` trains a GPT here, with device memory of
-several capacities and counted copies between two memories; one process, and two virtual
-ranks in the last rows. `virtual` has the seconds of a larger GPT on a device of given
-speeds, by default those of a K20 as in the paper, with 6 GB/s to the host.
+Four tables. `searched` compares Belady's rule with all plans of few buffers. `cyclic`
+reads buffers in turn, the worst order for LRU. `trained` trains a GPT on this machine
+with several capacities of device memory, and counts the copied bytes; on one process,
+and on two virtual ranks in the last rows. `virtual` predicts the seconds of a larger
+GPT on a device of given speeds: by default a K20, as in the paper, with 6 GB/s to the
+host.
 
 Cost: 60 s on 2 cores, most of it for compilation.
-Result: all trainings have the same bits; the least memory is 13 % of all buffers'. On
-the virtual device a GPT whose activations are recomputed keeps 81 % of its speed with
-49 % of its memory; if all activations are saved, 63 % with 50 % and 31 % with 14 %.
+Result: all trainings have the same bits; the least memory is 13 % of that of all
+buffers. On the virtual device a GPT whose activations are recomputed has 81 % of its
+speed in 49 % of the memory; with saved activations 63 % in 50 %, and 31 % in 14 %.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ FLAGS.integer("buffers", 8, "Number of buffers that are read in turn.", 3, 100)
 FLAGS.text(
     "fractions",
     "1,0.75,0.5,0.25,0.1",
-    "Device memory, relative to the memory in which everything fits.",
+    "Device memory, relative to that in which all buffers fit, comma-separated.",
 )
 FLAGS.integer("steps", 8, "Number of updates of the trained GPT; 0: none.", 0, 10**6)
 FLAGS.integer("width", 128, "Width of the trained GPT in units.", 1)
@@ -45,11 +46,15 @@ FLAGS.integer("blocks", 8, "Number of blocks of both GPTs.", 1)
 FLAGS.integer("heads", 4, "Number of attention heads of both GPTs.", 1)
 FLAGS.integer("vocabulary", 512, "Number of tokens of the vocabulary.", 1)
 FLAGS.integer("virtual_width", 1024, "Width in virtual time in units; 0: none.", 0)
-FLAGS.integer("virtual_length", 512, "Tokens of an example in virtual time.", 1)
-FLAGS.integer("virtual_batch", 16, "Examples of a minibatch in virtual time.", 1)
+FLAGS.integer(
+    "virtual_length", 512, "Length of an example in virtual time in tokens.", 1
+)
+FLAGS.integer("virtual_batch", 16, "Minibatch in virtual time in examples.", 1)
 FLAGS.number("tflops", 3.5, "Speed of the virtual device in TFLOP/s.", 1e-6)
-FLAGS.number("memory_gbs", 208.0, "GB/s of the memory of the virtual device.", 1e-6)
-FLAGS.number("link_gbs", 6.0, "GB/s between virtual device and host.", 1e-6)
+FLAGS.number(
+    "memory_gbs", 208.0, "Memory bandwidth of the virtual device in GB/s.", 1e-6
+)
+FLAGS.number("link_gbs", 6.0, "Bandwidth from host to virtual device in GB/s.", 1e-6)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ Cost: 25 s on 2 cores; 5 s of one core with --measured= (nothing on real devices
 Result: six of nine published speed-ups are reproduced within 10 %. At M = 4, K = 4 and
 8, 3.2 and 4.8 exceed the formula's 2.29 and 2.91: the paper's batch differs between
 cells. On two real cores a step with M = 32 is 1.4 to 1.9 times as fast as on one
-device; 1f1b stores 14 MB of activations where gpipe stores 133 MB. Zero-bubble
-schedules (Qi 2023) have a third of 1f1b's bubble (zb_h1) or none (zb_h2, zb_v).
+device; 1f1b stores 14 MB of activations where gpipe stores 133 MB. Zero-bubble zb_h1
+(Qi 2023) has a third of 1f1b's bubble; zb_h2 and zb_v have none without flushes.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ FLAGS = flags.define("network")
 FLAGS.integer("stages", 4, "Number of stages K of the compared schedules.", 1)
 FLAGS.integer("microbatches", 8, "Microbatches M of the compared schedules.", 1)
 FLAGS.integer("rounds", 2, "Parts v per stage in the interleaved schedule.", 1)
-FLAGS.text("layer_seconds", "", "Seconds of each layer, by commas; empty: measured.")
+FLAGS.text("layer_seconds", "", "Seconds of layers, comma-separated; empty: measured.")
 FLAGS.integer("blocks", 46, "Number of blocks of the GPT.", 1)
 FLAGS.integer("width", 128, "Width of the GPT in units.", 1)
 FLAGS.integer("heads", 4, "Number of attention heads.", 1)

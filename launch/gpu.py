@@ -5,8 +5,8 @@ launch/gpu.sh --checks=mesh,glove    some of them
 launch/gpu.sh --cpu                  small sizes on CPU devices, in place of GPUs
 launch/gpu.sh --dry_run              the commands
 
-Each check is a command with a time limit. A check that fails is a row with the last
-line of its error, and the others are run. The exit code is 1 if a check failed.
+Each check is a command with a time limit. The row of a failed check has the last line
+of its error; the other checks still run. The exit code is 1 if a check failed.
 
 Cost: an hour at most on GPUs; 2 min with --cpu on 2 cores.
 """
@@ -40,7 +40,7 @@ OPTIONS = {"flag_values": FLAGS}
 flags.DEFINE_boolean("help", False, "Show this help.", **OPTIONS)
 flags.DEFINE_boolean("cpu", False, "CPU devices in place of GPUs.", **OPTIONS)
 flags.DEFINE_boolean("dry_run", False, "Print the commands only.", **OPTIONS)
-flags.DEFINE_list("checks", list(CHECKS), "Names of checks.", **OPTIONS)
+flags.DEFINE_list("checks", list(CHECKS), "Names of checks; default: all.", **OPTIONS)
 flags.DEFINE_string("out", "runs/gpu", "Folder of logs and run folders.", **OPTIONS)
 flags.DEFINE_string(
     "page", None, "Page; default: docs/gpu.md, <out>/gpu.md with --cpu.", **OPTIONS

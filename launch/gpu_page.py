@@ -8,10 +8,9 @@ from gpu_checks import CHECKS
 HEAD = """\
 # Checks on GPUs
 
-Written by `launch/gpu.sh`. It runs on a machine with one or more GPUs what the tests
-cannot run without one. Each check is one command with a time limit; a check that fails
-is a row with the last line of its error: see
-[starting runs](../launch/README.md).
+Written by `launch/gpu.sh`, which runs checks that need a GPU and are not part of the
+tests. Each check is one command with a time limit. The row of a failed check has the
+last line of its error: see [starting runs](../launch/README.md).
 
 ```sh
 launch/gpu.sh                                   # all checks; writes this page

@@ -3,16 +3,16 @@
     y = x w          x_KxM: inputs of the layer, one row for each example or token
     dw = xᵀ dy       dy_KxN: gradient of the loss by the outputs
 
-K(M + N) elements stand for the MN elements of dw, whose rank is at most K: these are
-the sufficient factors of Poseidon (Zhang 2017), and the matrices whose second moments
-K-FAC (Martens 2015) averages.
+The K(M + N) elements of x and dy determine the MN elements of dw, a matrix of rank K at
+most. They are the sufficient factors of Poseidon (Zhang 2017), and the matrices whose
+second moments K-FAC (Martens 2015) averages.
 
-A program that computes gradients is traced (`products`). A product of two matrices that
-is only transposed, reshaped or cast on its way to an output is not computed; the output
-is the two matrices. So every model has factors, whatever its modules: flax's `Dense`,
-`x @ w`, and a convolution whose filters are as large as its maps, as in AlexNet. Other
-convolutions, scales, biases, and kernels that two layers share have other programs;
-their gradients stay as they are.
+A program that computes gradients is traced (`products`). If an output is a product of
+two matrices that is only transposed, reshaped or cast, the product is not computed; the
+output is the two matrices. This holds for any module: flax's `Dense`, `x @ w`, and a
+convolution whose filters are as large as its maps, as in AlexNet. Gradients of other
+convolutions, scales, biases, and kernels that two layers share are no such products and
+do not change.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ from dml.wire.costs.factors import Sizes
 class Factors(NamedTuple):
     """A gradient as a product, inputsᵀ · outputs, in the shape of its kernel.
 
-    The loss is a mean, so its 1/K (the 1/B of B examples, the weights of masked tokens)
-    is part of the gradients by the outputs; inputs are those of the layer. The gradient
-    of the layer's bias is the sum of the rows of `outputs_KxN`.
+    The factor of the mean loss (1/B for B examples, or the weights of masked tokens) is
+    part of `outputs_KxN`; `inputs_KxM` are the inputs of the layer. The gradient of the
+    layer's bias is the sum of the rows of `outputs_KxN`.
     """
 
     inputs_KxM: Any
@@ -69,7 +69,7 @@ def gradient_factors(
 def dense_layers(
     loss: Callable[[Params, Batch], Any], params: Params, batch: Batch
 ) -> dict[str, Sizes]:
-    """Return the sizes of the kernels with factors, by path; computes nothing.
+    """Return the sizes of the kernels with factors, by path, from shapes alone.
 
     Args:
       loss: (params, batch) -> scalar.

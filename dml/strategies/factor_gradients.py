@@ -1,4 +1,4 @@
-"""Gradients of a rank, some of which are factors, in the order of the backward pass."""
+"""Gradients of a rank, by factors for some kernels, in order of the backward pass."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from dml.strategies.factor_plan import Plan
 from dml.strategies.term_gradients import ALL
 from dml.types import Batch, Grads, Problem
 
-# gradients by name, without those of kernels by factors, and the factors by path
+# gradients by name, with None in place of kernels by factors; the factors by path
 Parted = tuple[dict[str, Grads], dict[str, Factors]]
 
 
@@ -61,7 +61,7 @@ def rank_gradients(
     summed: Any = None
     factors: dict[str, Factors] = {}
     for part in before:
-        value, (rest, own) = whole_gradient(problem, params, part.batch, plan)
+        value, (rest, own) = full_gradient(problem, params, part.batch, plan)
         share = part.examples / count
         summed = add_scaled(summed, (value, rest), share)
         factors = add_factors(factors, own, share)
@@ -83,15 +83,15 @@ def layer_gradients(
 ) -> tuple[Any, Iterator[Parted]]:
     """Return the loss, and the gradients of each name in the order of the plan."""
     if plan.names == [ALL]:
-        loss, whole = whole_gradient(problem, params, batch, plan)
-        return loss, iter([whole])
+        loss, parted = full_gradient(problem, params, batch, plan)
+        return loss, iter([parted])
     assert problem.model
     kernels = frozenset(plan.kernels)
     loss, done = backward(problem.model, params, batch, kernels)
     return loss, (separated({name: grads}) for name, grads in done)
 
 
-def whole_gradient(
+def full_gradient(
     problem: Problem, params: Any, batch: Batch, plan: Plan
 ) -> tuple[Any, Parted]:
     """Return the loss and all gradients by one program."""

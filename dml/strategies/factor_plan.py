@@ -1,4 +1,4 @@
-"""The choice of an exchange for each gradient of a network, by poseidon."""
+"""The plan of poseidon: the exchange of each gradient of a network."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ from dml.types import BadInput, Batch, Problem
 from dml.wire.costs.factors import Nodes, Sizes, choose
 from dml.wire.reducers.sufficient_factors import Columns
 
-# Exchanges of dense layers: the cheapest for each layer; factors for all; sums by the
-# all-reduce; sums on servers, of which each rank has one, with an equal part.
+# Exchanges of dense layers: that with the fewest words for each layer; factors for all;
+# sums by the all-reduce; sums on servers, one on each rank, with equal parts.
 SCHEMES = ("hybrid", "factors", "allreduce", "server")
 
 

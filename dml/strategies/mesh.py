@@ -7,12 +7,12 @@
     └─────── psum ──────┘         over the axis `data`, one vector per layer
   update    update    update      the same on all devices: replicas stay equal
 
-    backward  layer 3 │ layer 2 │ layer 1     the sum of a layer depends on its own
-    psum              └ vector 3 ┴ vector 2   gradients alone
+    backward  layer 3 │ layer 2 │ layer 1     the sum of a layer depends on the
+    psum              └ vector 3 ┴ vector 2   gradients of this layer only
 
 XLA's scheduler may sum a layer while it computes the next gradients; on CPUs a
-collective blocks the program. Between processes one vector is summed faster than the
-arrays of a layer, each of which would wait for messages.
+collective blocks the program. Between processes one vector per layer is summed faster
+than the arrays of the layer, because each array needs messages of its own.
 
 Examples that cannot be divided equally among the devices are computed by every device:
 no example is padded or left out. XLA sends the elements of the psum, 2(k-1)/k·n per

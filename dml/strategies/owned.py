@@ -5,13 +5,13 @@
     update      a       │   b c   │       d     with the state of the owned leaves
     new leaves  a b c d │ a b c d │ a b c d     sent by the owners to all ranks
 
-A leaf is updated as a whole, so that updates which multiply matrices, such as Muon's,
-are divided over ranks without further messages. The state of the optimizer is stored
-once: 1/p of it by each rank, as in ZeRO-1, whose slices cut matrices.
+One rank updates all elements of a leaf, so that updates which multiply matrices, such
+as Muon's, need no further messages. The state of the optimizer is stored once, about
+1/p of it by each rank, as in ZeRO-1, which divides matrices into slices.
 
 Elements sent per update, over p ranks: 2(p-1)(n+1) for n parameters and one loss, as by
-a ring all-reduce; `wire.plans.owners.words` has those of each rank. With a clip also
-the sum of squares of each leaf.
+a ring all-reduce; `wire.plans.owners.words` has those of each rank. With a clip,
+(p-1)·leaves more: the sum of squares of each leaf.
 """
 
 import math
@@ -76,7 +76,7 @@ def owned(
       accumulate: Number of microbatches of a shard.
       shards: Number of logical shards, each a term of the sums; 0: one per rank.
       prefetch: Number of minibatches prepared in the background.
-      state: State of the optimizer in an earlier Step; None starts anew.
+      state: State of the optimizer from the Step to resume from; None initializes it.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     if reducer.reduce_parts is None:

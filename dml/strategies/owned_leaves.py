@@ -1,9 +1,9 @@
-"""The leaves that a rank owns, their state of the optimizer, and their update.
+"""The leaves that a rank owns, their optimizer state, and their update.
 
-    state   count │ a      │   b c   │       d      common values: of every rank
-    rank    all   │ 0      │   1     │       2      a state of all leaves is collected
+    state   count │ a      │   b c   │       d      common values, such as count, are
+    rank    all   │ 0      │   1     │       2      stored by every rank
 
-A rank's program has all leaves, those of other ranks with one element; see
+The program of a rank has all leaves; leaves of other ranks have one element, see
 `one_element`.
 """
 
@@ -25,14 +25,14 @@ from dml.wire.plans.owners import Owners
 
 
 class OwnedLeaves:
-    """The leaves of one rank, and their state of the optimizer.
+    """The leaves of one rank, and their optimizer state.
 
     Args:
       params: All parameters.
       update: optax optimizer.
       plan: Owners of the leaves.
       rank: This rank.
-      state: State of the optimizer for all leaves; None starts anew.
+      state: State of the optimizer for all leaves; None initializes it.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ def one_element(
 ) -> Any:
     """Return the tree with one element in place of each leaf that is not owned.
 
-    If a program updates a single leaf, XLA fuses factors of all leaves, such as a bias
-    correction, into its update, which changes bits. So the program of every rank has
-    all leaves.
+    If a program updates a single leaf, XLA fuses the factors that leaves share, such as
+    a bias correction, into its update, which changes bits. So the program of every rank
+    has all leaves.
 
     Args:
       tree: Arrays or their shapes.

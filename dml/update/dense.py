@@ -87,7 +87,7 @@ def lamb(settings: Settings) -> Optimizer:
     )
 
 
-def whole_matrices(settings: Settings) -> Optimizer:
+def unsliced_muon(settings: Settings) -> Optimizer:
     """Return muon; raise BadInput if leaves are sharded."""
     if settings.axis is not None:
         raise BadInput(
@@ -111,7 +111,7 @@ OPTIMIZERS: dict[str, Maker] = {
     "lion": with_decoupled_decay(optax.lion),
     "lars": lars,
     "lamb": lamb,
-    "muon": whole_matrices,
+    "muon": unsliced_muon,
 }
 
 

@@ -1,4 +1,4 @@
-"""Adam fused with the sum of the gradients of all ranks, chunk by chunk.
+"""Adam fused with the sum of the gradients of all ranks, by chunks in cache.
 
                   chunk 0          chunk 1       …    a chunk stays in cache while its
     terms      read, add up     read, add up          terms are added, its parameters
@@ -27,7 +27,7 @@ class FusedAdam:
     Args:
       length: Number of parameters of the part.
       rate: Learning rate.
-      chunk: Size of a chunk in bytes; 0 makes one pass after another over all.
+      chunk: Size of a chunk in bytes; 0: one chunk, the part.
       decays: Decay rates of the two moments.
       epsilon: Term added to the root of the second moment.
     """
@@ -68,9 +68,10 @@ class FusedAdam:
         """Update consecutive parameters.
 
         Args:
-          start: Position of the first one in this part.
-          terms: Their gradients of each rank, added in this order.
-          outputs: Arrays of the new parameters; the first one has the old parameters.
+          start: Position of the first parameter in this part.
+          terms: Gradients of each rank, added in this order.
+          outputs: Arrays that receive the new parameters; the first array has the old
+            parameters.
         """
         part = slice(start, start + len(outputs[0]))
         arrays = tuple(terms), tuple(outputs), self.first[part], self.second[part]

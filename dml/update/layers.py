@@ -1,7 +1,7 @@
-"""Updates layer by layer: the state of each name of params, and of all names.
+"""Updates layer by layer, with an optimizer state for each name of params.
 
     full state      count, moments of b0, moments of b1
-    states of b0    count, moments of b0            each has its own scalars
+    states of b0    count, moments of b0            each state has the scalars
               b1    count, moments of b1
 
 Only optimizers whose update of a layer does not depend on the gradients of other layers
@@ -20,11 +20,11 @@ import optax
 from dml.types import Grads, Params
 from dml.update.dense import Optimizer
 
-HUGE = 1e15  # gradient of the other layers in the test; its square is finite in float32
+HUGE = 1e15  # a gradient in `separable`; its square is finite in float32
 
 
 class Companion(NamedTuple):
-    """The name and the structure of other params, of one element per leaf."""
+    """Params of another layer, with one element per leaf: name and structure."""
 
     name: str
     structure: Any
@@ -59,7 +59,7 @@ def apply_layer(
     state: Any,
     params: Params,
 ) -> tuple[Params, Any, Params]:
-    """Return params and state of a layer after one update, and an unused part.
+    """Return params and state of a layer after an update, and companion params.
 
     Args:
       optimizer: A separable optimizer.
@@ -79,8 +79,9 @@ def apply_layer(
 def separable(optimizer: Optimizer, params: Mapping[str, Params]) -> bool:
     """Return whether the update of each layer depends on its own gradients only.
 
-    The layers are replaced by arrays of one element per leaf, and each second layer
-    gets a huge gradient.
+    Two updates of arrays of one element per leaf are compared: in one of them every
+    second layer has a huge gradient, and the updates of the other layers must not
+    change.
     """
     small = jax.tree.map(lambda leaf: jnp.ones((1,) * np.ndim(leaf)), dict(params))
     changed = set(list(small)[1::2])

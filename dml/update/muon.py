@@ -1,11 +1,11 @@
-"""Muon (Jordan 2024): the momentum of a matrix, orthogonalised before it is applied.
+"""Muon (Jordan 2024): updates by the orthogonalised momentum of each matrix.
 
     matrices of hidden layers     momentum → Newton-Schulz iterations → update
     tables, outputs, vectors      AdamW
 
-The update is `optax.contrib.muon`. Its Newton-Schulz iterations multiply whole
-matrices, so the update of a matrix cannot be divided into slices; `strategies.owned`
-divides the matrices of a model among ranks instead.
+The update is `optax.contrib.muon`. Its Newton-Schulz iterations multiply matrices, so
+the update of a matrix cannot be divided into slices; `strategies.owned` divides the
+matrices of a model among ranks instead.
 """
 
 import math
@@ -71,8 +71,8 @@ def dimension_numbers(outputs: Collection[str], tree: Any) -> Any:
 def operations(shape: Sequence[int]) -> float:
     """Return the operations of the Newton-Schulz iterations of a kernel.
 
-    One iteration of an m x n matrix, m ≤ n, has the products x xᵀ, a a and b x. The
-    number is an upper bound for leaves of fewer than two axes, which have none.
+    One iteration of an m x n matrix, m ≤ n, has the products x xᵀ, a a and b x. Leaves
+    of fewer than two axes have no iterations; their number of elements is returned.
     """
     if len(shape) < 2:
         return float(math.prod(shape))

@@ -59,7 +59,7 @@ def masked_windows(tokens: Tokens, length: int, seed: int) -> tuple[Examples, Ba
 def with_keys(examples: Examples, seed: int) -> Examples:
     """Return the examples with a random key per token, for dropout.
 
-    Keys depend on the seed, the draw number and the position alone.
+    Keys depend only on the seed, the draw number and the position.
     """
 
     def take(draws: np.ndarray) -> Batch:

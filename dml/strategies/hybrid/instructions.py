@@ -194,7 +194,7 @@ def output_grad(
 def backward_input(
     program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
 ) -> InFlight:
-    """BackwardInput: compute the gradient of a part's input; defer the weights'.
+    """BackwardInput: compute the gradient of a part's input; store deferred values.
 
     For the arguments see `forward`.
     """

@@ -11,8 +11,10 @@ the stage restores its old params and updates them by clipped gradients. The bit
 those of `clip_after_all`, as both add the squares in the order of the stages. Old
 params and state are stored until then; the paper inverts the update, up to rounding.
 
-A program in lockstep, as pipeline.py's, has no stage that is ahead of another, so there
-it would save no time; these functions run on ranks. Cost: 2(K - 1) messages of a word.
+In a program in lockstep, as in `hybrid/pipeline.py`, no stage is ahead of another, so
+post-validation would save no time; these functions run on ranks.
+
+Cost: 2(K - 1) messages of a word.
 """
 
 import math
@@ -71,7 +73,7 @@ def begin_update(
 def validate_update(
     comm: Comm, pending: Pending, update: Update, clip: float
 ) -> tuple[Learned, bool]:
-    """Return params and state after the update, and whether no stage was wrong.
+    """Return params and state after the update, and whether no gradient was clipped.
 
     All stages return the same bool. Arguments are those of `begin_update`.
     """
@@ -103,5 +105,5 @@ def within(squares: np.ndarray, clip: float) -> bool:
 
 
 def clipped(grads: np.ndarray, norm: float, clip: float) -> np.ndarray:
-    """Return gradients scaled to the norm `clip`, as gradients.py does."""
+    """Return gradients of a norm, scaled to the norm `clip`."""
     return grads / grads.dtype.type(norm) * grads.dtype.type(clip)

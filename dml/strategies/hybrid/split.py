@@ -5,10 +5,10 @@
               input gradient = g Wᵀ     B              part of B if the input gradient
               weight gradient = xᵀ g    W              depends on it, else of W.
 
-W reads values of B that depend on the incoming gradient, such as g: they are deferred,
-in a slot from the tick of B to the tick of W. Equations without the incoming gradient
-recompute cheap functions of saved activations, and are executed in both programs. No
-product is computed twice.
+W reads values of B that depend on the incoming gradient, such as g. These values are
+deferred: stored in a slot from the tick of B to the tick of W. Equations that do not
+depend on the incoming gradient recompute cheap functions of saved activations, and are
+executed in both programs where needed. No product is computed twice.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -69,8 +69,8 @@ def split_backward(
         graph.outputs[: grads_tree.num_leaves],
         graph.outputs[grads_tree.num_leaves :],
     )
-    given = len(jax.tree.leaves((params, saved)))
-    without_grad, incoming = graph.inputs[:given], set(graph.inputs[given:])
+    count = len(jax.tree.leaves((params, saved)))
+    without_grad, incoming = graph.inputs[:count], set(graph.inputs[count:])
     gradient_values = depending_on(graph.equations, incoming)
 
     input_equations = needed(graph.equations, input_grad, set())
@@ -149,12 +149,12 @@ def flatten(closed: Any) -> Graph:
 
 
 def depending_on(equations: Sequence[Equation], values: set[int]) -> set[int]:
-    """Return the values that are computed from any of these values, and these."""
-    found = set(values)
+    """Return these values, and all values that are computed from any of them."""
+    dependent = set(values)
     for equation in equations:
-        if any(isinstance(n, int) and n in found for n in equation.inputs):
-            found.update(equation.outputs)
-    return found
+        if any(isinstance(n, int) and n in dependent for n in equation.inputs):
+            dependent.update(equation.outputs)
+    return dependent
 
 
 def needed(

@@ -25,7 +25,7 @@ HOST = "pinned_host"  # memory kind
 
 
 class Exceeded(RuntimeError):
-    """A plan that does not fit in the capacity."""
+    """Raised if a plan needs more device memory than the capacity."""
 
 
 class DeviceMemory:
@@ -74,8 +74,8 @@ class DeviceMemory:
     def store(self, name: str, value: Any) -> None:
         """Replace a buffer by the result of an operation; its bytes are reserved."""
         self.order = zlib.crc32(f"write {name}".encode(), self.order)
-        self.values[name] = value  # frees the old one
-        self.copies.pop(name, None)  # an old content
+        self.values[name] = value  # frees the old value
+        self.copies.pop(name, None)  # has the old content
 
     def store_on_host(self, name: str, value: Any) -> None:
         """Store a buffer in host memory."""

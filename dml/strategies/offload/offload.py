@@ -9,7 +9,8 @@ of another size is recorded anew. The result has the bits of `synchronous` with
 --bucket_mb=1, for any capacity. On several ranks the gradient of each layer is reduced
 over ranks before its update: words as `synchronous`.
 
-Device memory: capacity. Bytes moved per update: those of the plan, 0 if all fits.
+Cost: at most `device_mb` of device memory. The bytes moved per update are those of the
+plan: none after the first update if all buffers fit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,9 +5,9 @@
             saved/0/0   saved/n/0   gradient/b1 ───────►  params/b1, state/b1
     saved/0/1   saved/n/1
 
-Each saved array is a buffer: the smaller the buffers, the better they fill the memory.
-The params of a layer are updated as soon as their gradient is complete. Without ranks
-that share gradients there is no `reduce`.
+Each saved array is one buffer, as small buffers fill the memory better than large ones.
+The params of a layer are updated as soon as their gradient is complete. On one rank
+there is no `reduce`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Parameter Hub (Luo 2018): gradients in, updated parameters out, by chunks."""
+"""Parameter Hub (Luo 2018): sums and updates by chunks on the owners of parameters."""
 
 from collections.abc import Callable, Sequence
 
@@ -72,18 +72,18 @@ def by_messages(
     nothing = slice(0, 0)
     for k in range(max(map(len, cut))):
         pieces = [pieces[k] if k < len(pieces) else nothing for pieces in cut]
-        mine = pieces[rank]
-        length = mine.stop - mine.start
+        own_piece = pieces[rank]
+        length = own_piece.stop - own_piece.start
         received = [terms[source, :length] for source in range(size)]
-        received[rank] = grads[mine]
+        received[rank] = grads[own_piece]
         for ahead in range(1, size):
             dest, source = (rank + ahead) % size, (rank - ahead) % size
             exchange(comm, grads[pieces[dest]], dest, received[source], source)
         if length:
-            update(mine.start - own[0].start, received, [params[mine]])
+            update(own_piece.start - own[0].start, received, [params[own_piece]])
         for ahead in range(1, size):
             dest, source = (rank + ahead) % size, (rank - ahead) % size
-            exchange(comm, params[mine], dest, params[pieces[source]], source)
+            exchange(comm, params[own_piece], dest, params[pieces[source]], source)
 
 
 def exchange(

@@ -15,8 +15,8 @@ def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
         rank 1   b0 b1 b2   ────►  a1 b1 c1 ─ add ─► s1   ────►  s0 s1 s2
         rank 2   c0 c1 c2          a2 b2 c2 ─ add ─► s2          s0 s1 s2
 
-    Every element is ((x_0 + x_1) + x_2) + …: the bits are those of the star. At most
-    2(p-1) messages of a rank, 2(p-1)n elements over all ranks:
+    Every element is ((x_0 + x_1) + x_2) + …: the bits are those of `star_allreduce`.
+    At most 2(p-1) messages of a rank, 2(p-1)n elements over all ranks:
     2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
     buffer = flat(comm, buffer)

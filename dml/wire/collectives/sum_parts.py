@@ -1,4 +1,4 @@
-"""Sums of parts of a buffer, each on its own rank: a reduce-scatter of any parts."""
+"""Reduce-scatter of parts of any lengths, with sums in rank order."""
 
 from collections.abc import Sequence
 

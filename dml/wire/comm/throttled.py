@@ -1,4 +1,4 @@
-"""A communicator whose messages take the time of links with a given bandwidth."""
+"""A communicator that delays messages as links of limited bandwidth do."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,9 +22,10 @@ class Throttled(ByRequests):
 
     A message leaves at the earliest time at which the sender's port has sent it. It is
     received at that time, or later if the receiver's port was occupied. The message
-    itself is sent at once; a second message has the time at which it leaves, so that
-    the delivery is late only by the error of a sleep. Ranks sleep until that time;
-    virtual clocks advance. All ranks need one clock: they run on one host.
+    itself is sent at once, and a second message contains the time at which it leaves,
+    so that the delivery is late only by the error of a sleep. Ranks sleep until that
+    time; virtual clocks advance. All ranks must run on one host, as they need one
+    clock.
 
     A port is a token bucket: after idle time it sends up to `burst` bytes at once, so
     that a rank that wakes up late does not lose bandwidth. Probes, Barrier, Allreduce
@@ -126,7 +127,7 @@ class Departure(Transfer):
 
     def __init__(self, comm: Throttled, requests: list[Any], leaves: np.ndarray):
         super().__init__(comm, requests[-1])
-        self.requests, self.leaves = requests, leaves  # the buffer must live
+        self.requests, self.leaves = requests, leaves  # must not be freed
         self.due = float(leaves[0])
 
     def finish(self, status: Any) -> None:
@@ -141,7 +142,7 @@ class Departure(Transfer):
 class Arrival(Transfer):
     """A receive; complete when the message has passed the port."""
 
-    status: Any = None  # of the message, once it is there
+    status: Any = None  # of the message, after it has arrived
 
     def finish(self, status: Any) -> None:
         if self.status is None:

@@ -4,7 +4,7 @@ The gradient of an M x N kernel is a product of a K x M and a K x N matrix, its
 sufficient factors. Poseidon (Zhang 2017, section 3.2) exchanges it in one of two ways,
 to which an all-reduce is added here. The words that a node sends and receives:
 
-    factors      each worker sends K(M + N) words to each other: 2K(P1-1)(M + N)
+    factors      workers send K(M + N) words to each other: 2K(P1-1)(M + N)
     server       each of P2 servers has MN/P2 of the kernel; all workers push gradients
                  and pull sums: a worker 2MN, a server 2P1·MN/P2, a node with both
                  roles 2MN(P1 + P2 - 2)/P2
@@ -106,7 +106,7 @@ def choose(sizes: Sizes, nodes: Nodes, schemes: Sequence[str] = tuple(WORDS)) ->
 def last_factor_nodes(sizes: Sizes, most: int = 1 << 20) -> int:
     """Return the most workers, each also a server, for which factors are chosen.
 
-    Factors have the fewer words if PK(M + N) ≤ 2MN. 1 if they have for no P above 1.
+    Factors are chosen if PK(M + N) ≤ 2MN; 1 if this holds for no P above 1.
 
     Args:
       sizes: Sizes of the product on each worker.
@@ -124,5 +124,5 @@ def sent_factors(rows: Sequence[int], inputs: int, outputs: int) -> list[int]:
       outputs: Number of columns of the second factor.
     """
     size, width = len(rows), inputs + outputs
-    # rank r passes on the parts of all ranks but that of its successor
+    # rank r sends the parts of all ranks except its successor's
     return [(sum(rows) - rows[(rank + 1) % size]) * width for rank in range(size)]

@@ -129,10 +129,10 @@ def sum_layers(grads: Any) -> Any:
         layer 1   kernel ─┐                       layer 2   ...
                   bias   ─┴─ vector ─ psum ─ kernel, bias
 
-    Bits are those of a psum of each array if the sum of two terms is the whole sum, or
-    if devices belong to one process.
+    The bits are those of a psum of each array if there are two terms, or if all devices
+    belong to one process.
 
-    Cost: an all-reduce per layer, in total of all gradients, and two copies of them.
+    Cost: an all-reduce per layer, together of all gradients, and two copies of these.
 
     Args:
       grads: Gradients of a device by name of params, or another tree, which is summed

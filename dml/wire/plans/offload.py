@@ -9,9 +9,10 @@ bytes. As the order repeats, the next use of each buffer is known, and Belady's 
 evicts the buffer whose next use is farthest (GeePS, Cui 2016).
 
 For buffers of equal size Belady's rule has the fewest fetches of all plans. For unequal
-sizes, and if changed buffers must be written back, the fewest bytes are NP-hard to find
-and the rule is a heuristic. A buffer that is not read before it is written again is not
-moved, and a buffer that equals its copy on the host is evicted without a copy.
+sizes, or if changed buffers must be written back, a plan with the fewest bytes is
+NP-hard to compute and the rule is a heuristic. A buffer that is not read before it is
+written again is not moved, and a buffer that equals its copy on the host is evicted
+without a copy.
 
 The bytes that an iteration moves are those of its plan; see `prefetching` for its time.
 """
@@ -199,8 +200,11 @@ def check_capacity(iteration: Iteration, capacity: int) -> None:
 
 
 def next_uses(iteration: Iteration) -> dict[str, list[tuple[int, bool]]]:
-    """Return, by buffer and access, the distance to the next use, and whether it is
-    written there without being read: then the content is not needed any more."""
+    """Return, by buffer and access, the distance to the next use, and a bool.
+
+    The bool is true if the next use writes the buffer without reading it: the content
+    is then not needed after the access.
+    """
     length = len(iteration.accesses)
     following: dict[str, list[tuple[int, bool]]] = {}
     for name in iteration.sizes:

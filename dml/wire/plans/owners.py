@@ -1,7 +1,7 @@
 """Owners of the leaves of a model: consecutive leaves for each rank, balanced by cost.
 
     leaves    a  b   c  d  e   f    in the order of the tree, on any number of ranks
-    owners    └─ 0 ─┘└── 1 ──┘└ 2   so a rank's leaves are one part of a packed buffer
+    owners    └─ 0 ─┘└── 1 ──┘└ 2   the leaves of a rank are one part of the buffer
 
 Pure arithmetic.
 """
@@ -19,7 +19,7 @@ class Owners(NamedTuple):
     """The division of packed leaves, and of scalars behind them, among ranks.
 
     Attributes:
-      leaves: Indices of the leaves of each rank; empty if there are more ranks.
+      leaves: Indices of the leaves of each rank; empty for ranks without leaves.
       parts: The part of each rank in the buffer; the last part ends with the scalars.
     """
 

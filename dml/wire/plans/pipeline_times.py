@@ -1,4 +1,4 @@
-"""Seconds of a pipeline schedule by dependencies, for any durations of its pieces.
+"""Seconds of a pipeline schedule for any durations of its pieces.
 
 F  F  F .  .  B   W F      A stage executes its pieces in the order of the schedule,
    F .  B W  F .           each as soon as its input has arrived, and does not wait

@@ -1,11 +1,11 @@
-"""Plans of moves that start before they are needed, and their time.
+"""Plans of moves that start before their deadlines, and the time of an iteration.
 
     compute lane   f0  f1  f2  b2  b1  b0
     copy lane       ┌ fetch ┐  evict  fetch     in order, each as early as possible
 
 A fetch starts when there is memory for its buffer during all accesses up to its own.
-The time of an iteration is max(compute, bytes / bandwidth) if moves can start early
-enough, for which some memory must be left, and the sum of both if no move overlaps.
+The time of an iteration is max(compute, bytes / bandwidth) if all moves start early
+enough, which needs free memory, and the sum of both if no move overlaps.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Ticks of zero-bubble schedules (Qi 2023), by a list scheduler.
+"""Ticks of the pieces of zero-bubble schedules (Qi 2023), by a list scheduler.
 
     stage 0   F0 F1 F2 .  .  B0 W0 F3 B1 W1 B2 W2 B3 W3      zb_h1, K = 3, M = 4
     stage 1   .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 B3 W2 W3
@@ -7,8 +7,9 @@
 F is a forward, B the gradient of a part's input, W the gradient of its params. Only B
 is on the path between stages; W may follow its B at any later tick of the stage.
 
-A stage saves the activations of a microbatch from F to W. The scheduler fills each tick
-of each stage with the first piece in an order that is ready and whose activations fit.
+A stage saves the activations of a microbatch from F to W. In each tick of each stage
+the scheduler executes the first piece, in an order of preference, that is ready and
+whose activations fit.
 """
 
 from collections.abc import Callable

@@ -180,8 +180,8 @@ class FixedPoint:
             last = -(-max(min(own.stop, region.stop) - region.start, 0) // BLOCK)
             if first < last:
                 start = region.start + first * BLOCK
-                some = slice(start, min(region.start + last * BLOCK, region.stop))
-                self.to_floats(total[some], each[first:last], terms[0][some])
+                covered = slice(start, min(region.start + last * BLOCK, region.stop))
+                self.to_floats(total[covered], each[first:last], terms[0][covered])
 
     def sums_in_place(self, comm: Comm, buffer: np.ndarray) -> bool:
         """Return whether each rank sums a chunk of all ranks' registered buffers."""

@@ -6,11 +6,11 @@
 
 The gradient of a dense layer over all ranks is one product of the concatenated factors
 of all ranks. Every rank computes this product from equal matrices, so the results are
-equal to the last bit, whatever the number of rows of each rank.
+equal to the last bit, for any numbers of rows of the ranks.
 
 This is not a `Reducer`: the buffer of a Reducer has a rank's term of the gradient and
-receives the mean, of the same length. Here a rank's part has K(M + N) words, the result
-those of all ranks, and no sum is computed before the product.
+receives the mean, of the same length. Here a rank sends K(M + N) words, the result has
+the words of all ranks, and no sum is computed before the product.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Rows of byteps.py on Parameter Hub: fused and separate updates of all parameters.
 
-raw        exchange of the bytes of `separate`, without arithmetic
+raw        exchange of as many bytes as `separate`, without arithmetic
 messages   chunks by messages, each updated when it has arrived
-separate   all gradients are exchanged, then added, then Adam, then all parameters
-numpy      the same; each pass of Adam is a numpy operation
+separate   gradients are exchanged, added, applied by Adam; parameters are exchanged
+numpy      the same; each operation of Adam is a pass of numpy
 fused      chunks in shared memory
 """
 
@@ -72,13 +72,13 @@ def hub_rows(
         registered[0][:] = plain[0][:] = rng.standard_normal(length, np.float32)
         count = own.stop - own.start
         for chunk in chunk_sizes:
-            whole = max(4 * length, chunk)  # one message, one pass
+            one_chunk = max(4 * length, chunk)  # one message, one pass
             calls = {
                 "raw": raw_exchange(comm, *plain),
                 "fused": updater(comm, FusedAdam(count, RATE, chunk), registered),
                 "messages": updater(comm, FusedAdam(count, RATE, chunk), plain, chunk),
-                "separate": updater(comm, FusedAdam(count, RATE, 0), plain, whole),
-                "numpy": updater(comm, NumpyAdam(count, RATE, 0), plain, whole),
+                "separate": updater(comm, FusedAdam(count, RATE, 0), plain, one_chunk),
+                "numpy": updater(comm, NumpyAdam(count, RATE, 0), plain, one_chunk),
             }
             exact = same_bits(comm, calls, registered, plain)
             times = time_alternately(comm, list(calls.values()), repeats)

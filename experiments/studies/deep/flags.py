@@ -88,18 +88,18 @@ def define(**defaults: Any) -> flags.FlagValues:
         "scheme",
         "hybrid",
         list(SCHEMES),
-        "Exchange of dense layers by poseidon: that with the fewest words, or one for "
-        "all.",
+        "Exchange of dense layers in strategy poseidon; hybrid: for each layer the one "
+        "with the fewest words.",
     )
     values.number(
-        "device_mb", 0.0, "MB of device memory of strategy offload; 0: unlimited.", 0
+        "device_mb", 0.0, "Device memory of strategy offload in MB; 0: unlimited.", 0
     )
     values.choice("call", "shard_map", list(CALLS), "Compilation of the strategy mesh.")
     values.integer(
         "zero",
         0,
-        "ZeRO stage of mesh and hybrid: shards of state (1), of mesh also of "
-        "gradients (2) and parameters (3).",
+        "ZeRO stage: shards of the optimizer state (1), and in strategy mesh also of "
+        "gradients (2) and parameters (3); 0: no shards.",
         0,
         3,
     )
@@ -326,7 +326,7 @@ def optimizer(
     return make(
         values.optimizer,
         rate,
-        # these strategies clip gradients: no device or rank has all of them
+        # these strategies clip gradients themselves: no device or rank has all of them
         clip=math.inf if values.clip and values.strategy in CLIPPING else values.clip,
         decay=values.decay,
         axis=axis,

@@ -231,8 +231,8 @@ def check(values: flags.FlagValues, workers: int) -> None:
             )
     if values.accumulate > 1 and values.strategy in ("coded", "offload"):
         raise BadInput(
-            f"expected parts that are not divided with --strategy={values.strategy}, "
-            f"got --accumulate={values.accumulate}; leave it out"
+            f"expected --accumulate=1 with --strategy={values.strategy}, got "
+            f"--accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
         readers = ["synchronous", "owned", "local", "coded", "diloco", "offload"]

@@ -3,11 +3,11 @@
     device  │ forward │ backward fc8 │ fc7 │ fc6 │ conv5_4 … │ products of factors
     port              └ exchange fc8 ─────┴ fc7 ─┴ fc6 ── conv5_4 …
 
-A node sends the gradient of a layer when its backward pass ends, and computes those of
-earlier layers meanwhile. A layer of K rows, M inputs and N outputs takes 2KMN
-operations forward and 4KMN backward. By factors it takes 2KMN backward, and 2PKMN for
-the product of the factors of P nodes, after the backward pass. An update ends when all
-products and exchanges have ended.
+A node sends the gradient of a layer when the backward pass of the layer ends, and at
+the same time computes the gradients of earlier layers. A layer of K rows, M inputs and
+N outputs takes 2KMN operations forward and 4KMN backward. By factors it takes 2KMN
+backward, and 2PKMN for the product of the factors of P nodes, after the backward pass.
+An update ends when all products and exchanges have ended.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -146,7 +146,8 @@ def rows(networks: Mapping[str, Network], clusters: Sequence[Cluster]) -> Iterat
     """Yield a row for each network, bandwidth and scheme."""
     for name, network in networks.items():
         for cluster in clusters:
-            alone = exchanges(network, cluster._replace(nodes=1), "allreduce")[-1].ready
+            one_node = cluster._replace(nodes=1)
+            compute = exchanges(network, one_node, "allreduce")[-1].ready
             for scheme in SCHEMES:
                 listed = exchanges(network, cluster, scheme)
                 seconds, words = run(listed, cluster)
@@ -157,8 +158,8 @@ def rows(networks: Mapping[str, Network], clusters: Sequence[Cluster]) -> Iterat
                     "gbps": cluster.gbps,
                     "scheme": scheme,
                     "seconds": seconds,
-                    "computing": alone / seconds,
-                    "speedup": cluster.nodes * alone / seconds,
+                    "computing": compute / seconds,
+                    "speedup": cluster.nodes * compute / seconds,
                     "examples_per_second": cluster.nodes * network.examples / seconds,
                     "words_sent": words,
                     "by_factors": sum(one.scheme == "factors" for one in listed),

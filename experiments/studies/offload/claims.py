@@ -7,7 +7,7 @@ from dml.runs.results import Run
 LEAST_RATIO = 2.0  # training memory relative to device memory
 HALF = 0.6  # fractions of memory up to which a capacity counts as about half
 LEAST_THROUGHPUT = 2 / 3  # with about half of the memory
-SPARE = 1.25  # capacity relative to the largest working set, with room to prefetch
+SPARE = 1.25  # capacity relative to the largest working set, with memory to prefetch
 ABOVE_BOUND = 1.2  # largest T / max(compute, transfer)
 
 

@@ -94,7 +94,7 @@ def adam() -> Any:
 def capacities(iteration: Iteration, fractions: list[float]) -> dict[float, int]:
     """Return capacities by fraction of the memory in which everything fits.
 
-    Fractions below the largest working set become that fraction, once.
+    Fractions below that of the largest working set are replaced by it, once.
     """
     sizes = [max(iteration.least, int(part * iteration.most)) for part in fractions]
     return {capacity / iteration.most: capacity for capacity in sizes}

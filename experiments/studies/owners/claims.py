@@ -1,8 +1,8 @@
 """Claims of Muon's distributed updates, judged by owners.py.
 
 Jordan et al., Muon, 2024, and Liu et al., Muon is Scalable for LLM Training, 2025. The
-latter divides matrices in slices, which are gathered for each update; owners need no
-gathering.
+latter divides matrices into slices, which are gathered for each update; owners have
+complete matrices.
 """
 
 from lab.claims import Verdict, claim, grouped, matching, nonempty, rows, verdict

@@ -163,12 +163,12 @@ def owners_of(plan: Plan, ranks: int) -> Owners:
 def update_seconds(plan: Plan, ranks: int, repeats: int) -> dict[str, Any]:
     """Return the row with the seconds of an update on the slowest rank.
 
-    Each rank's leaves are updated alone on this process, without messages.
+    This process updates the leaves of one rank after another, without messages.
 
     Args:
       plan: Model, optimizer and number of updates.
       ranks: Number of ranks.
-      repeats: Number of timings, of which the fastest counts.
+      repeats: Number of timings, of which the least is taken.
     """
     seconds = [
         run(partial(time_update, plan, ranks, rank, repeats), 1)[0]

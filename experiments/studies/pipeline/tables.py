@@ -189,7 +189,7 @@ TABLES: dict[str, Table] = {
     ),
     "measured": Table(
         "On real devices with one core each: speed-up over one device, time of a step "
-        "in steps of gpipe, and MB of temporary buffers",
+        "relative to gpipe, and MB of temporary buffers",
         STAGES
         | {"M": (2, "{microbatches}")}
         | {"schedule": (8, "{schedule:8}")}

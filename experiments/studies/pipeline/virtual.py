@@ -127,7 +127,7 @@ def run_stage(
 
 
 class Stage(NamedTuple):
-    """What a rank executes; for the fields see `run_stage`."""
+    """Schedule, durations and size of messages of a stage; see `run_stage`."""
 
     schedule: Schedule
     durations: Sequence[Sequence[float]]

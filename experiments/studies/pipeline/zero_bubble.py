@@ -1,4 +1,4 @@
-"""Zero-bubble schedules beside 1f1b: bubble by dependencies, for durations F, B, W.
+"""Bubbles of zero-bubble schedules and 1f1b by dependencies, for durations F, B, W.
 
 F, B and W are the seconds of a stage for a microbatch: a forward, the gradient of its
 input, the gradient of its params. 1f1b executes B and W together.

@@ -31,8 +31,8 @@ def h1_bubble(run: Run) -> Verdict:
 
     It has at most as many microbatches in flight.
     """
-    found = equal_rows(run)
-    h1, one = found["zb_h1"], found["1f1b"]
+    by_schedule = equal_rows(run)
+    h1, one = by_schedule["zb_h1"], by_schedule["1f1b"]
     f, b, w = h1["piece_seconds"]
     share = (f + b - w) / (f + b + w)
     holds = h1["bubble"] <= share * one["bubble"] * (1 + ROUNDING)
@@ -48,8 +48,8 @@ def h2_bubble(run: Run) -> Verdict:
 
     It has at most twice as many microbatches in flight as 1F1B.
     """
-    found = equal_rows(run)
-    h2, one = found["zb_h2"], found["1f1b"]
+    by_schedule = equal_rows(run)
+    h2, one = by_schedule["zb_h2"], by_schedule["1f1b"]
     holds = abs(h2["run"]) <= ROUNDING and h2["in_flight"] <= TWICE * one["in_flight"]
     memory = f"{h2['in_flight']:g} of {one['in_flight']:g} microbatches in flight"
     return verdict(holds, f"{h2['run']:.2f} (F + B + W)", memory)
@@ -61,8 +61,8 @@ def v_bubble(run: Run) -> Verdict:
 
     It has at most as many microbatches in flight as 1F1B.
     """
-    found = equal_rows(run)
-    folded, one = found["zb_v"], found["1f1b"]
+    by_schedule = equal_rows(run)
+    folded, one = by_schedule["zb_v"], by_schedule["1f1b"]
     holds = abs(folded["run"]) <= ROUNDING
     holds &= folded["in_flight"] <= one["in_flight"]
     memory = f"{folded['in_flight']:g} of {one['in_flight']:g} microbatches in flight"
