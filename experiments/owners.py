@@ -20,21 +20,23 @@ from typing import Any
 
 from lab import flags, writing
 from studies.owners.claims import CLAIMS
-from studies.owners.runs import REDUCERS, Plan, train, update_seconds
+from studies.owners.runs import REDUCERS, SHARDS, Plan, train, update_seconds
 
 from dml.models.layers.blocks import Shape
 from dml.runs import folder, writers
+from dml.types import BadInput
 from dml.update.dense import OPTIMIZERS
 
 FLAGS = flags.define("seed")
 FLAGS.text("optimizers", "muon,adamw", f"Optimizers, of {', '.join(OPTIMIZERS)}.")
-FLAGS.text("ranks", "1,2,4,8", "Numbers of virtual ranks, at most 8 (logical shards).")
+FLAGS.text("ranks", "1,2,4,8", f"Numbers of virtual ranks, at most {SHARDS}.")
 FLAGS.integer("steps", 4, "Number of updates.", 1)
 FLAGS.integer("blocks", 2, "Number of blocks of the GPT.", 1)
 FLAGS.integer("width", 64, "Width of the GPT in units, a multiple of 4.", 4)
 FLAGS.integer("timed_width", 256, "Width of the GPT whose update is timed.", 4)
 FLAGS.integer("repeats", 5, "Number of timings, of which the least is taken.", 1)
 
+HEADS = 4  # of attention
 TITLES = {
     "training": "Trainings; state: bytes of the rank with most",
     "update": "Update without messages: the slowest rank, and the mean relative to it",
@@ -72,7 +74,18 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     names = flags.names(FLAGS.optimizers, OPTIMIZERS, "optimizers")
     ranks = flags.integers(FLAGS, "ranks")
-    shape = Shape(128, 32, FLAGS.blocks, FLAGS.width, 4)
+    if max(ranks) > SHARDS:
+        raise BadInput(
+            f"expected at most {SHARDS} virtual ranks, one for each logical shard, got "
+            f"--ranks={FLAGS.ranks}; pass --ranks=1,2,4,8"
+        )
+    if FLAGS.timed_width % HEADS:
+        raise BadInput(
+            f"expected --timed_width divisible by {HEADS} heads, got "
+            f"{FLAGS.timed_width}; pass "
+            f"--timed_width={FLAGS.timed_width + -FLAGS.timed_width % HEADS}"
+        )
+    shape = Shape(128, 32, FLAGS.blocks, FLAGS.width, HEADS)
     wide = shape._replace(width=FLAGS.timed_width, vocabulary=1024)
     path, table = folder.path(FLAGS.out, "owners"), writers.tables(COLUMNS, TITLES)
     summary: dict[str, Any] = {}

@@ -201,7 +201,8 @@ def measure(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=dict(variables),
+            # order matters: buffered output would follow the error, not precede it
+            env={**variables, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
         try:

@@ -30,7 +30,8 @@ def clip_leaf(leaf: jax.Array, length: jax.Array, limit: Any) -> jax.Array:
     Gradients with a norm below the limit do not change.
     """
     # order matters: optax divides first, and results must be bit-identical
-    return jnp.where(length < limit, leaf, leaf / length.astype(leaf.dtype) * limit)
+    scaled = leaf / length.astype(leaf.dtype) * jnp.asarray(limit, leaf.dtype)
+    return jnp.where(length < limit, leaf, scaled)
 
 
 def clip(limit: float, axis: Axis = None) -> optax.GradientTransformation:

@@ -148,6 +148,29 @@ def test_more_ranks_than_leaves_train():
     assert results[-1][3]["state_bytes"] == 4  # the number of updates
 
 
+@cache
+def two_types():
+    """Return a linear model with weights in half precision and a bias in float32."""
+
+    def loss(params, batch):
+        predicted = batch.inputs @ params["weights"] + params["bias"]
+        return jax.numpy.mean((predicted - batch.targets) ** 2)
+
+    inputs = np.random.default_rng(0).standard_normal((12, 5)).astype(np.float32)
+    params = {"bias": np.float32(0), "weights": np.ones(5, jax.numpy.bfloat16)}
+    model = Model(lambda key: params, loss, lambda params, batch: {})
+    return problem(model, Batch(inputs, np.arange(12, dtype=np.float32)))
+
+
+def test_clipped_gradients_keep_the_types_of_their_leaves():
+    expected = train(two_types, "adamw", 1, synchronous)[0][:2]
+    for params, state, *_ in train(two_types, "adamw", 2):
+        assert_equal(params, expected[0])
+        assert_equal(state, expected[1])
+        types = [leaf.dtype for leaf in jax.tree.leaves((params, state))]
+        assert types == [leaf.dtype for leaf in jax.tree.leaves(expected)]
+
+
 def test_a_rank_stores_the_state_of_its_leaves():
     alone, divided = train(features, "adamw", 1), train(features, "adamw", 4)
     total = sum(measures["state_bytes"] for *_, measures in divided)

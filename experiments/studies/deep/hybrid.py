@@ -56,7 +56,8 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
 def on_axes(setup: Setup) -> dict[str, Any]:
     """Return hybrid's arguments for the mesh of --mesh."""
     count = len(jax.devices())
-    return arguments(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
+    sizes = axes.parse(setup.values.mesh or f"data:{count}", count)
+    return arguments(setup, sizes) | {"zero": setup.values.zero}
 
 
 def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
@@ -93,7 +94,6 @@ def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         "pipeline": pipeline,
         "tensor": cut,
         "clip": values.clip,
-        "zero": values.zero,
         "state": setup.state,
         "prefetch": setup.prefetch,
     }
