@@ -152,3 +152,31 @@ def test_terms_that_cannot_be_summed_are_refused():
     some = [Rows(slice(0, 8), np.ones((8, 1), np.float32))] * 128
     with pytest.raises(BadInput, match="at most 64 gradients in an update, got 128"):
         order_free(ALLREDUCE["star"]).combine(some)
+
+
+def reduce_own_part(comm, values, parts, bits=32, most=0):
+    """Sum this rank's terms by parts; return this rank's part of the sum."""
+    reducer = order_free(ALLREDUCE["tree"], bits, most)
+    state = reducer.init(layout(np.zeros(values.shape[1] - 1, np.float32)))
+    first, stop = (len(values) * (comm.rank + more) // comm.size for more in (0, 1))
+    own = [term.copy() for term in values[first:stop]]
+    reducer.reduce_parts(comm, own, parts, state)
+    return own[0][parts[comm.rank]]
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("cuts", [(), (700,), (0, BLOCK), (5, 5, 600, LENGTH - 1)])
+def test_parts_on_their_owners_have_the_bytes_of_the_sum(cuts, bits):
+    values, edges = terms(), [0, *cuts, LENGTH]
+    parts = [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    program = partial(reduce_own_part, values=values, parts=parts, bits=bits)
+    found = np.concatenate(sim.run(program, len(parts)))
+    assert found.tobytes() == total(values, bits).tobytes()
+
+
+def test_too_many_terms_of_parts_are_refused():
+    program = partial(
+        reduce_own_part, values=terms(4), parts=[slice(0, LENGTH)], most=2
+    )
+    with pytest.raises(BadInput, match="expected at most 2 terms, got 4"):
+        sim.run(program, 1)
