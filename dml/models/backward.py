@@ -75,16 +75,19 @@ def _gradients(
     return iter(complete)
 
 
-# `apply` is a static argument: each layer is compiled once for all steps.
-@partial(jax.jit, static_argnums=0)
-def _forward(
+def run_forward(
     apply: Callable[..., Any], params: Params, activations: Any, batch: Batch
 ) -> tuple[Any, Any]:
+    """Return the output of a layer, and its pullback."""
     return jax.vjp(
         lambda params, activations: apply(params, activations, batch),
         params,
         activations,
     )
+
+
+# `apply` is a static argument: each layer is compiled once for all steps.
+_forward = jax.jit(run_forward, static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -19,6 +19,7 @@ import optax
 from dml.types import CountedComm, Grads, Params, identity
 from dml.update import norms
 from dml.update.dense import Optimizer, apply, statistics
+from dml.update.paths import leaves_by_path, replace_leaves
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.buffers import layout, pack, unpack
 from dml.wire.plans.owners import Owners
@@ -49,11 +50,10 @@ class OwnedLeaves:
         self.layout = layout(masked(self.like, self.own))
         start = update.init(one_element(params, self.own))
         if state is not None:
-            saved = self.own_state(state)
-            start = jax.tree_util.tree_map_with_path(
-                lambda path, leaf: saved.get(jax.tree_util.keystr(path), leaf), start
-            )
+            start = replace_leaves(start, self.own_state(state))
         self.state = self.put(start)
+        # bytes of this rank's state of the optimizer
+        self.state_bytes = sum(leaf.nbytes for leaf in self.own_state(start).values())
 
     def put(self, tree: Any) -> Any:
         return jax.device_put(tree, jax.local_devices()[0])
@@ -63,11 +63,6 @@ class OwnedLeaves:
         # the structure of a bucket is {"": params}
         (params,) = unpack(vector, packed, copy=False).values()
         return self.put(params)
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of this rank's state of the optimizer."""
-        return sum(leaf.nbytes for leaf in self.own_state(self.state).values())
 
     def update(
         self, comm: CountedComm, params: Params, values: np.ndarray, clip: float
@@ -103,11 +98,11 @@ class OwnedLeaves:
     def paths(self, rank: int) -> list[str]:
         """Return the paths of the state of a rank's leaves, and of common values."""
         own = masked(self.like, self.plan.leaves[rank])
-        return list(by_path(jax.eval_shape(self.optimizer.init, own)))
+        return list(leaves_by_path(jax.eval_shape(self.optimizer.init, own)))
 
     def own_state(self, state: Any) -> dict[str, Any]:
         """Return the parts of a state that belong to this rank's leaves, by path."""
-        values = by_path(state)
+        values = leaves_by_path(state)
         return {path: values[path] for path in self.paths(self.rank)}
 
     def collect(self, comm: CountedComm) -> Any:
@@ -122,11 +117,11 @@ class OwnedLeaves:
                 holders |= dict.fromkeys(self.paths(rank), rank)
         full = jax.eval_shape(self.optimizer.init, self.like)
         lengths = np.zeros(size, np.int64)
-        for path, shape in by_path(full).items():
+        for path, shape in leaves_by_path(full).items():
             lengths[holders[path]] += math.prod(shape.shape) * shape.dtype.itemsize
         own = [
             np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
-            for path, leaf in by_path(jax.device_get(self.state)).items()
+            for path, leaf in leaves_by_path(jax.device_get(self.state)).items()
             if holders[path] == self.rank
         ]
         part = np.concatenate([np.empty(0, np.uint8), *own])
@@ -174,14 +169,6 @@ def one_element(
             for n, leaf in enumerate(leaves)
         ],
     )
-
-
-def by_path(tree: Any) -> dict[str, Any]:
-    """Return the leaves of a tree by their paths, in order."""
-    return {
-        jax.tree_util.keystr(path): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 @jax.jit

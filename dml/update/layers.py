@@ -19,6 +19,7 @@ import optax
 
 from dml.types import Grads, Params
 from dml.update.dense import Optimizer
+from dml.update.paths import leaves_by_path, replace_leaves
 
 HUGE = 1e15  # a gradient in `separable`; its square is finite in float32
 
@@ -69,11 +70,11 @@ def apply_layer(
       params: Params by name, of one name.
     """
     small = other.ones() if other else {}
-    joined = _replaced(optimizer.init(params | small), _by_path(state))
+    joined = replace_leaves(optimizer.init(params | small), leaves_by_path(state))
     updates, joined = optimizer.update(grads | small, joined, params | small)
     new = optax.apply_updates(params | small, updates)
     unused = [new.pop(other.name)] if other else []
-    return new, _replaced(state, _by_path(joined)), unused
+    return new, replace_leaves(state, leaves_by_path(joined)), unused
 
 
 def separable(optimizer: Optimizer, params: Mapping[str, Params]) -> bool:
@@ -112,11 +113,11 @@ def split_state(
       params: Params by name.
       state: The state for all params; None initializes it.
     """
-    saved = _by_path(state)
+    saved = leaves_by_path(state)
     states = {}
     for name, tree in params.items():  # on the device is one layer at a time
         initial = jax.device_get(optimizer.init({name: tree}))
-        states[name] = initial if state is None else _replaced(initial, saved)
+        states[name] = initial if state is None else replace_leaves(initial, saved)
     return states
 
 
@@ -125,20 +126,8 @@ def join_states(
 ) -> Any:
     """Return the state for all params; see `split_state`."""
     leaves = {
-        path: leaf for one in states.values() for path, leaf in _by_path(one).items()
+        path: leaf
+        for one in states.values()
+        for path, leaf in leaves_by_path(one).items()
     }
-    return _replaced(jax.eval_shape(optimizer.init, dict(params)), leaves)
-
-
-def _by_path(tree: Any) -> dict[str, Any]:
-    return {
-        jax.tree_util.keystr(path): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
-def _replaced(tree: Any, leaves: Mapping[str, Any]) -> Any:
-    """Return the tree with the leaves that have these paths."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaves.get(jax.tree_util.keystr(path), leaf), tree
-    )
+    return replace_leaves(jax.eval_shape(optimizer.init, dict(params)), leaves)

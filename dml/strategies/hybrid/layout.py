@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.strategies.hybrid.parts import Part
 from dml.types import Params
+from dml.update.paths import leaves_by_path
 from dml.wire.mesh.axes import REPLICATED, SHARDED, SLICED
 from dml.wire.mesh.packed import (
     Lengths,
@@ -169,12 +170,6 @@ def apply_to_parts(
     for part in parts:
         state = when(stage == part.stage, partial(change, part), state)
     return state
-
-
-def leaves_by_path(tree: Any) -> dict[str, Any]:
-    """Return the leaves of a tree by their paths."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 def sliced_axis(shape: tuple[int, ...], part: tuple[int, ...]) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dml.models.backward import pull_back
+from dml.models.backward import pull_back, run_forward
 from dml.types import Params
 
 
@@ -84,17 +84,6 @@ def _forward(apply: Callable[..., Any], structure: Any, leaves: Any) -> Forward:
     saved = [pullback_leaves[number] for number in kept]
     compiled = compile_function(run_saving, (apply, tuple(kept)), *arguments)
     return Forward(compiled, output, saved, pullback_structure, tuple(sources))
-
-
-def run_forward(
-    apply: Callable[..., Any], params: Params, activations: Any, batch: Any
-) -> tuple[Any, Any]:
-    """Return the output of a layer, and its pullback."""
-    return jax.vjp(
-        lambda params, activations: apply(params, activations, batch),
-        params,
-        activations,
-    )
 
 
 @partial(jax.jit, static_argnums=(0, 1))
