@@ -222,7 +222,7 @@ def check_sliced_states_have_the_bits_of_replicated_states():
     assert after["data_bytes"] - before["data_bytes"] == gathered
 
 
-def check_a_run_with_sliced_states_moves_to_a_mesh_without_them():
+def check_a_run_with_sliced_states_moves_to_a_mesh_without_them_and_back():
     sizes = {"data": 2, "stage": 2, "tensor": 2}
     plain = train(hybrid, name="lamb", sizes=sizes, pipeline=HALVES)
     begun = train(
@@ -239,6 +239,17 @@ def check_a_run_with_sliced_states_moves_to_a_mesh_without_them():
         state=begun[-1].state,
     )
     assert apart(on[-1].params, plain[-1].params) < 3e-6
+    back = train(
+        hybrid,
+        name="lamb",
+        sizes={"data": 4, "stage": 2, "tensor": 1},
+        pipeline=HALVES,
+        zero=1,
+        start=2 * BATCH,
+        params=plain[1].params,
+        state=plain[1].state,
+    )
+    assert apart(back[-1].params, plain[-1].params) < 3e-6
 
 
 def check_running_statistics_are_neither_clipped_nor_counted():
