@@ -71,7 +71,7 @@ def hybrid(
       state: State of the optimizer in an earlier Step; None: the initial state.
     """
     assert problem.model
-    check_zero(zero, pipeline)
+    check_zero(zero, pipeline.schedule)
     start = problem.params
     model = tensor or replicate_layers(problem.model, start)
     parts = divide(model, start, axes, pipeline)
@@ -136,14 +136,14 @@ def hybrid(
         )
 
 
-def check_zero(zero: int, pipeline: Pipeline) -> None:
+def check_zero(zero: int, schedule: str) -> None:
     """Raise BadInput for levels of ZeRO that hybrid does not have."""
     if zero > 1:
         raise BadInput(
             f"expected --zero=0 or 1 with --strategy=hybrid, got {zero}; pass "
             "--strategy=mesh for slices of gradients and params"
         )
-    if zero and pipeline.schedule == "pipedream":
+    if zero and schedule == "pipedream":
         raise BadInput(
             "expected --zero=0 with --pipeline=pipedream, whose stages update at "
             f"different times, got {zero}; pass --pipeline=1f1b"

@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.models.layer_costs import COSTS
 from dml.strategies.hybrid import pipedream
-from dml.strategies.hybrid.hybrid import hybrid, replicate_layers
+from dml.strategies.hybrid.hybrid import check_zero, hybrid, replicate_layers
 from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, divide
 from dml.strategies.hybrid.picture import mesh_lines
 from dml.types import BadInput, Step, Tensor
@@ -56,6 +56,7 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
 def on_axes(setup: Setup) -> dict[str, Any]:
     """Return hybrid's arguments for the mesh of --mesh."""
     count = len(jax.devices())
+    check_zero(setup.values.zero, setup.values.pipeline)
     sizes = axes.parse(setup.values.mesh or f"data:{count}", count)
     return arguments(setup, sizes) | {"zero": setup.values.zero}
 
