@@ -33,6 +33,7 @@ STRATEGIES = {
     "synchronous": Strategy("synchronous", ("gradient",)),
     "owned": Strategy("owned", ("model",)),
     "local": Strategy("local", ("gradient",)),
+    "kfac": Strategy("kfac.kfac", ("model",)),
     "poseidon": Strategy("poseidon", ("model",)),
     "coded": Strategy("coded", ("gradient",)),
     "zeno": Strategy("zeno", ("gradient",)),

@@ -1,0 +1,1 @@
+"""K-FAC: gradients times the inverse curvature of dense layers."""

@@ -1,0 +1,90 @@
+"""K-FAC (Martens 2015): gradients times the inverse of the curvature.
+
+    gradient_AxG  →  inverse_AxA · gradient_AxG · inverse_GxG
+
+The curvature of a dense layer is A ⊗ G, two symmetric matrices (`models.curvature`).
+Each function is compiled for the sizes of one layer, so that the bits of a layer do not
+depend on other layers of the program.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Rule(NamedTuple):
+    """Settings of K-FAC.
+
+    Attributes:
+      damping: λ of A ⊗ G + λI, divided between both matrices (Martens 2015, 6.3).
+      average: Weight of earlier curvature in the running average.
+      curvature_every: Number of updates between two computations of the curvature.
+      inverses_every: Number of updates between two computations of inverses; a
+        multiple of `curvature_every`.
+      limit: Largest product of gradient and preconditioned gradient, the squared norm
+        of the update in the metric of the curvature; 0: no limit.
+    """
+
+    damping: float = 1e-2
+    average: float = 0.95
+    curvature_every: int = 1
+    inverses_every: int = 5
+    limit: float = 0.0
+
+
+DEFAULT = Rule()
+
+
+@jax.jit
+def inverses(curvature: tuple[Any, Any], damping: Any) -> tuple[Any, Any]:
+    """Return the inverses of the damped A and G of a layer.
+
+    A + π√λ I and G + √λ/π I have the product A ⊗ G + λI and terms that vanish for
+    small λ; π² is the mean eigenvalue of A divided by that of G.
+
+    Args:
+      curvature: A and G.
+      damping: λ.
+    """
+    first, second = curvature
+    scale = jnp.sqrt(mean_eigenvalue(first) / mean_eigenvalue(second))
+    root = jnp.sqrt(damping)
+    return inverse(first, root * scale), inverse(second, root / scale)
+
+
+def mean_eigenvalue(matrix: Any) -> Any:
+    """Return the mean eigenvalue, or a small positive number for zeros."""
+    tiny = jnp.finfo(matrix.dtype).tiny
+    return jnp.maximum(jnp.trace(matrix) / len(matrix), jnp.sqrt(tiny))
+
+
+def inverse(matrix: Any, added: Any) -> Any:
+    """Return the inverse of the symmetric matrix plus a multiple of the identity."""
+    unit = jnp.eye(len(matrix), dtype=matrix.dtype)
+    factor = jax.scipy.linalg.cho_factor(matrix + added * unit, lower=True)
+    return jax.scipy.linalg.cho_solve(factor, unit)
+
+
+@jax.jit
+def precondition(inverses: tuple[Any, Any], gradient_AxG: Any) -> Any:
+    """Return the product of a gradient with both inverses."""
+    return inverses[0] @ gradient_AxG @ inverses[1]
+
+
+def pack_triangle(matrix: np.ndarray, buffer: np.ndarray, weight: float = 1.0) -> None:
+    """Copy the lower triangle of a matrix, times a weight, into a vector by rows."""
+    start, factor = 0, buffer.dtype.type(weight)
+    for row, values in enumerate(matrix):
+        np.multiply(values[: row + 1], factor, out=buffer[start : start + row + 1])
+        start += row + 1
+
+
+def unpack_triangle(buffer: np.ndarray, order: int) -> np.ndarray:
+    """Return the symmetric matrix of a packed lower triangle."""
+    matrix, start = np.zeros((order, order), buffer.dtype), 0
+    for row in range(order):
+        matrix[row, : row + 1] = buffer[start : start + row + 1]
+        start += row + 1
+    return matrix + np.tril(matrix, -1).T
