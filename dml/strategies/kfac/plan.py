@@ -18,7 +18,6 @@ from dml.strategies.kfac.state import initial
 from dml.strategies.parameters import split_shards
 from dml.strategies.term_gradients import Compute, Split, separate_terms
 from dml.types import BadInput, Comm, Problem
-from dml.update.dense import Optimizer
 from dml.wire.plans.curvature import Grid, grid
 
 
@@ -52,18 +51,9 @@ def make_plan(problem: Problem, index: np.ndarray, ranks: int, fraction: float) 
     return Plan(layers, grid([layer.sizes for layer in layers], ranks, fraction))
 
 
-def initial_state(
-    problem: Problem, update: Optimizer, index: np.ndarray
-) -> dict[str, Any]:
-    """Return the `state` of a Step before the first update.
-
-    Args:
-      problem: Problem to train.
-      update: optax optimizer.
-      index: Indices of examples, of which the first is read.
-    """
-    plan = make_plan(problem, index, ranks=1, fraction=1)
-    return {"optimizer": update.init(problem.params), "curvature": initial(plan.grid)}
+def initial_curvature(problem: Problem) -> dict[str, Any]:
+    """Return the part "curvature" of the `state` of a Step before the first update."""
+    return initial(make_plan(problem, np.arange(1), ranks=1, fraction=1).grid)
 
 
 def term_curvatures(

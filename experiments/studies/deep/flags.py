@@ -11,11 +11,12 @@ from dml import extend
 from dml.strategies.factor_plan import SCHEMES
 from dml.strategies.mesh import CALLS
 from dml.types import Params
+from dml.update.curvature import DEFAULT
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.norms import Axis
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.plans.coding import DEFAULT
+from dml.wire.plans import coding
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.strategies import STRATEGIES
 
@@ -42,6 +43,7 @@ FREE |= {
     "bucket_mb",
     "scheme",
     "device_mb",
+    "fraction",
     "call",
     "zero",
     "accumulate",
@@ -74,7 +76,7 @@ def define(**defaults: Any) -> flags.FlagValues:
     )
     values.text(
         "code",
-        DEFAULT,
+        coding.DEFAULT,
         "Code of strategy coded: repetition or cyclic, and wrong terms that it "
         "corrects.",
     )
@@ -91,6 +93,7 @@ def define(**defaults: Any) -> flags.FlagValues:
         "Exchange of dense layers in strategy poseidon; hybrid: for each layer the one "
         "with the fewest words.",
     )
+    curvature(values)
     values.number(
         "device_mb", 0.0, "Device memory of strategy offload in MB; 0: unlimited.", 0
     )
@@ -206,6 +209,45 @@ def define(**defaults: Any) -> flags.FlagValues:
         "spares", 0, "Number of spares, which replace dead workers of --elastic.", 0
     )
     return values
+
+
+def curvature(values: flags.FlagValues) -> None:
+    """Define the flags of strategy kfac."""
+    values.number(
+        "fraction",
+        0.0,
+        "Fraction of the ranks that store the inverses of a layer in strategy kfac; 0: "
+        "all ranks.",
+        *(0, 1),
+    )
+    values.number("damping", DEFAULT.damping, "Damping of the curvature of kfac.", 0)
+    values.number(
+        "average",
+        DEFAULT.average,
+        "Weight of earlier minibatches in the curvature of kfac.",
+        *(0, 1),
+    )
+    values.integer(
+        "curvature_every",
+        DEFAULT.curvature_every,
+        "Number of updates of kfac between two computations of the curvature.",
+        1,
+        MAX_COUNT,
+    )
+    values.integer(
+        "inverses_every",
+        DEFAULT.inverses_every,
+        "Number of updates of kfac between two computations of its inverses.",
+        1,
+        MAX_COUNT,
+    )
+    values.number(
+        "limit",
+        DEFAULT.limit,
+        "Largest squared norm of an update of kfac in the metric of the curvature, "
+        "without the learning rate; 0: no limit.",
+        0,
+    )
 
 
 def decentralised(values: flags.FlagValues) -> None:

@@ -18,7 +18,16 @@ from dml.models.model_problem import model_problem
 from dml.runs import states
 from dml.runs.snapshots import snapshot
 from dml.strategies import DECENTRALISED
-from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
+from dml.types import (
+    BadInput,
+    Batch,
+    CountedComm,
+    Examples,
+    Model,
+    Params,
+    Problem,
+    Step,
+)
 from dml.wire.collectives.gather_arrays import gather_arrays
 from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
@@ -65,11 +74,6 @@ def prepare(
     outputs = layers[-1].names if layers else ()
     optimizer = deep_flags.optimizer(values, steps, params, outputs)
     rules = deep_flags.rules(values)
-    done, params, state, memory = start_or_resume(
-        values, params, optimizer, comm, steps, rules
-    )
-    # Virtual ranks have a virtual clock; strategies on devices use the real one.
-    devices_only = values.strategy in strategies.ON_DEVICES
     problem = model_problem(
         task.model,
         params,
@@ -77,6 +81,12 @@ def prepare(
         take=partial(take, task.training),
         evaluate=partial(evaluate_held_out, task, comm.rank),
     )
+    done, params, state, memory = start_or_resume(
+        values, problem, optimizer, comm, steps, rules
+    )
+    problem = problem._replace(params=params)
+    # Virtual ranks have a virtual clock; strategies on devices use the real one.
+    devices_only = values.strategy in strategies.ON_DEVICES
     sizes = values.batch, total, done * values.batch
     order = draws(task.count, values.batch, values.seed, *sizes[1:])
     parts = strategies.parts(values, strategies.workers(values, comm))
@@ -137,7 +147,7 @@ def save_checkpoint(
 
 def start_or_resume(
     values: flags.FlagValues,
-    params: Params,
+    problem: Problem,
     optimizer: Any,
     comm: CountedComm,
     steps: int,
@@ -145,7 +155,7 @@ def start_or_resume(
 ) -> tuple[int, Params, Any, Any]:
     """Return completed updates, params, optimizer state, and memory by saved rank."""
     if not values.resume:
-        return 0, params, None, None
+        return 0, problem.params, None, None
 
     def write_line(line: str) -> None:
         if comm.rank == 0:
@@ -153,8 +163,8 @@ def start_or_resume(
 
     folder = Path(values.resume, "checkpoints")
     like = {
-        "params": params,
-        "state": jax.eval_shape(optimizer.init, params),
+        "params": problem.params,
+        "state": strategies.initial_state(values, problem, optimizer),
         "memory": states.shapes(folder, "memory"),
     }
     done, saved = states.load(folder, rules, like, write_line)

@@ -8,8 +8,11 @@ import jax
 
 from dml import extend
 from dml.strategies import DECENTRALISED, strategy
-from dml.types import BadInput, CountedComm, Step
+from dml.strategies.kfac.plan import initial_curvature
+from dml.types import BadInput, CountedComm, Problem, Step
 from dml.update import muon
+from dml.update.curvature import Rule
+from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
 from dml.wire.plans.coding import make_code
 from dml.wire.reducers import names as reducer_names
@@ -21,6 +24,7 @@ MIXING = [name for name in DECENTRALISED if name not in OTHERS]
 OUTER = ["outer_every", "outer_lr", "outer_momentum"]
 STREAMING = ["fragments", "delay", "keep"]  # flags of diloco
 ARRIVALS = ["aggregation_count", "momentum_every", "discount", "dynamic"]
+CURVATURE = ["damping", "average", "curvature_every", "inverses_every", "limit"]
 ASYNCHRONOUS = ["ad_psgd", "async_diloco"]
 
 
@@ -41,6 +45,16 @@ def owned(setup: Setup) -> dict[str, Any]:
     if values.optimizer == "muon":
         own["cost"] = muon.operations
     return setup.wire | setup.options | own
+
+
+def kfac(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    own = {"shards": values.shards, "fraction": values.fraction or 1.0}
+    return setup.wire | setup.options | own | {"rule": curvature_rule(values)}
+
+
+def curvature_rule(values: flags.FlagValues) -> Rule:
+    return Rule(*(values[name].value for name in CURVATURE))
 
 
 def coded(setup: Setup) -> dict[str, Any]:
@@ -115,6 +129,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "serial": serial,
     "synchronous": synchronous,
     "owned": owned,
+    "kfac": kfac,
     "coded": coded,
     "offload": offload,
     "mesh": mesh,
@@ -132,7 +147,8 @@ ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 READERS = {
     "bucket_mb": ["synchronous", "poseidon"],
     "scheme": ["poseidon"],
-    "shards": ["synchronous", "owned", "coded"],
+    "shards": ["synchronous", "owned", "kfac", "coded"],
+    **dict.fromkeys(("fraction", *CURVATURE), ["kfac"]),
     "code": ["coded"],
     "device_mb": ["offload"],
     "zero": ["mesh", "hybrid"],
@@ -165,6 +181,20 @@ def steps(setup: Setup) -> Iterator[Step]:
             else user_arguments(setup, train_by)
         ),
     )
+
+
+def initial_state(values: flags.FlagValues, problem: Problem, update: Optimizer) -> Any:
+    """Return the `state` of a Step of --strategy, or its shapes.
+
+    Args:
+      values: Flags.
+      problem: Problem to train.
+      update: Optimizer.
+    """
+    state = jax.eval_shape(update.init, problem.params)
+    if values.strategy != "kfac":
+        return state
+    return {"optimizer": state, "curvature": initial_curvature(problem)}
 
 
 def user_arguments(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
@@ -235,7 +265,15 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"--accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
-        readers = ["synchronous", "owned", "local", "coded", "diloco", "offload"]
+        readers = [
+            "synchronous",
+            "owned",
+            "kfac",
+            "local",
+            "coded",
+            "diloco",
+            "offload",
+        ]
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
         adversaries.check_strategy(values, readers)
     adversaries.check(values, values.shards or workers)

@@ -169,6 +169,7 @@ METHODS: dict[str, Method] = {
     "local": Method("local", partial(allreduce_options, "star", every=2)),
     "poseidon": Method("poseidon", poseidon_options),
     "owned": Method("owned", partial(allreduce_options, "star")),
+    "kfac": Method("kfac", partial(allreduce_options, "star")),
     "coded": Method("coded", coded_options),
     "coded under attack": Method("coded", attacked_options),
     "zeno": Method("zeno", zeno_options),

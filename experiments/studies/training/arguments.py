@@ -30,7 +30,7 @@ from studies.training import options
 
 STRATEGIES = [
     *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
-    *("owned", "poseidon", "operation", "coded", "zeno", "gradient_coding"),
+    *("owned", "kfac", "poseidon", "operation", "coded", "zeno", "gradient_coding"),
     *("hogwild", "average"),
     *DECENTRALISED,
 ]
@@ -51,7 +51,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        readers = ("synchronous", "owned", "local", "server", "coded", "diloco")
+        readers = ("synchronous", "owned", "kfac", "local", "server", "coded", "diloco")
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
         adversaries.check_strategy(values, (*readers, "zeno"))
     function = strategy(name, problem, comm.size)
