@@ -55,6 +55,7 @@ SMALL = {
     "compressed.py": ["--reducers=exact,sign", "--steps=3", "--repeats=1"],
     "crossover.py": ["--codes=sign", "--matrices=1", "--repeats=1", "--ranks=2"],
     "sufficient_factors.py": ["--networks=vgg19", "--gbps=10", "--ranks=2"],
+    "kfac.py": ["--ranks=1,2", "--layers=2", "--steps=2", "--updates=12"],
     "owners.py": ["--ranks=1,2", "--steps=1", "--width=8", "--timed_width=8"]
     + ["--optimizers=adamw", "--repeats=1"],
     "shuffling.py": ["--seeds=1", "--epochs=1", "--fractions=0,1"],

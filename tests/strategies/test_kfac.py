@@ -194,7 +194,7 @@ def table_problem():
     [
         ({"fraction": 0.75}, "a fraction of 1/4, 2/4, 1 of 4 ranks, got 0.75"),
         ({"reducer": reducer_named("sign", None)}, "sums parts of a buffer"),
-        ({"task": table_problem()}, "dense layers for --strategy=kfac"),
+        ({"task": table_problem()}, "a model with dense layers, whose"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, message):

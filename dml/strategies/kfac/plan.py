@@ -45,8 +45,9 @@ def make_plan(problem: Problem, index: np.ndarray, ranks: int, fraction: float) 
     layers = dense_layers_with_bias(example_layers(problem, index), problem.params)
     if not layers:
         raise BadInput(
-            "expected a model with dense layers for --strategy=kfac, got one without; "
-            "pass --strategy=synchronous"
+            "expected a model with dense layers, whose gradients are products of "
+            "matrices, for --strategy=kfac, got one without; pass "
+            "--strategy=synchronous"
         )
     return Plan(layers, grid([layer.sizes for layer in layers], ranks, fraction))
 

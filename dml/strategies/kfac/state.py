@@ -87,14 +87,13 @@ class CurvatureState:
 
         Gradient workers use triangles of the inverses, on the owner, too.
         """
-        damping = np.float32(self.rule.damping)
         start = 0
         for index in self.own:
             sizes = self.layers[index].sizes
             part = slice(start, start + sizes.triangles)
-            curvature = unpack_pair(self.curvature[part], sizes)
-            inverses = jax.device_get(update.inverses(curvature, damping))
-            pack_pairs([inverses], self.inverses[part])
+            pair = unpack_pair(self.curvature[part], sizes)
+            damped = put((pair, np.float32(self.rule.damping)))
+            pack_pairs([jax.device_get(update.inverses(*damped))], self.inverses[part])
             start = part.stop
         self.gather_inverses()
 

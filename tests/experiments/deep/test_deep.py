@@ -150,6 +150,19 @@ def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(
     assert vision.main(argv)[0]["params_sha256"] == whole["params_sha256"]
 
 
+def test_kfac_resumes_with_another_fraction_on_other_ranks(see, interrupt):
+    ways = ["--strategy=kfac", "--reduce=order_free", "--shards=4", "--limit=0.1"]
+    ways += ["--curvature_every=3", "--inverses_every=3"]  # none at the resume
+    whole = see(*ways)
+    assert 0 < interrupt(*ways)["steps"] < 6
+    argv = ["vision.py", *SMALL, *ways, f"--resume={see.path / 'stopped'}"]
+    resumed = vision.main([*argv, "--simulate=2", "--fraction=0.5"])[0]
+    assert resumed["params_sha256"] == whole["params_sha256"]
+    argv = [argv[0], *SMALL, argv[-1], "--strategy=synchronous"]
+    with pytest.raises(BadInput, match="pass the flags of that run"):
+        vision.main(argv)
+
+
 def test_a_coded_run_resumes_and_no_attack_leaves_a_trace(see, interrupt):
     ways = ["--strategy=coded", "--shards=6", "--simulate=2"]
     attack = ["--attack=noise", "--attackers=2"]
@@ -203,7 +216,7 @@ def test_all_ranks_resume_with_the_memory_of_each_saved_rank(
 
     def load(comm):
         return preparation.start_or_resume(
-            values, params, optimizer, comm, steps=9, rules={}
+            values, SimpleNamespace(params=params), optimizer, comm, steps=9, rules={}
         )[3]
 
     for memory in sim.run(load, ranks):
@@ -226,6 +239,8 @@ def test_all_ranks_resume_with_the_memory_of_each_saved_rank(
         (["--strategy=poseidon", "--reduce=sign"], "leave --reduce out"),
         (["--strategy=local", "--noise", "--simulate=2"], "have full gradients"),
         (["--strategy=mesh", "--reduce=sign"], "--strategy=synchronous or owned"),
+        (["--strategy=kfac", "--simulate=2", "--fraction=0.4"], "of 1/2, 1 of 2 ranks"),
+        (["--damping=1"], "expected --strategy=kfac with --damping=1"),
         (["--shards=4"], "reducer that sums several terms"),
         (["--batch=50", "--reduce=order_free", "--shards=8"], "8 logical shards"),
         (["--noise"], "two workers"),

@@ -632,6 +632,34 @@ def factors(counted=(3.67, 33.55, 58.72), server=8, hybrid=7.9, filters="allredu
     return {"factors": run(found + table("throughput", keys, *cells))}
 
 
+def kfac(sha256="a", sent=70, nbytes=40, updates=50):
+    """Return rows of kfac.py.
+
+    Args:
+        sha256: hash of the training with fraction 1 on two ranks.
+        sent: words sent by it; 70 are predicted, and 90 are sent with fraction 1/2.
+        nbytes: bytes of its state; 40 are predicted, and 30 stored with fraction 1/2.
+        updates: updates of K-FAC; Adam needs 100.
+    """
+    keys = "ranks fraction words_sent predicted_words state_bytes predicted_bytes"
+    fractions = table(
+        "fraction",
+        f"{keys} sha256",
+        (2, 0.5, 90, 90, 30, 30, "a"),
+        (2, 1.0, sent, 70, nbytes, 40, sha256),
+    )
+    losses = table(
+        "training",
+        "name updates_0.1",
+        ("adam", 120),
+        ("adam", 100),
+        ("momentum", None),
+        ("kfac", updates),
+        ("kfac", None),
+    )
+    return {"kfac": run(fractions + losses)}
+
+
 def owners(sha256="a", sent=110, state=50):
     """Return rows of owners.py.
 

@@ -23,6 +23,7 @@ from studies.diloco import claims as diloco
 from studies.factors import claims as factors
 from studies.glove import claims as glove
 from studies.gradient_coding import claims as coding
+from studies.kfac import claims as kfac
 from studies.large_batch import claims as batches
 from studies.offload import claims as offload
 from studies.owners import claims as owners
@@ -379,6 +380,9 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     factors.fewest_words: (of.factors(), of.factors(server=1.9)),
     factors.faster_than_servers: (of.factors(), of.factors(hybrid=6.1)),
     factors.convolutions_are_summed: (of.factors(), of.factors(filters="factors")),
+    kfac.equal_bits: (of.kfac(), of.kfac(sha256="d")),
+    kfac.memory_for_words: (of.kfac(), of.kfac(sent=71)),
+    kfac.fewer_updates: (of.kfac(), of.kfac(updates=82)),
     owners.equal_bits: (of.owners(), of.owners(sha256="d")),
     owners.words_as_adamw: (of.owners(), of.owners(sent=111)),
     owners.half_state: (of.owners(), of.owners(state=61)),
