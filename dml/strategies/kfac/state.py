@@ -72,7 +72,7 @@ class CurvatureState:
         return self.curvature.nbytes + self.inverses.nbytes + squares
 
     def is_due(self, every: int) -> bool:
-        """Whether the next gradient is one of each `every`."""
+        """Return whether the number of updates is a multiple."""
         return self.updates % every == 0
 
     def average(self, mean: np.ndarray) -> None:

@@ -58,6 +58,7 @@ def fewer_updates(run: Run) -> Verdict:
     ratios = []
     for target in targets:
         reached = [row for row in trained if row[target] is not None]
+        nonempty(reached, f"training that reaches {target}")
         own = [row[target] for row in reached if row["name"] == "kfac"]
         others = [row[target] for row in reached if row["name"] != "kfac"]
         ratios.append(min(own, default=float("inf")) / min(others, default=1))
