@@ -34,10 +34,9 @@ def test_rows_divide_the_layers_and_fractions_exchange_memory_for_words(ranks):
     assert {words(plan).curvature for plan in plans} == {(ranks - 1) * triangles}
 
 
-def test_the_largest_layer_has_an_owner_of_its_own():
-    plan = grid([Layer(2, 2), Layer(90, 90), Layer(2, 2)], 3, 1 / 3)
-    assert plan.owned == [range(0, 1), range(1, 2), range(2, 3)]
-    assert plan.rows == 3
+def test_owners_are_balanced_by_the_operations_of_inverses():
+    small, large = Layer(2, 2), Layer(90, 2)
+    assert grid([large, small, small, small], 2, 1).owned == [range(1), range(1, 4)]
 
 
 @pytest.mark.parametrize("fraction", [0.3, 0.75, 2.0, 0.01])
