@@ -31,7 +31,10 @@ def milliseconds(row: Row) -> str:
 
 
 def add_letters(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows with a letter; equal letters mean bit-identical parameters."""
+    """Yield the rows with a label; equal labels mean bit-identical parameters.
+
+    The labels of a problem are A to Z, then A1 to Z1, A2, …
+    """
     letters: dict[tuple[str, str], str] = {}
     for row in rows:
         if not row["fits"]:
@@ -39,7 +42,14 @@ def add_letters(rows: Iterable[Row]) -> Iterator[Row]:
             continue
         key = row["problem"], row["sha256"]
         used = [key for key in letters if key[0] == row["problem"]]
-        yield row | {"bits": letters.setdefault(key, ascii_uppercase[len(used)])}
+        letters.setdefault(key, label(len(used)))
+        yield row | {"bits": letters[key]}
+
+
+def label(number: int) -> str:
+    """Return a letter, with a number after the first 26."""
+    cycle, letter = divmod(number, len(ascii_uppercase))
+    return f"{ascii_uppercase[letter]}{cycle or ''}"
 
 
 def summary(rows: list[Row]) -> Row:
