@@ -107,9 +107,9 @@ def add_up(comm: Comm, terms: np.ndarray, op: Op) -> np.ndarray:
 
 
 def exchange(comm: Comm, slots: Sequence[Transfer]) -> None:
-    """Send and receive the messages of a stage; empty pieces are not sent."""
+    """Send and receive the messages of a stage at once; empty pieces are not sent."""
     # Not one Sendrecv per slot: a send ends when the kernel has copied the message. The
-    # next one then shares the port, and ranks that wait for the former leave ports idle.
+    # next message then shares the port, and ranks that wait for the first one are idle.
     requests = [
         comm.Irecv(incoming, slot.source, Tag.BYTEPS)
         for slot, _, incoming in slots
