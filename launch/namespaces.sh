@@ -4,7 +4,7 @@
 # The hosts are network namespaces; each has its name, address, /etc/hosts and /dev/shm, and
 # a cable to a switch, a bridge in one more namespace. The P ranks (default 4) are placed
 # evenly on the H hosts (default 2). RATE, such as 160mbit, limits both directions of each
-# cable (tc tbf); default: no limit.
+# cable (tc tbf), and TCP uses Reno; default: no limit.
 #
 #     left 10.0.0.1 ═══ switch ═══ 10.0.0.2 right       more hosts: h1, h2, ...
 set -euo pipefail
@@ -98,6 +98,10 @@ limit() { # namespace, device
     [[ -n $rate ]] || return 0
     tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 64kb latency 50ms ||
         stop 2 "expected a kernel with the qdisc tbf, got the error above; omit --rate"
+    # Every kernel permits Reno. With BBR, the default of some kernels, messages that
+    # share a cable do not use all of its rate.
+    ip netns exec "$1" bash -c "echo reno >/proc/sys/net/ipv4/tcp_congestion_control" ||
+        stop 2 "expected a kernel with TCP Reno, got the error above; omit --rate"
 }
 
 for ((k = 0; k < count; k++)); do

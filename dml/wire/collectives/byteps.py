@@ -1,5 +1,7 @@
 """BytePS (Jiang, OSDI'20): an all-reduce with additional hosts as servers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dml.types import BadInput, Comm, Op
@@ -7,6 +9,8 @@ from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.byteps import NO_RANK, Plan, Slot, byteps_pieces
 from dml.wire.plans.topology import SEGMENT, chunks
+
+Transfer = tuple[Slot, np.ndarray, np.ndarray]  # outgoing and incoming pieces
 
 
 def byteps_allreduce(
@@ -69,12 +73,14 @@ def work(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
     for stage in range(plan.stages + (plan.spare > 0)):
         if stage == plan.stages // 2:
             buffer[served] = add_up(comm, terms, op)
+        slots = []
         for slot in plan.worker_slots(rank, stage):
             target, part = buffer, parts[slot.received]
             if start <= slot.received < start + plan.share:
                 target = terms[slot.source]
                 part = slice(part.start - served.start, part.stop - served.start)
-            exchange(comm, slot, buffer[parts[slot.sent]], target[part])
+            slots.append((slot, buffer[parts[slot.sent]], target[part]))
+        exchange(comm, slots)
 
 
 def serve(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
@@ -87,8 +93,8 @@ def serve(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
         if stage < plan.stages:
             part = plan.parts[plan.first_piece(comm.rank) + stage]
             length = part.stop - part.start
-        for slot in plan.server_slots(comm.rank, stage):
-            exchange(comm, slot, total, terms[slot.source][:length])
+        slots = plan.server_slots(comm.rank, stage)
+        exchange(comm, [(s, total, terms[s.source][:length]) for s in slots])
         total = add_up(comm, terms[:, :length], op).copy()
 
 
@@ -100,16 +106,16 @@ def add_up(comm: Comm, terms: np.ndarray, op: Op) -> np.ndarray:
     return terms[0]
 
 
-def exchange(
-    comm: Comm, slot: Slot, outgoing: np.ndarray, incoming: np.ndarray
-) -> None:
-    """Send and receive at the same time; empty pieces are neither sent nor received."""
-    sends = slot.dest != NO_RANK and len(outgoing)
-    receives = slot.source != NO_RANK and len(incoming)
-    tag = Tag.BYTEPS
-    if sends and receives:
-        comm.Sendrecv(outgoing, slot.dest, tag, incoming, slot.source, tag)
-    elif sends:
-        comm.Send(outgoing, slot.dest, tag)
-    elif receives:
-        comm.Recv(incoming, slot.source, tag)
+def exchange(comm: Comm, slots: Sequence[Transfer]) -> None:
+    """Send and receive the messages of a stage at once; empty pieces are not sent."""
+    # Not one Sendrecv per slot: a send ends when the kernel has copied the message. The
+    # next message then shares the port, and ranks that wait for the first one are idle.
+    requests = [
+        comm.Irecv(incoming, slot.source, Tag.BYTEPS)
+        for slot, _, incoming in slots
+        if slot.source != NO_RANK and len(incoming)
+    ]
+    for slot, outgoing, _ in slots:
+        if slot.dest != NO_RANK and len(outgoing):
+            comm.Send(outgoing, slot.dest, Tag.BYTEPS)
+    comm.Waitall(requests)

@@ -191,7 +191,8 @@ def native_seconds(job: Job, rates: Rates) -> float:
 def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
     """Predict the seconds of `byteps_allreduce`.
 
-    Exact for equal pieces and γ = 0, otherwise an upper bound. The time in the paper
+    Exact for equal pieces and γ = 0, otherwise an upper bound if sends are buffered;
+    a send without a buffer waits for a rank that adds up. The time in the paper
     (Jiang 2020), 2n(n-1)M/((n² + kn - 2k)B) for M bytes, bandwidth B, n workers and k
     spare hosts, omits the last stage, which only sends sums.
 
