@@ -6,6 +6,7 @@ By messages:
   separate   gradients are exchanged, added, applied by Adam; parameters are exchanged
   numpy      the same; each operation of Adam is a pass of numpy
 In shared memory, each between the same two barriers:
+  barriers   nothing: the time depends on the distance of the cores
   copy       the same bytes as `raw`, read from and written to the other ranks
   passes     copy of a gradient, sum, Adam and copy of the parameters, one after another
   chunks     the passes over one chunk after another
@@ -26,7 +27,10 @@ from dml.wire.collectives.shared import own_chunk
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.plans.topology import chunks
 
-METHODS = ["raw", "copy", "fused", "chunks", "passes", "messages", "separate", "numpy"]
+METHODS = [
+    *("barriers", "copy", "fused", "chunks", "passes"),  # in shared memory
+    *("raw", "messages", "separate", "numpy"),  # by messages
+]
 RATIOS = {  # of the seconds of a method to those of `fused`
     "copy_share": "copy",
     "fusion": "passes",
@@ -38,7 +42,7 @@ COLUMNS: Columns = {
     "MB": (5, "{megabytes:g}"),
     "KB": (5, "{chunk_kb:g}"),
     **{
-        f"{name} us": (len(name) + 4, scaled_cell(f"{name}_seconds", 1e6, ".4g"))
+        f"{name} us": (len(name) + 4, scaled_cell(f"{name}_seconds", 1e6, ".3g"))
         for name in METHODS
     },
     "copy/fused": (11, "{copy_share:.2f}"),
@@ -146,11 +150,12 @@ def methods(
         return update
 
     return {
-        "raw": raw_exchange(comm, *plain),
+        "barriers": partial(hub_update, comm, *registered, lambda *arguments: None),
         "copy": raw_copy(comm, *registered),
         "fused": updater(registered),
         "chunks": updater(registered, passes=chunk),
         "passes": updater(registered, passes=largest),
+        "raw": raw_exchange(comm, *plain),
         "messages": updater(plain, segment=chunk),
         "separate": updater(plain, passes=largest),
         "numpy": updater(plain, kind=NumpyAdam),
