@@ -5,7 +5,7 @@
     moments    read, Adam, write
     outputs    read one, write all
 
-The loop reads and writes 20 + 4n bytes per element for n terms and one output, and 4
+The loop reads and writes 24 + 4n bytes per element for n terms and one output, and 4
 bytes for each further output. Separate passes (copy, add, Adam, copy) move 36 + 12(n-1)
 bytes, and 8 for each further output. With many terms, the passes are over chunks whose
 sum and parameters remain in cache.
