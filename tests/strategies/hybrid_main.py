@@ -1,5 +1,6 @@
 """Checks of hybrid training on eight devices of one process; prints their names."""
 
+import re
 from functools import cache, partial
 from unittest import mock
 
@@ -289,6 +290,13 @@ def check_bytes_on_the_wire_are_those_of_the_formula():
     table = small.WIDTH**2 * 4  # that both stages hold: summed, as the loss is
     summed = 4 * sum(leaves) + table
     assert summed <= call.bytes_sent["data"] < summed + 99
+
+
+def check_messages_of_a_tick_are_in_one_loop_that_needs_all_of_its_computation():
+    _, _, call = gradients(Pipeline("1f1b", 4), data=2, stage=2, tensor=2)
+    (text,) = (compiled.as_text() for compiled in call.calls.values())
+    paths = re.findall(r'op_name="[^"]*pipeline_send/([^"]*ppermute)"', text)
+    assert set(paths) == {"while/body/while/body/ppermute"}
 
 
 def check_fewer_activations_are_in_flight_by_1f1b():

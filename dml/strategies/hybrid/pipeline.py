@@ -121,8 +121,8 @@ def tick(
                 due = is_due(part, piece)
                 memory = when(due, partial(backward, part, piece, now), memory)
 
-    # if any stage receives, all stages call ppermute
-    with jax.named_scope(SEND_SCOPE):
+    def send(memory: InFlight) -> InFlight:
+        """Send and receive; if any stage receives, all stages call ppermute."""
         for sent, received, send_recv in (
             (table.recv_activations, row.recv_activations, send_recv_activations),
             (table.recv_gradients, row.recv_gradients, send_recv_gradients),
@@ -130,4 +130,11 @@ def tick(
             for direction in directions_of(sent):
                 any_receives = (received[:, direction] >= 0).any()
                 memory = when(any_receives, partial(send_recv, direction, now), memory)
-    return memory, None
+        return memory
+
+    # order matters: outside of this loop XLA would send activations before a backward,
+    # which would wait for the forward of another stage
+    with jax.named_scope(SEND_SCOPE):
+        received = row.recv_activations, row.recv_gradients
+        any_receives = jnp.any(jnp.stack(received) >= 0)
+        return when(any_receives, send, memory), None

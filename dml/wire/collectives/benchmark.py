@@ -20,14 +20,18 @@ WINDOWS = ("shared", "hierarchical", "auto")  # all-reduces that use shared wind
 
 
 def time_alternately(
-    comm: Comm, calls: Sequence[Callable[[], None]], repeats: int
+    comm: Comm,
+    calls: Sequence[Callable[[], None]],
+    repeats: int,
+    seconds: float = MIN_SECONDS,
 ) -> np.ndarray:
     """Return seconds per call of the slowest rank: an array calls x repeats.
 
-    Virtual time does not vary, so virtual ranks call once. Collective.
+    A timing takes about `seconds` at least, by MAX_CALLS calls at most. Virtual time
+    does not vary, so virtual ranks call once. Collective.
     """
     times = np.zeros((len(calls), 1 if comm.platform.virtual else repeats))
-    counts = [calls_per_timing(comm, call) for call in calls]
+    counts = [calls_per_timing(comm, call, seconds) for call in calls]
     for repeat in range(times.shape[1]):
         for row, call in enumerate(calls):
             times[row, repeat] = seconds_per_call(comm, call, counts[row])
@@ -35,14 +39,14 @@ def time_alternately(
     return times
 
 
-def calls_per_timing(comm: Comm, call: Callable[[], None]) -> int:
-    """Warm up; return the number of consecutive calls in one timing."""
+def calls_per_timing(comm: Comm, call: Callable[[], None], least: float) -> int:
+    """Warm up; return the number of consecutive calls that take `least` seconds."""
     call()
     if comm.platform.virtual:
         return 1
     seconds = np.array([seconds_per_call(comm, call, 1)])
     comm.Allreduce(None, seconds, np.maximum)
-    return int(np.clip(MIN_SECONDS / seconds[0], 1, MAX_CALLS))
+    return int(np.clip(least / seconds[0], 1, MAX_CALLS))
 
 
 def seconds_per_call(comm: Comm, call: Callable[[], None], count: int) -> float:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dml.types import Comm
-from dml.wire.comm.buffers import flat, registered_views
+from dml.wire.collectives.shared import own_chunk
+from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import chunks, segments
 
@@ -43,16 +44,15 @@ def hub_update(
       segment: Size of a chunk in bytes.
     """
     grads, params = flat(comm, grads), flat(comm, params)
-    parts = chunks(len(params), comm.size)
-    sources, targets = registered_views(comm, grads), registered_views(comm, params)
-    if sources is None or targets is None:
+    gradients, values = own_chunk(comm, grads), own_chunk(comm, params)
+    if gradients is None or values is None:
         by_messages(comm, grads, params, update, segment)
         return
-    window, terms = sources
-    own = parts[comm.rank]
-    others = [view for rank, view in enumerate(targets[1]) if rank != comm.rank]
+    window, terms = gradients
+    own, others = values[1][comm.rank], values[1][:]
+    del others[comm.rank]
     window.barrier(comm.platform.pause)  # gradients are complete
-    update(0, [term[own] for term in terms], [v[own] for v in (params, *others)])
+    update(0, terms, [own, *others])
     window.barrier(comm.platform.pause)  # parameters are complete
 
 

@@ -109,8 +109,16 @@ def add(
     """Return vectors with the tree added to a slot."""
     changed = dict(vectors)
     for dtype, start, values in _segments(packed, tree, at):
-        values += jax.lax.dynamic_slice(changed[dtype], start, values.shape)
-        changed[dtype] = jax.lax.dynamic_update_slice(changed[dtype], values, start)
+        vector, half = changed[dtype], values.size // 2
+        # order matters: XLA's CPU compiler fuses an update with a read of the same
+        # region into a loop over the vector, but not with reads of halves of the region
+        sums = [
+            part + jax.lax.dynamic_slice(vector, (start[0] + offset,), part.shape)
+            for offset, part in ((0, values[:half]), (half, values[half:]))
+        ]
+        changed[dtype] = jax.lax.dynamic_update_slice(
+            vector, jnp.concatenate(sums), start
+        )
     return changed
 
 

@@ -58,33 +58,49 @@ def throttled(run: Run) -> list[Row]:
 
 @claim("a fused update of chunks", "1.5 times at least")
 def fused_speedup(run: Run) -> Verdict:
-    """Fused updates of 4 MB by 2 ranks, in chunks of 32 KB, are 1.5 times as fast.
+    """Fused updates of 4 MB by 2 ranks are 1.5 times as fast as separate passes.
 
-    The comparison is an exchange of all gradients by messages, a compiled sum, a
-    compiled Adam and an exchange of all parameters. The bits are equal. The reason
-    names the speed-up with one chunk, which shared memory alone gives.
+    Both read and write shared memory between the same barriers: only fusion differs.
+    The passes are compiled: a copy of a gradient, a sum, Adam and a copy of the
+    parameters. The bits are equal. The reason names the speed-ups of the passes over
+    chunks of 32 KB, and of the fused update over passes and messages.
     """
-    row = hub(run, HUB_CHUNK_KB)
-    one_chunk = hub(run, HUB_BYTES / 1024)
-    measured = f"{row['speedup']:.2f} times"
-    reason = f"required {SPEEDUP:g}; one chunk {one_chunk['speedup']:.2f} times"
+    row = hub(run)
+    chunked = row["passes_seconds"] / row["chunks_seconds"]
+    reason = f"required {SPEEDUP:g}; {chunked:.2f} times by chunks in cache"
+    reason += f"; {row['speedup']:.2f} times separate messages"
     reason += f"; {'' if row['exact'] else 'not '}equal bits"
-    return verdict(row["speedup"] >= SPEEDUP and row["exact"], measured, reason)
+    holds = row["fusion"] >= SPEEDUP and row["exact"]
+    return verdict(holds, f"{row['fusion']:.2f} times", reason)
 
 
-@claim("the update costs little more than the exchange", "70 % at least")
+@claim("the update takes little longer than messages of its bytes", "70 % at least")
 def fused_share(run: Run) -> Verdict:
-    """A raw exchange of 4 MB by 2 ranks takes 70 % or more of a fused update."""
-    share = hub(run, HUB_CHUNK_KB)["raw_share"]
+    """A Sendrecv of 4 MB by 2 ranks takes 70 % or more of a fused update."""
+    share = hub(run)["raw_share"]
     return verdict(share >= RAW_SHARE, f"{share:.0%}", f"required {RAW_SHARE:.0%}")
 
 
-def hub(run: Run, chunk_kb: float) -> Row:
-    """Return the row of 2 ranks, 4 MB and a size of chunks."""
-    cells = matching(rows(run, table="hub"), p=2, bytes=HUB_BYTES, chunk_kb=chunk_kb)
+@claim("the update takes little longer than copies of its bytes", "70 % at least")
+def fused_copy_share(run: Run) -> Verdict:
+    """Copies of the same bytes in shared memory take 70 % or more of a fused update.
+
+    An update of 4 MB by 2 ranks loads 6 vectors into the cache of a core, the copies
+    load 4, and both are limited by these loads: 67 % is expected at equal bandwidth.
+    """
+    share = hub(run)["copy_share"]
+    reason = f"required {RAW_SHARE:.0%}; 67% by the bytes of the vectors"
+    return verdict(share >= RAW_SHARE, f"{share:.0%}", reason)
+
+
+def hub(run: Run) -> Row:
+    """Return the row of 2 ranks, 4 MB and the published size of a chunk."""
+    cells = matching(
+        rows(run, table="hub"), p=2, bytes=HUB_BYTES, chunk_kb=HUB_CHUNK_KB
+    )
     return nonempty(cells, "hub of 2 ranks and 4 MB")[0]
 
 
 BYTEPS = (measured_formula, measured_order)
-PHUB = (fused_speedup, fused_share)
+PHUB = (fused_speedup, fused_share, fused_copy_share)
 CLAIMS = (*BYTEPS, *PHUB)

@@ -304,11 +304,13 @@ def spare_ranks(*ratios, exact=True, seconds=(0.4, 0.36)):
     return {"ranks": run(table("spares", keys, *found))}
 
 
-def hub(speedup=1.6, share=0.8, exact=True):
-    keys = "p bytes chunk_kb speedup raw_share exact"
-    found = [(2, 1 << 22, 32, speedup, share, exact), (4, 1 << 22, 32, 9, 9, True)]
-    found.append((2, 1 << 20, 32, 9, 9, True))
-    found.append((2, 1 << 22, 4096, 0.1, 0.1, True))
+def hub(fusion=1.6, raw=0.8, copy=0.8, exact=True):
+    keys = "p bytes chunk_kb fusion raw_share copy_share exact"
+    keys += " speedup passes_seconds chunks_seconds"
+    found = [(2, 1 << 22, 32, fusion, raw, copy, exact, 3, 3e-4, 2e-4)]
+    for p, nbytes, chunk_kb in (4, 1 << 22, 32), (2, 1 << 20, 32):
+        found.append((p, nbytes, chunk_kb, 9, 9, 9, True, 9, 1, 1))
+    found.append((2, 1 << 22, 4, 0.1, 0.1, 0.1, True, 0.1, 1, 1))
     return {"hub": run(table("hub", keys, *found))}
 
 

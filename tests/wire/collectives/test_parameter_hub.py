@@ -38,7 +38,7 @@ def trained(length, size, segment, registered, updates=2):
         grads, params = make(comm, length), make(comm, length)
         params[:] = 1
         own = chunks(length, size)[comm.rank]
-        adam = FusedAdam(own.stop - own.start, chunk=segment)
+        adam = FusedAdam(own.stop - own.start)
         for number in range(updates):
             grads[:] = gradient(length, comm.rank, number)
             adam.begin(size)
