@@ -1,6 +1,7 @@
 """A corpus of 60 words in a folder of its own, and GloVe on it by main(argv)."""
 
 from contextlib import contextmanager
+from pathlib import Path
 
 import glove
 import pytest
@@ -11,6 +12,7 @@ from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 
 SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1e-9"]
+SAVE = figures.save
 
 
 @contextmanager
@@ -18,10 +20,21 @@ def no_chart(path, *axes):
     yield Writer(ignore, ignore)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    """Save no figure: that takes most of the time of a small run."""
-    monkeypatch.setattr(figures, "save", lambda *_: None)
+    """Lay figures out, but do not render them: that takes most of a small run."""
+
+    def save(figure, path):
+        for suffix in ("svg", "png"):
+            Path(f"{path}.{suffix}").write_text("<svg/>")
+
+    monkeypatch.setattr(figures, "save", save)
+
+
+@pytest.fixture
+def drawn(undrawn, monkeypatch):
+    """Render figures, for tests that read them."""
+    monkeypatch.setattr(figures, "save", SAVE)
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def test_a_training_elsewhere_emits_by_pue_and_grid():
         assert not carbon_rows.days_agree(row | {"implied_days": 1.06 * row["days"]})
 
 
-def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
+def test_glove_is_metered_by_way_and_drawn(run, drawn, tmp_path, capsys):
     summary = run("--strategies=serial,server,operation", "--epochs=4", "--dim=8")
     assert run.given == ["--dim=8"]
     assert summary["glove_server_kwh"] == pytest.approx(120e-6)

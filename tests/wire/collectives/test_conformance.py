@@ -27,7 +27,7 @@ from dml.wire.comm.buffers import allocate
 from dml.wire.plans.topology import groups
 from tests.wire.comm import orders
 
-SIZES = (*range(1, 10), 16, 17, 31)
+SIZES = (*range(1, 10), 17)
 FLAT = sorted(orders.ORDERS.keys() - {"shared"})
 few = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 
@@ -78,7 +78,7 @@ def test_products_of_complex_numbers_are_equal_on_all_ranks(name, dtype):
 @pytest.mark.parametrize("eager, seed", [(0, 1), (65536, 2), (1 << 40, 3)])
 @pytest.mark.parametrize("name", ALLREDUCE)
 def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed):
-    for size in (2, 5, 8):
+    for size in (5, 8):
         conform(
             ALLREDUCE[name],
             virtual(sim.Uniform(eager=eager), seed),
@@ -89,7 +89,7 @@ def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed
         )
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4, 5, 7, 9, 16))
+@pytest.mark.parametrize("size", (1, 2, 3, 5, 8, 9))
 def test_hierarchical_conforms_in_every_layout_of_groups_and_hosts(size):
     for host, group in layouts(size):
         conform(
