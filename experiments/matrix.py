@@ -19,7 +19,7 @@ to one worker. `coded` gradients are bit-identical to `serial` ones, also under 
 from collections.abc import Sequence
 from typing import Any
 
-from lab import flags, writing
+from lab import compiling, flags, writing
 from studies.matrix import report
 from studies.matrix.cells import cells
 from studies.matrix.methods import METHODS, find_method
@@ -38,6 +38,7 @@ FLAGS.integer("updates", 4, "Number of updates of each cell.", 1)
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train every cell; return the rows."""
     flags.parse(FLAGS, argv)
+    compiling.enable_cache()
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems", extend.PROBLEMS)
     given = FLAGS.methods.split(",")
     sums = [name for name in given if name.startswith("synchronous ")]
