@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dml.types import BadInput
+
 
 class Rule(NamedTuple):
     """Settings of K-FAC.
@@ -23,8 +25,8 @@ class Rule(NamedTuple):
       curvature_every: Number of updates between two computations of the curvature.
       inverses_every: Number of updates between two computations of inverses; a
         multiple of `curvature_every`.
-      limit: Largest product of gradient and preconditioned gradient, the squared norm
-        of the update in the metric of the curvature; 0: no limit.
+      limit: Largest squared norm of the preconditioned gradients in the metric of the
+        damped curvature; longer ones are scaled down to it. 0: no limit.
     """
 
     damping: float = 1e-2
@@ -35,6 +37,17 @@ class Rule(NamedTuple):
 
 
 DEFAULT = Rule()
+
+
+def checked(rule: Rule) -> Rule:
+    """Return the rule; raise BadInput if inverses would be of unchanged curvature."""
+    if rule.inverses_every % rule.curvature_every:
+        raise BadInput(
+            "expected inverses at multiples of the updates between two computations of "
+            f"the curvature, got {rule.inverses_every} and {rule.curvature_every}; pass "
+            f"--inverses_every={rule.curvature_every} or a multiple"
+        )
+    return rule
 
 
 @jax.jit
