@@ -112,7 +112,9 @@ def curvature(factors: Factors, bias: bool) -> tuple[Any, Any]:
     rows = len(inputs_KxM)
     if bias:
         inputs_KxM = jnp.pad(inputs_KxM, ((0, 0), (0, 1)), constant_values=1)
-    # outputs are of the mean loss: a row's gradient has been divided by the rows
+    # outputs are of the mean loss: a row's gradient has been divided by the rows. This
+    # is exact if every row has a loss; a mean over fewer rows, such as masked tokens or
+    # one token of an example, scales G, which acts as a smaller damping.
     return (
         inputs_KxM.T @ inputs_KxM / rows,
         outputs_KxN.T @ outputs_KxN * jnp.float32(rows),

@@ -40,11 +40,16 @@ DEFAULT = Rule()
 
 
 def checked(rule: Rule) -> Rule:
-    """Return the rule; raise BadInput if inverses would be of unchanged curvature."""
+    """Return the rule; raise BadInput if an average or inverses would not change."""
+    if not 0 <= rule.average < 1:
+        raise BadInput(
+            "expected a weight of earlier curvature from 0 to below 1, got "
+            f"{rule.average:g}; pass --average=0.95"
+        )
     if rule.inverses_every % rule.curvature_every:
         raise BadInput(
-            "expected inverses at multiples of the updates between two computations of "
-            f"the curvature, got {rule.inverses_every} and {rule.curvature_every}; pass "
+            f"expected inverses at a multiple of {rule.curvature_every} updates, as the "
+            f"curvature, got {rule.inverses_every}; pass "
             f"--inverses_every={rule.curvature_every} or a multiple"
         )
     return rule
@@ -54,8 +59,9 @@ def checked(rule: Rule) -> Rule:
 def inverses(curvature: tuple[Any, Any], damping: Any) -> tuple[Any, Any]:
     """Return the inverses of the damped A and G of a layer.
 
-    A + π√λ I and G + √λ/π I have the product A ⊗ G + λI and terms that vanish for
-    small λ; π² is the mean eigenvalue of A divided by that of G.
+    (A + π√λ I) ⊗ (G + √λ/π I) is A ⊗ G + λI and two terms proportional to √λ. π² is
+    the mean eigenvalue of A divided by that of G, which makes these terms equally
+    large.
 
     Args:
       curvature: A and G.

@@ -211,10 +211,17 @@ def zeros():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"fraction": 0.75}, "a fraction of 1/4, 2/4, 1 of 4 ranks, got 0.75"),
+        (
+            {"fraction": 0.75},
+            "of 1/4, 2/4, 1 of 4 ranks, got 0.75; pass --fraction=0.5",
+        ),
         ({"reducer": reducer_named("sign", None)}, "sums parts of a buffer"),
         ({"task": table_problem()}, "a model with dense layers, whose"),
-        ({"rule": RULE._replace(inverses_every=3)}, "got 3 and 2; pass --inverses_ever"),
+        (
+            {"rule": RULE._replace(inverses_every=3)},
+            "got 3; pass --inverses_every=2",
+        ),
+        ({"rule": RULE._replace(average=1)}, "below 1, got 1; pass --average=0.95"),
         ({"task": zeros(), "rule": Rule(damping=0)}, "of 0; pass a larger --damping"),
     ],
 )

@@ -85,7 +85,8 @@ class CurvatureState:
     def invert(self) -> None:
         """Compute the inverses of own layers, and gather those of the row; collective.
 
-        Gradient workers use triangles of the inverses, on the owner, too.
+        The owner, too, uses the inverses unpacked from their triangles: all gradient
+        workers have equal bits.
         """
         start = 0
         for index in self.own:
