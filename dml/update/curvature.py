@@ -48,8 +48,8 @@ def checked(rule: Rule) -> Rule:
         )
     if rule.inverses_every % rule.curvature_every:
         raise BadInput(
-            f"expected inverses at a multiple of {rule.curvature_every} updates, as the "
-            f"curvature, got {rule.inverses_every}; pass "
+            f"expected --inverses_every as a multiple of {rule.curvature_every}, the "
+            f"--curvature_every, got {rule.inverses_every}; pass "
             f"--inverses_every={rule.curvature_every} or a multiple"
         )
     return rule
