@@ -11,8 +11,8 @@ settings each.
 
 Cost: 15 s on one core.
 Result: one hash for all fractions on 1, 2, 4 and 8 ranks. On 8 ranks fraction 1 stores
-several times the bytes of fraction 1/8. K-FAC needs 0.5 to 0.75 times the updates of Adam;
-each takes several times as long.
+several times the bytes of fraction 1/8. K-FAC needs 0.5 to 0.75 times the updates of
+Adam; each takes several times as long.
 """
 
 from collections.abc import Sequence

@@ -113,8 +113,8 @@ def curvature(factors: Factors, bias: bool) -> tuple[Any, Any]:
     if bias:
         inputs_KxM = jnp.pad(inputs_KxM, ((0, 0), (0, 1)), constant_values=1)
     # outputs are of the mean loss: a row's gradient has been divided by the rows. This
-    # is exact if every row has a loss; a mean over fewer rows, such as masked tokens or
-    # one token of an example, scales G, which acts as a smaller damping.
+    # is exact if every row has a loss. With a mean over M < K rows, such as masked
+    # tokens, G is K/M times its mean over these rows: a smaller damping and update.
     return (
         inputs_KxM.T @ inputs_KxM / rows,
         outputs_KxN.T @ outputs_KxN * jnp.float32(rows),
