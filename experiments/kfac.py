@@ -9,10 +9,10 @@ and compares hashes, words and bytes with their predictions. Then it counts the 
 that K-FAC, momentum and Adam need to reach a training loss, on one rank with three
 settings each.
 
-Cost: 30 s on one core.
+Cost: 15 s on one core.
 Result: one hash for all fractions on 1, 2, 4 and 8 ranks. On 8 ranks fraction 1 stores
-several times the bytes of fraction 1/8. K-FAC needs about half the updates of Adam;
-each takes several times as long.
+several times the bytes of fraction 1/8. K-FAC needs 0.5 to 0.75 times the updates of
+Adam; each takes several times as long.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ FLAGS.text("data", "digits", f"Images: {', '.join(IMAGES)}, or a folder of image
 FLAGS.integer("layers", 7, "Number of hidden layers.", 1)
 FLAGS.integer("width", 64, "Number of units of a hidden layer.", 1)
 FLAGS.integer("steps", 20, "Number of updates with each fraction.", 1)
-FLAGS.integer("updates", 300, "Largest number of updates to reach a loss.", 10)
+FLAGS.integer("updates", 300, "Largest number of updates to reach a loss.", 11)
 
 TITLES = {
     "fraction": "K-FAC on virtual ranks; words of all ranks, bytes of the largest rank",

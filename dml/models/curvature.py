@@ -12,6 +12,7 @@ gradients are those of the targets of the batch (Martens 2015, section 3; Eschen
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,7 +48,8 @@ def dense_layers_with_bias(
     """Return the layers of kernels, in the order of params.
 
     The bias of a kernel "a/kernel" is the parameter "a/bias" with one element for each
-    output.
+    output. A bias of several kernels, such as "a/input" and "a/recurrent", belongs to
+    none of them.
 
     Args:
       kernels: Sizes of the kernels by path, of `factors.dense_layers`.
@@ -55,14 +57,15 @@ def dense_layers_with_bias(
     """
     paths = jax.tree_util.tree_leaves_with_path(params)
     elements = {path_name(path): math.prod(leaf.shape) for path, leaf in paths}
+    in_order = [path for path in elements if path in kernels]
+    biases = {path: "".join(path.rpartition("/")[:2]) + "bias" for path in in_order}
+    uses = Counter(biases.values())
     layers = []
-    for path in elements:
-        if path not in kernels:
-            continue
-        sizes = kernels[path]
-        start, slash, _ = path.rpartition("/")
-        bias = f"{start}{slash}bias"
-        has_bias = bias != path and elements.get(bias) == sizes.outputs
+    for path in in_order:
+        sizes, bias = kernels[path], biases[path]
+        has_bias = (
+            bias != path and uses[bias] == 1 and elements.get(bias) == sizes.outputs
+        )
         orders = Layer(sizes.inputs + has_bias, sizes.outputs)
         layers.append(DenseLayer(path, bias if has_bias else "", orders))
     return tuple(layers)
@@ -109,7 +112,9 @@ def curvature(factors: Factors, bias: bool) -> tuple[Any, Any]:
     rows = len(inputs_KxM)
     if bias:
         inputs_KxM = jnp.pad(inputs_KxM, ((0, 0), (0, 1)), constant_values=1)
-    # outputs are of the mean loss: a row's gradient has been divided by the rows
+    # outputs are of the mean loss: a row's gradient has been divided by the rows. This
+    # is exact if every row has a loss. With a mean over M < K rows, such as masked
+    # tokens, G is K/M times its mean over these rows: a smaller damping and update.
     return (
         inputs_KxM.T @ inputs_KxM / rows,
         outputs_KxN.T @ outputs_KxN * jnp.float32(rows),

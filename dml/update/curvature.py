@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dml.types import BadInput
+
 
 class Rule(NamedTuple):
     """Settings of K-FAC.
@@ -23,8 +25,8 @@ class Rule(NamedTuple):
       curvature_every: Number of updates between two computations of the curvature.
       inverses_every: Number of updates between two computations of inverses; a
         multiple of `curvature_every`.
-      limit: Largest product of gradient and preconditioned gradient, the squared norm
-        of the update in the metric of the curvature; 0: no limit.
+      limit: Largest squared norm of the preconditioned gradients in the metric of the
+        damped curvature; longer ones are scaled down to it. 0: no limit.
     """
 
     damping: float = 1e-2
@@ -37,12 +39,29 @@ class Rule(NamedTuple):
 DEFAULT = Rule()
 
 
+def checked(rule: Rule) -> Rule:
+    """Return the rule; raise BadInput if an average or inverses would not change."""
+    if not 0 <= rule.average < 1:
+        raise BadInput(
+            "expected a weight of earlier curvature from 0 to below 1, got "
+            f"{rule.average:g}; pass --average=0.95"
+        )
+    if rule.inverses_every % rule.curvature_every:
+        raise BadInput(
+            f"expected --inverses_every as a multiple of {rule.curvature_every}, the "
+            f"--curvature_every, got {rule.inverses_every}; pass "
+            f"--inverses_every={rule.curvature_every} or a multiple"
+        )
+    return rule
+
+
 @jax.jit
 def inverses(curvature: tuple[Any, Any], damping: Any) -> tuple[Any, Any]:
     """Return the inverses of the damped A and G of a layer.
 
-    A + π√λ I and G + √λ/π I have the product A ⊗ G + λI and terms that vanish for
-    small λ; π² is the mean eigenvalue of A divided by that of G.
+    (A + π√λ I) ⊗ (G + √λ/π I) is A ⊗ G + λI and two terms proportional to √λ. π² is
+    the mean eigenvalue of A divided by that of G, which makes these terms equally
+    large.
 
     Args:
       curvature: A and G.

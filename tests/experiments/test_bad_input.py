@@ -78,8 +78,12 @@ CASES = [
     ("train --simulate=4 --reduce=bulyan", "expected n >= 7 workers with --reduce=bul"),
     (
         "vision --simulate=2 --strategy=serial --attack=alie --attackers=1",
-        "expected --strategy=synchronous or owned or kfac or local or coded or "
-        "diloco or offload with --attack=",
+        "expected --strategy=synchronous or local or coded or diloco or offload with "
+        "--attack=",
+    ),
+    (
+        "vision --simulate=2 --strategy=kfac --attack=sign_flip --attackers=1",
+        "or offload with --attack=sign_flip, got --strategy=kfac",
     ),
     ("vision --simulate=2 --skew=sorted", "similarity:<0 to 1>"),
     ("vision --simulate=2 --reduce=krum+feedback", "krum with .nnm, .bucketing"),

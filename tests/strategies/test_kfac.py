@@ -178,6 +178,15 @@ def test_ranks_without_examples_or_layers_take_part():
     assert sum(not result[3]["curvature_bytes"] for result in results) > 0
 
 
+def test_gradients_and_state_keep_the_dtype_of_the_parameters():
+    half = jax.tree.map(lambda leaf: leaf.astype(np.float16), problem().params)
+    task = problem()._replace(params=half)
+    own = {"reducer": exact(ALLREDUCE["star"]), "updates": 1}
+    params, state, *_ = train(1, 1, task=task, **own)[0]
+    leaves = jax.tree.leaves(params) + jax.tree.leaves(state["optimizer"])
+    assert {leaf.dtype for leaf in leaves if leaf.ndim} == {np.dtype(np.float16)}
+
+
 def table_problem():
     """Return a model without products of matrices."""
 
@@ -189,12 +198,31 @@ def table_problem():
     return problem()._replace(params=params, model=model)
 
 
+def zeros():
+    """Return the problem with inputs of zeros, whose curvature is singular."""
+
+    def take(index):
+        batch = problem().take(index)
+        return batch._replace(inputs=0 * batch.inputs)
+
+    return problem()._replace(take=take)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"fraction": 0.75}, "a fraction of 1/4, 2/4, 1 of 4 ranks, got 0.75"),
+        (
+            {"fraction": 0.75},
+            "of 1/4, 2/4, 1 of 4 ranks, got 0.75; pass --fraction=0.5",
+        ),
         ({"reducer": reducer_named("sign", None)}, "sums parts of a buffer"),
         ({"task": table_problem()}, "a model with dense layers, whose"),
+        (
+            {"rule": RULE._replace(inverses_every=3)},
+            "got 3; pass --inverses_every=2",
+        ),
+        ({"rule": RULE._replace(average=1)}, "below 1, got 1; pass --average=0.95"),
+        ({"task": zeros(), "rule": Rule(damping=0)}, "of 0; pass a larger --damping"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, message):

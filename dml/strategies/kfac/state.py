@@ -7,7 +7,7 @@
 See `wire.plans.curvature` for the grid of ranks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from dml.models.curvature import DenseLayer
-from dml.types import CountedComm
+from dml.types import BadInput, CountedComm
 from dml.update import curvature as update
 from dml.update.curvature import Rule, pack_triangle, unpack_triangle
 from dml.wire.collectives.all_gather_parts import all_gather_parts
@@ -45,7 +45,7 @@ class CurvatureState:
         rule: Rule,
         state: Mapping[str, Any] | None,
     ) -> None:
-        self.layers, self.grid, self.rule = layers, grid, rule
+        self.layers, self.grid, self.rule = layers, grid, update.checked(rule)
         row, column = divmod(comm.rank, grid.columns)
         self.row = comm.Split(row, comm.rank)
         self.column = comm.Split(column, comm.rank)
@@ -85,7 +85,8 @@ class CurvatureState:
     def invert(self) -> None:
         """Compute the inverses of own layers, and gather those of the row; collective.
 
-        Gradient workers use triangles of the inverses, on the owner, too.
+        The owner, too, uses the inverses unpacked from their triangles: all gradient
+        workers have equal bits.
         """
         start = 0
         for index in self.own:
@@ -124,6 +125,12 @@ class CurvatureState:
             self.row, "gradients", partial(self.precondition_row, grads)
         )
         vector = all_gather_parts(self.column, own, self.column_lengths)
+        # order matters: after the gather, so that all ranks raise or none does
+        if not finite([vector]) and finite(grads.values()):
+            raise BadInput(
+                "expected a positive definite curvature, got a singular one with a "
+                f"damping of {self.rule.damping:g}; pass a larger --damping"
+            )
         self.updates += 1
         return vector
 
@@ -153,18 +160,21 @@ class CurvatureState:
 
         Args:
           vector: Gradients of the layers; the bias is the last row of a layer.
-          like: Arrays with the shapes of the parameters, by path.
+          like: Arrays with the shapes and dtypes of the parameters, by path.
         """
         leaves, start = {}, 0
         for layer in self.layers:
             stop = start + layer.sizes.elements
             rows = vector[start:stop].reshape(layer.sizes)
             kernel = rows[:-1] if layer.bias else rows
-            leaves[layer.kernel] = kernel.reshape(like[layer.kernel].shape)
+            leaves[layer.kernel] = kernel
             if layer.bias:
-                leaves[layer.bias] = rows[-1].reshape(like[layer.bias].shape)
+                leaves[layer.bias] = rows[-1]
             start = stop
-        return leaves
+        return {
+            path: leaf.reshape(like[path].shape).astype(like[path].dtype, copy=False)
+            for path, leaf in leaves.items()
+        }
 
     def collect(self, comm: CountedComm) -> dict[str, Any]:
         """Return the curvature and inverses of all layers; collective."""
@@ -190,6 +200,11 @@ def layer_gradient(layer: DenseLayer, grads: Mapping[str, Any]) -> np.ndarray:
     if not layer.bias:
         return matrix
     return np.concatenate([matrix, np.reshape(grads[layer.bias], (1, -1))])
+
+
+def finite(arrays: Iterable[Any]) -> bool:
+    """Return whether all elements are finite."""
+    return all(np.isfinite(array).all() for array in arrays)
 
 
 def put(tree: Any) -> Any:

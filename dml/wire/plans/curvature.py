@@ -116,9 +116,10 @@ def grid(layers: Sequence[Layer], ranks: int, fraction: float) -> Grid:
     if ranks % columns or abs(columns - fraction * ranks) > 1e-3:
         possible = [n for n in range(1, ranks + 1) if ranks % n == 0]
         names = ", ".join("1" if n == ranks else f"{n}/{ranks}" for n in possible)
+        nearest = min(possible, key=lambda n: abs(n - fraction * ranks))
         raise BadInput(
             f"expected a fraction of {names} of {ranks} ranks, got {fraction:g}; pass "
-            "one of them as a number"
+            f"--fraction={nearest / ranks:.4g}"
         )
     count = len(layers)
     work = [layer.inputs**3 + layer.outputs**3 for layer in layers]
@@ -142,7 +143,9 @@ def nbytes(grid: Grid, rank: int, itemsize: int = 4) -> int:
     """Return the bytes of a rank's state: own triangles, and its row's inverses.
 
     The triangles of the curvature and of the inverses of own layers are stored; the
-    inverses of all layers of the row are stored as squares.
+    inverses of all layers of the row are stored as squares. The buffers in which the
+    curvature of all layers is summed are not counted: the triangles of all layers for
+    each logical shard of the rank.
     """
     row = grid.row_layers(rank // grid.columns)
     squares = sum(grid.layers[index].squares for index in row)

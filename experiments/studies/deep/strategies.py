@@ -265,17 +265,10 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"--accumulate={values.accumulate}; leave it out"
         )
     if values.strategy in STRATEGIES:
-        readers = [
-            "synchronous",
-            "owned",
-            "kfac",
-            "local",
-            "coded",
-            "diloco",
-            "offload",
-        ]
+        attacked = ["synchronous", "local", "coded", "diloco", "offload"]
+        readers = [*attacked, "owned", "kfac"]  # the last two need sums of parts
         flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
-        adversaries.check_strategy(values, readers)
+        adversaries.check_strategy(values, attacked)
     adversaries.check(values, values.shards or workers)
     if values.strategy in ("synchronous", "local", "offload"):
         adversaries.check_reducer(values, shares)
