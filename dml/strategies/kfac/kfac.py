@@ -107,6 +107,7 @@ def kfac(
     shards = check_shards(comm, shards, reducer.reduce_terms is not None)
     terms, reduce = own_terms(comm, reducer, shards, sums)
     triangles = [np.empty(plan.triangles, np.float32) for _ in terms]
+    buffer_bytes = sum(term.nbytes for term in triangles)
     split, plain, with_curvature = term_curvatures(
         comm, problem, plan, shards, accumulate
     )
@@ -155,7 +156,7 @@ def kfac(
             examples=count,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // bucket.buffer.itemsize,
-            measures={"curvature_bytes": curvature.nbytes},
+            measures={"curvature_bytes": curvature.nbytes + buffer_bytes},
             state=partial(full_state, comm, parameters, curvature),
             memory=partial(list, memories),
             replicas=True,

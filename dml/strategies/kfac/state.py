@@ -57,19 +57,16 @@ class CurvatureState:
         self.part = grid.parts[comm.rank]
         start = initial(grid) if state is None else state
         self.updates = int(start["updates"])  # number of preconditioned gradients
-        # triangles of own layers
-        self.curvature, self.inverses = (
-            np.array(start[name][self.part]) for name in ("curvature", "inverses")
-        )
-        self.squares: dict[int, Pair] = {}  # inverses of the layers of the row
+        self.curvature = np.array(start["curvature"][self.part])  # of own layers
+        self.inverses: dict[int, Pair] = {}  # of the layers of the row
         if self.updates:
-            self.gather_inverses()
+            self.gather_inverses(np.array(start["inverses"][self.part]))
 
     @property
     def nbytes(self) -> int:
         """Number of bytes of the curvature and inverses on this rank."""
-        squares = sum(each.nbytes for pair in self.squares.values() for each in pair)
-        return self.curvature.nbytes + self.inverses.nbytes + squares
+        inverses = chain.from_iterable(self.inverses.values())
+        return self.curvature.nbytes + sum(matrix.nbytes for matrix in inverses)
 
     def is_due(self, every: int) -> bool:
         """Return whether the number of updates is a multiple."""
@@ -88,32 +85,32 @@ class CurvatureState:
         The owner, too, uses the inverses unpacked from their triangles: all gradient
         workers have equal bits.
         """
-        start = 0
+        own, start = np.empty_like(self.curvature), 0
         for index in self.own:
             sizes = self.layers[index].sizes
             part = slice(start, start + sizes.triangles)
             pair = unpack_pair(self.curvature[part], sizes)
             damped = put((pair, np.float32(self.rule.damping)))
-            pack_pairs([jax.device_get(update.inverses(*damped))], self.inverses[part])
+            pack_pairs([jax.device_get(update.inverses(*damped))], own[part])
             start = part.stop
-        self.gather_inverses()
+        self.gather_inverses(own)
 
-    def gather_inverses(self) -> None:
-        """Gather the inverses of the layers of the row; collective."""
-        triangles = all_gather_parts(self.row, self.inverses, self.row_lengths)
-        self.squares = once_per_call(
+    def gather_inverses(self, own: np.ndarray) -> None:
+        """Gather the inverses of the layers of the row, as triangles; collective."""
+        triangles = all_gather_parts(self.row, own, self.row_lengths)
+        self.inverses = once_per_call(
             self.row, "inverses", partial(self.unpack_inverses, triangles)
         )
 
     def unpack_inverses(self, triangles: np.ndarray) -> dict[int, Pair]:
         """Return the inverses of the layers of the row on the device, by index."""
-        squares, start = {}, 0
+        inverses, start = {}, 0
         for index in self.row_layers:
             sizes = self.layers[index].sizes
             part = slice(start, start + sizes.triangles)
-            squares[index] = put(unpack_pair(triangles[part], sizes))
+            inverses[index] = put(unpack_pair(triangles[part], sizes))
             start = part.stop
-        return squares
+        return inverses
 
     def precondition(self, grads: Mapping[str, Any]) -> np.ndarray:
         """Return the preconditioned gradients of all layers as a vector; collective.
@@ -138,7 +135,7 @@ class CurvatureState:
         """Return the preconditioned gradients of the layers of the row."""
         done = [
             update.precondition(
-                self.squares[index], put(layer_gradient(self.layers[index], grads))
+                self.inverses[index], put(layer_gradient(self.layers[index], grads))
             )
             for index in self.row_layers
         ]
@@ -179,9 +176,13 @@ class CurvatureState:
     def collect(self, comm: CountedComm) -> dict[str, Any]:
         """Return the curvature and inverses of all layers; collective."""
         lengths = np.array([self.grid.triangles(rank) for rank in range(comm.size)])
+        own = np.zeros_like(self.curvature)
+        if self.inverses:
+            pairs = jax.device_get([self.inverses[index] for index in self.own])
+            pack_pairs(pairs, own)
         return {
             "curvature": all_gather_parts(comm, self.curvature, lengths),
-            "inverses": all_gather_parts(comm, self.inverses, lengths),
+            "inverses": all_gather_parts(comm, own, lengths),
             "updates": np.int32(self.updates),
         }
 

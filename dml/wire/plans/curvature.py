@@ -139,17 +139,22 @@ def words(grid: Grid) -> Words:
     )
 
 
-def nbytes(grid: Grid, rank: int, itemsize: int = 4) -> int:
-    """Return the bytes of a rank's state: own triangles, and its row's inverses.
+def nbytes(grid: Grid, rank: int, shards: int = 1, itemsize: int = 4) -> int:
+    """Return the bytes of curvature and inverses on a rank.
 
-    The triangles of the curvature and of the inverses of own layers are stored; the
-    inverses of all layers of the row are stored as squares. The buffers in which the
-    curvature of all layers is summed are not counted: the triangles of all layers for
-    each logical shard of the rank.
+    These are the triangles of own layers, the inverses of the layers of the row as
+    squares, and the buffers of the sum: the triangles of all layers for each shard.
+
+    Args:
+      grid: Owners and gradient workers.
+      rank: The rank.
+      shards: Number of logical shards of the rank.
+      itemsize: Bytes of an element.
     """
     row = grid.row_layers(rank // grid.columns)
     squares = sum(grid.layers[index].squares for index in row)
-    return itemsize * (2 * grid.triangles(rank) + squares)
+    buffers = shards * grid.parts[-1].stop
+    return itemsize * (grid.triangles(rank) + squares + buffers)
 
 
 def triangle(order: int) -> int:

@@ -3,11 +3,14 @@
 Pauloski et al., KAISA, SC 2021.
 """
 
+from collections.abc import Callable
+
 from lab.claims import Verdict, claim, grouped, matching, nonempty, rows, verdict
 
 from dml.runs.results import Run
+from dml.runs.writers import Row
 
-MOST_UPDATES = 0.819  # of a first-order optimizer: 18.1 % fewer, the least reported
+MOST = 0.819  # of a first-order optimizer: 18.1 % fewer, the least reported
 
 
 @claim("every fraction computes the same update", "equal results")
@@ -49,23 +52,39 @@ def memory_for_words(run: Run) -> Verdict:
     return verdict(exact and ordered, measured, f"{reason}as predicted")
 
 
-@claim("updates to a training loss", "18.1 to 36.3 % faster")
+@claim("updates to a training loss", "fewer")
 def fewer_updates(run: Run) -> Verdict:
     """For each target, K-FAC needs at most 0.819 times the updates of the best
     first-order optimizer, each with the best of its settings.
     """
+    return compared(run, lambda row: 1)
+
+
+@claim("seconds to a training loss", "18.1 to 36.3 % fewer")
+def fewer_seconds(run: Run) -> Verdict:
+    """For each target, K-FAC needs at most 0.819 times the seconds of the best
+    first-order optimizer: the updates, times the mean seconds of an update.
+    """
+    return compared(run, lambda row: row["update_seconds"])
+
+
+def compared(run: Run, cost: Callable[[Row], float]) -> Verdict:
+    """Return the verdict of K-FAC's updates to each target, times their cost."""
     trained = rows(run, table="training")
-    targets = [key for key in nonempty(trained, "training")[0] if "updates_" in key]
+    targets = [key for key in trained[0] if key.startswith("updates_")]
     ratios = []
-    for target in targets:
-        reached = [row for row in trained if row[target] is not None]
-        nonempty(reached, f"training that reaches {target}")
-        own = [row[target] for row in reached if row["name"] == "kfac"]
-        others = [row[target] for row in reached if row["name"] != "kfac"]
-        ratios.append(min(own, default=float("inf")) / min(others, default=1))
+    for target in nonempty(targets, "targets"):
+        costs = [
+            (row["name"] == "kfac", row[target] * cost(row))
+            for row in trained
+            if row[target] is not None
+        ]
+        nonempty(costs, f"training that reaches {target}")
+        own = min((value for is_own, value in costs if is_own), default=float("inf"))
+        other = min((value for is_own, value in costs if not is_own), default=own)
+        ratios.append(own / other)
     measured = " and ".join(f"{ratio:.2f}" for ratio in ratios) + " times"
-    reason = f"at most {MOST_UPDATES:g}; the paper compares seconds on GPUs"
-    return verdict(max(ratios) <= MOST_UPDATES, measured, reason)
+    return verdict(max(ratios) <= MOST, measured, f"at most {MOST:g}")
 
 
-CLAIMS = equal_bits, memory_for_words, fewer_updates
+CLAIMS = equal_bits, memory_for_words, fewer_updates, fewer_seconds

@@ -634,7 +634,7 @@ def factors(counted=(3.67, 33.55, 58.72), server=8, hybrid=7.9, filters="allredu
     return {"factors": run(found + table("throughput", keys, *cells))}
 
 
-def kfac(sha256="a", sent=70, nbytes=40, updates=50):
+def kfac(sha256="a", sent=70, nbytes=40, updates=50, seconds=1.0):
     """Return rows of kfac.py.
 
     Args:
@@ -642,6 +642,7 @@ def kfac(sha256="a", sent=70, nbytes=40, updates=50):
         sent: words sent by it; 70 are predicted, and 90 are sent with fraction 1/2.
         nbytes: bytes of its state; 40 are predicted, and 30 stored with fraction 1/2.
         updates: updates of K-FAC; Adam needs 100.
+        seconds: seconds of an update of K-FAC; those of others take 1.
     """
     keys = "ranks fraction words_sent predicted_words state_bytes predicted_bytes"
     fractions = table(
@@ -652,12 +653,12 @@ def kfac(sha256="a", sent=70, nbytes=40, updates=50):
     )
     losses = table(
         "training",
-        "name updates_0.1",
-        ("adam", 120),
-        ("adam", 100),
-        ("momentum", None),
-        ("kfac", updates),
-        ("kfac", None),
+        "name update_seconds updates_0.1",
+        ("adam", 1.0, 120),
+        ("adam", 1.0, 100),
+        ("momentum", 1.0, None),
+        ("kfac", seconds, updates),
+        ("kfac", seconds, None),
     )
     return {"kfac": run(fractions + losses)}
 

@@ -384,6 +384,7 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     kfac.equal_bits: (of.kfac(), of.kfac(sha256="d")),
     kfac.memory_for_words: (of.kfac(), of.kfac(sent=71)),
     kfac.fewer_updates: (of.kfac(), of.kfac(updates=82)),
+    kfac.fewer_seconds: (of.kfac(), of.kfac(seconds=1.7)),
     owners.equal_bits: (of.owners(), of.owners(sha256="d")),
     owners.words_as_adamw: (of.owners(), of.owners(sent=111)),
     owners.half_state: (of.owners(), of.owners(state=61)),

@@ -26,7 +26,7 @@ def test_rows_divide_the_layers_and_fractions_exchange_memory_for_words(ranks):
         )
         squares = sum(layer.squares for layer in LAYERS)
         total = sum(nbytes(plan, rank) for rank in range(ranks))
-        assert total == 4 * (2 * triangles + plan.columns * squares)
+        assert total == 4 * ((1 + ranks) * triangles + plan.columns * squares)
     gradients = [words(plan).gradients for plan in plans]
     inverses = [words(plan).inverses for plan in plans]
     assert sorted(gradients, reverse=True) == gradients and gradients[-1] == 0
