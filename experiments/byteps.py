@@ -10,10 +10,10 @@ also measured. The second table has the speed of a sum, the third the fused upda
 Parameter Hub (Luo 2018) on 2 ranks and on all.
 
 Cost: 60 s of 4 ranks on 2 cores, half of it asleep.
-Result: on ports of 20 MB/s the median is within 5.1 % of the paper's formula and 1.8 %
+Result: on ports of 20 MB/s the median is within 3.7 % of the paper's formula and 0.6 %
 of virtual ranks, for 2 and 3 workers and 0 to 3 spare ranks. Spare ranks do not help 2
-workers. A fused update of 4 MB by 2 ranks is 1.5 to 1.7 times as fast as separate
-passes in shared memory, and 3 to 4 times as fast as passes and messages.
+workers. A fused update of 4 MB by 2 ranks is 1.5 to 1.8 times as fast as separate
+passes in shared memory, and 3 to 5 times as fast as passes and messages.
 """
 
 from collections.abc import Iterator, Sequence
