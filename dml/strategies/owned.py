@@ -14,8 +14,7 @@ a ring all-reduce; `wire.plans.owners.words` has those of each rank. With a clip
 (p-1)·leaves more: the sum of squares of each leaf.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +29,7 @@ from dml.strategies.term_gradients import term_gradients
 from dml.types import (
     BadInput,
     CountedComm,
+    Params,
     Problem,
     Reducer,
     Step,
@@ -38,7 +38,7 @@ from dml.types import (
 from dml.update.dense import Optimizer
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.once import once_per_call
-from dml.wire.plans.owners import Shape, owners
+from dml.wire.plans.owners import owners
 from dml.wire.reducers.buckets import fill
 
 
@@ -50,7 +50,7 @@ def owned(
     comm: CountedComm,
     timer: Timer,
     reducer: Reducer,
-    cost: Callable[[Shape], float] = math.prod,
+    costs: Callable[[Params], Sequence[float]] | None = None,
     clip: float = 0.0,
     accumulate: int = 1,
     shards: int = 0,
@@ -71,7 +71,8 @@ def owned(
       comm: Ranks.
       timer: Measures the phases.
       reducer: Computes the mean of gradients; one with reduce_parts, such as exact.
-      cost: Shape of a leaf -> cost of its update, by which owners are balanced.
+      costs: Params -> costs of the updates of their leaves, by which owners are
+        balanced; None: numbers of elements.
       clip: Largest norm of the gradients; 0 does not clip.
       accumulate: Number of microbatches of a shard.
       shards: Number of logical shards, each a term of the sums; 0: one per rank.
@@ -86,7 +87,8 @@ def owned(
         )
     (bucket,) = allocate_buckets(comm, problem, False, 0, scalars=1)
     length = bucket.layout.length
-    plan = owners(bucket.layout.shapes, comm.size, cost, scalars=1)
+    by_leaf = None if costs is None else costs(problem.params)
+    plan = owners(bucket.layout.shapes, comm.size, by_leaf, scalars=1)
     part = plan.parts[comm.rank]
     (memories,) = restore_memory(comm, [reducer.init(bucket.layout)], memory)
     shards = check_shards(comm, shards, reducer.reduce_terms is not None)

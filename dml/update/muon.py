@@ -17,7 +17,12 @@ import jax
 import optax
 from optax.contrib import MuonDimensionNumbers
 
+from dml.types import Params
+
 STEPS = 5  # Newton-Schulz iterations
+# AdamW updates an element in the time of 200 operations of products: 2.9 ns, at 72
+# GFLOP/s on one core
+ADAMW = 200
 # leaves with a row per token or position, which are read by index and not multiplied
 TABLES = ("embedding", "positions", "segments", "tokens")
 
@@ -48,34 +53,50 @@ def muon(
 def dimension_numbers(outputs: Collection[str], tree: Any) -> Any:
     """Return the axes of each leaf that are orthogonalised; None: AdamW updates it.
 
-    A kernel of a convolution, HxWxIxO, is a matrix of HWI rows; leading axes of other
-    kernels, such as that of experts, are batches of matrices.
-
     Args:
       outputs: Names of the params of the output layer.
       tree: Params, or a tree like them.
     """
-
-    def axes(path: Sequence[Any], leaf: Any) -> MuonDimensionNumbers | None:
-        names = [str(getattr(entry, "key", entry)) for entry in path]
-        is_table = bool(names) and names[-1] in TABLES
-        if leaf.ndim < 2 or is_table or (names and names[0] in outputs):
-            return None
-        if leaf.ndim == 4:
-            return MuonDimensionNumbers((0, 1, 2), 3)
-        return MuonDimensionNumbers(-2, -1)
-
-    return jax.tree_util.tree_map_with_path(axes, tree)
+    return jax.tree_util.tree_map_with_path(partial(orthogonal_axes, outputs), tree)
 
 
-def operations(shape: Sequence[int]) -> float:
+def orthogonal_axes(
+    outputs: Collection[str], path: Sequence[Any], leaf: Any
+) -> MuonDimensionNumbers | None:
+    """Return the axes of a leaf that are orthogonalised; None: AdamW updates it.
+
+    A kernel of a convolution, HxWxIxO, is a matrix of HWI rows; leading axes of other
+    kernels, such as that of experts, are batches of matrices.
+    """
+    names = [str(getattr(entry, "key", entry)) for entry in path]
+    is_table = bool(names) and names[-1] in TABLES
+    if leaf.ndim < 2 or is_table or (names and names[0] in outputs):
+        return None
+    if leaf.ndim == 4:
+        return MuonDimensionNumbers((0, 1, 2), 3)
+    return MuonDimensionNumbers(-2, -1)
+
+
+def costs(outputs: Collection[str], params: Params) -> list[float]:
+    """Return the operations of the update of each leaf.
+
+    Args:
+      outputs: Names of the params of the output layer.
+      params: The parameters.
+    """
+    return [
+        iterations(leaf.shape)
+        if orthogonal_axes(outputs, path, leaf)
+        else float(ADAMW * leaf.size)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    ]
+
+
+def iterations(shape: Sequence[int]) -> float:
     """Return the operations of the Newton-Schulz iterations of a kernel.
 
-    One iteration of an m x n matrix, m ≤ n, has the products x xᵀ, a a and b x. Leaves
-    of fewer than two axes have no iterations; their number of elements is returned.
+    One iteration of an m x n matrix, m ≤ n, has the products x xᵀ, a a and b x.
     """
-    if len(shape) < 2:
-        return float(math.prod(shape))
     rows = math.prod(shape[:-1]) if len(shape) == 4 else shape[-2]
     short, long = sorted((rows, shape[-1]))
     matrices = math.prod(shape) // (rows * shape[-1])

@@ -74,6 +74,19 @@ def test_slices_of_matrices_are_refused():
         make("muon", 0.1, axis="data", like={"a": np.ones((2, 2))})
 
 
-def test_operations_of_a_convolution_are_those_of_its_matrix():
-    assert muon.operations((3, 3, 4, 8)) == muon.operations((36, 8))
-    assert muon.operations((5, 36, 8)) == 5 * muon.operations((8, 36))
+def test_iterations_of_a_convolution_are_those_of_its_matrix():
+    assert muon.iterations((3, 3, 4, 8)) == muon.iterations((36, 8))
+    assert muon.iterations((5, 36, 8)) == 5 * muon.iterations((8, 36))
+
+
+def test_tables_outputs_and_vectors_have_the_costs_of_their_elements():
+    matrix = np.ones((8, 4))
+    params = {
+        "block": {"bias": np.ones(4), "kernel": matrix},
+        "embed": {"embedding": matrix},
+        "head": {"kernel": matrix},
+    }
+    costs = muon.costs(("head",), params)
+    bias, kernel, table, head = costs
+    assert (bias, table, head) == (4 * muon.ADAMW, 32 * muon.ADAMW, 32 * muon.ADAMW)
+    assert kernel == muon.iterations((8, 4)) != 32 * muon.ADAMW

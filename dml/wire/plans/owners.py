@@ -7,7 +7,7 @@ Pure arithmetic.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dml.wire.plans.stages import balanced_parts
@@ -35,7 +35,7 @@ class Owners(NamedTuple):
 def owners(
     shapes: Sequence[Shape],
     ranks: int,
-    cost: Callable[[Shape], float] = math.prod,
+    costs: Sequence[float] | None = None,
     scalars: int = 0,
 ) -> Owners:
     """Return the owners of leaves, so that the largest cost of a rank is minimal.
@@ -43,11 +43,12 @@ def owners(
     Args:
       shapes: Shapes of the leaves in the order of the buffer.
       ranks: Number of ranks.
-      cost: Shape of a leaf -> cost of its update.
+      costs: Cost of the update of each leaf; None: its number of elements.
       scalars: Number of elements behind the leaves, which the last rank owns.
     """
     count = len(shapes)
-    leaves = balanced_parts([cost(shape) for shape in shapes], min(ranks, count))
+    costs = [math.prod(shape) for shape in shapes] if costs is None else costs
+    leaves = balanced_parts(costs, min(ranks, count))
     leaves += [range(count, count)] * (ranks - count)
     parts, start = [], 0
     for own in leaves:

@@ -32,7 +32,7 @@ from dml.wire.collectives.gather_arrays import gather_arrays
 from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
 from studies.deep import strategies
-from studies.deep.setup import MakeTensor, Setup
+from studies.deep.setup import MakeTensor, Setup, output_names
 from studies.deep.steps import Speed
 
 
@@ -70,8 +70,7 @@ def prepare(
     deep_hybrid.check_batches(values, total)
     steps = -(-total // values.batch)
     params = initial_params(values, task.model)
-    layers = task.model.layers
-    outputs = layers[-1].names if layers else ()
+    outputs = output_names(task.model)
     optimizer = deep_flags.optimizer(values, steps, params, outputs)
     rules = deep_flags.rules(values)
     problem = model_problem(

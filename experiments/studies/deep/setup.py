@@ -1,19 +1,24 @@
 """The arguments of all strategies for a deep network."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lab import adversaries, flags
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.types import CountedComm, Problem, Tensor, no_op
+from dml.types import CountedComm, Model, Problem, Tensor, no_op
 from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
 from dml.wire.reducers.checked import checked
 
 PREFETCH = 2  # minibatches prepared in the background
 MakeTensor = Callable[..., Tensor]  # tensor_transformer, for one shape
+
+
+def output_names(model: Model) -> Sequence[str]:
+    """Return the names of the params of a model's output layer; () without layers."""
+    return model.layers[-1].names if model.layers else ()
 
 
 class Setup(NamedTuple):

@@ -1,6 +1,7 @@
 """Strategies for deep networks by name, and the flags that each reads."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from lab import adversaries, flags
@@ -17,7 +18,7 @@ from dml.wire.mesh import devices
 from dml.wire.plans.coding import make_code
 from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
-from studies.deep.setup import Setup
+from studies.deep.setup import Setup, output_names
 
 OTHERS = ("easgd", "diloco", "async_diloco")  # without topology
 MIXING = [name for name in DECENTRALISED if name not in OTHERS]
@@ -43,7 +44,7 @@ def owned(setup: Setup) -> dict[str, Any]:
     values = setup.values
     own = {"shards": values.shards, "clip": values.clip}
     if values.optimizer == "muon":
-        own["cost"] = muon.operations
+        own["costs"] = partial(muon.costs, output_names(setup.problem.model))
     return setup.wire | setup.options | own
 
 

@@ -1,7 +1,7 @@
 """Trainings of a small GPT with replicated or owned updates, on virtual ranks."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -74,10 +74,7 @@ def problem(shape: Shape, seed: int) -> Problem:
 @cache  # the optimizer is a static argument of the compiled update
 def optimizer(plan: Plan, clip: float) -> Optimizer:
     """Return the optimizer; strategies that clip themselves pass an infinite clip."""
-    model = problem(plan.shape, plan.seed).model
-    assert model
-    names = model.layers[-1].names
-    return make(plan.optimizer, RATE, clip=clip, decay=DECAY, outputs=names)
+    return make(plan.optimizer, RATE, clip=clip, decay=DECAY, outputs=outputs_of(plan))
 
 
 def batches(plan: Plan, examples: int) -> Iterator[np.ndarray]:
@@ -127,7 +124,7 @@ def program(
     update = optimizer(plan, CLIP)
     if strategy == "owned":
         call, update = owned, optimizer(plan, np.inf)
-        own |= {"clip": CLIP, "cost": cost(plan)}
+        own |= {"clip": CLIP, "costs": costs(plan)}
     taken = call(
         task,
         batches(plan, task.examples),
@@ -145,9 +142,18 @@ def program(
     return last.loss, sent, state_bytes, digest(last.params())
 
 
-def cost(plan: Plan) -> Any:
-    """Return the cost of a leaf's update, by which owners are balanced."""
-    return muon.operations if plan.optimizer == "muon" else np.prod
+def costs(plan: Plan) -> Any:
+    """Return params -> costs of updates, by which owners are balanced; None: sizes."""
+    if plan.optimizer != "muon":
+        return None
+    return partial(muon.costs, outputs_of(plan))
+
+
+def outputs_of(plan: Plan) -> Sequence[str]:
+    """Return the names of the params of the output layer."""
+    model = problem(plan.shape, plan.seed).model
+    assert model
+    return model.layers[-1].names
 
 
 def leaves_of(plan: Plan) -> int:
@@ -156,8 +162,9 @@ def leaves_of(plan: Plan) -> int:
 
 def owners_of(plan: Plan, ranks: int) -> Owners:
     """Return the owners of the GPT's leaves, with one scalar for the loss."""
-    leaves = jax.tree.leaves(problem(plan.shape, plan.seed).params)
-    return owners([leaf.shape for leaf in leaves], ranks, cost(plan), scalars=1)
+    params, rule = problem(plan.shape, plan.seed).params, costs(plan)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+    return owners(shapes, ranks, rule and rule(params), scalars=1)
 
 
 def update_seconds(plan: Plan, ranks: int, repeats: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def test_parts_cover_leaves_and_scalars_in_order(ranks):
 
 
 def test_the_cost_balances_the_leaves():
-    by_size, by_count = owners(SHAPES, 2), owners(SHAPES, 2, cost=lambda shape: 1)
+    by_size, by_count = owners(SHAPES, 2), owners(SHAPES, 2, [1] * len(SHAPES))
     sizes = [sum(math.prod(SHAPES[n]) for n in own) for own in by_size.leaves]
     assert max(sizes) == min(
         max(np.sum(part) for part in np.split([*map(math.prod, SHAPES)], [cut]))
