@@ -51,10 +51,10 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
     if name in STRATEGIES:
-        attacked = ("synchronous", "local", "server", "coded", "diloco")
-        readers = (*attacked, "owned", "kfac")  # the last two need sums of parts
+        terms = ("synchronous", "local", "server", "coded", "diloco")
+        readers = (*terms, "owned", "kfac")  # the last two need sums of parts
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
-        adversaries.check_strategy(values, (*attacked, "zeno"))
+        adversaries.check_strategy(values, (*terms, "zeno"))
     function = strategy(name, problem, comm.size)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
