@@ -10,7 +10,7 @@ Equal letters in a row mean that the trained parameters are bit-identical. Words
 elements) are sent by all ranks together. Seconds are virtual and contain messages only,
 on the default network. The method `synchronous ./mine.py:sum` uses an own all-reduce.
 
-Cost: 90 s on 2 cores, most of it compilation.
+Cost: 90 s on 2 cores, most of it compilation; 50 s with programs of an earlier run.
 Result: methods that divide a minibatch among three workers and add in worker order are
 bit-identical to `serial`; `cyclades` and `rotation` on three workers are bit-identical
 to one worker. `coded` gradients are bit-identical to `serial` ones, also under attack.
