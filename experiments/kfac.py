@@ -24,7 +24,6 @@ from studies.kfac.runs import SETTINGS, SHARDS, TARGETS, Task, to_target, with_f
 
 from dml.data.images.datasets import IMAGES
 from dml.runs import folder, writers
-from dml.types import BadInput
 
 FLAGS = flags.define("seed")
 FLAGS.text("ranks", "1,2,4,8", f"Numbers of virtual ranks, at most {SHARDS}.")
@@ -67,12 +66,7 @@ COLUMNS: dict[str, writers.Columns] = {
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Train and compare with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
-    ranks = flags.integers(FLAGS, "ranks")
-    if max(ranks) > SHARDS:
-        raise BadInput(
-            f"expected at most {SHARDS} virtual ranks, one for each logical shard, got "
-            f"--ranks={FLAGS.ranks}; pass --ranks=1,2,4,8"
-        )
+    ranks = flags.shard_ranks(FLAGS, SHARDS)
     task = Task(FLAGS.data, (FLAGS.width,) * FLAGS.layers, FLAGS.seed)
     path, table = folder.path(FLAGS.out, "kfac"), writers.tables(COLUMNS, TITLES)
     summary: dict[str, Any] = {}

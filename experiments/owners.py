@@ -73,12 +73,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Train, compare and time with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     names = flags.names(FLAGS.optimizers, OPTIMIZERS, "optimizers")
-    ranks = flags.integers(FLAGS, "ranks")
-    if max(ranks) > SHARDS:
-        raise BadInput(
-            f"expected at most {SHARDS} virtual ranks, one for each logical shard, got "
-            f"--ranks={FLAGS.ranks}; pass --ranks=1,2,4,8"
-        )
+    ranks = flags.shard_ranks(FLAGS, SHARDS)
     if FLAGS.timed_width % HEADS:
         raise BadInput(
             f"expected --timed_width divisible by {HEADS} heads, got "

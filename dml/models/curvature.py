@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dml.models.factors import Factors, gradient_factors, multiply, path_name
+from dml.models.factors import Factors, by_path, gradient_factors, multiply
 from dml.types import Batch, Grads, Params
 from dml.wire.costs.factors import Sizes
 from dml.wire.plans.curvature import Layer
@@ -55,8 +55,7 @@ def dense_layers_with_bias(
       kernels: Sizes of the kernels by path, of `factors.dense_layers`.
       params: The parameters, or their shapes.
     """
-    paths = jax.tree_util.tree_leaves_with_path(params)
-    elements = {path_name(path): math.prod(leaf.shape) for path, leaf in paths}
+    elements = {path: math.prod(leaf.shape) for path, leaf in by_path(params).items()}
     in_order = [path for path in elements if path in kernels]
     biases = {path: "".join(path.rpartition("/")[:2]) + "bias" for path in in_order}
     uses = Counter(biases.values())
@@ -90,15 +89,14 @@ def gradient_curvature(
     kernels = frozenset(layer.kernel for layer in layers)
     value, rest, factors = gradient_factors(loss, params, batch, kernels)
     dense = iter(jax.tree.leaves(rest))
-    paths, tree = jax.tree_util.tree_flatten_with_path(params)
     leaves = [
-        multiply(factors[path_name(path)], leaf.shape).astype(leaf.dtype)
-        if path_name(path) in factors
+        multiply(factors[path], leaf.shape).astype(leaf.dtype)
+        if path in factors
         else next(dense)
-        for path, leaf in paths
+        for path, leaf in by_path(params).items()
     ]
     pairs = [curvature(factors[layer.kernel], bool(layer.bias)) for layer in layers]
-    return value, (jax.tree.unflatten(tree, leaves), pairs)
+    return value, (jax.tree.unflatten(jax.tree.structure(params), leaves), pairs)
 
 
 def curvature(factors: Factors, bias: bool) -> tuple[Any, Any]:

@@ -109,6 +109,12 @@ def path_name(path: Sequence[Any]) -> str:
     return jax.tree_util.keystr(tuple(path), simple=True, separator="/")
 
 
+def by_path(tree: Any) -> dict[str, Any]:
+    """Return the leaves of a tree by path, such as "head/kernel"."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {path_name(path): leaf for path, leaf in leaves}
+
+
 def factored(
     function: Callable[..., tuple[Any, Any]], kernels: frozenset[str] | None
 ) -> Callable[..., tuple[Any, Any]]:

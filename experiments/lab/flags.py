@@ -261,6 +261,17 @@ def integers(values: FlagValues, flag: str, empty: bool = False) -> list[int]:
     return [] if empty and not text else [positive(n, flag) for n in text.split(",")]
 
 
+def shard_ranks(values: FlagValues, shards: int) -> list[int]:
+    """Return the numbers of virtual ranks of --ranks, each with a logical shard."""
+    ranks = integers(values, "ranks")
+    if max(ranks) > shards:
+        raise BadInput(
+            f"expected at most {shards} virtual ranks, one for each logical shard, got "
+            f"--ranks={values.ranks}; pass --ranks=1,2,4,8"
+        )
+    return ranks
+
+
 def numbers(values: FlagValues, flag: str, maximum: float = math.inf) -> list[float]:
     """Return the numbers of a comma-separated flag, each from 0 to `most`."""
     text = values[flag].value

@@ -66,10 +66,13 @@ def test_tables_and_norms_have_no_curvature():
     params = model.init(jax.random.key(0))
     kernels = dense_layers(model.loss, params, Batch(tokens, tokens))
     layers = dense_layers_with_bias(kernels, params)
-    assert {layer.kernel.rpartition("/")[2] for layer in layers} == {"kernel"}
-    sizes = {layer.kernel: layer.sizes for layer in layers}
-    assert sizes["block_0/qkv/kernel"] in (Layer(5, 12), Layer(4, 12))
-    assert not any("embed" in path or "norm" in path for path in sizes)
+    sizes = {layer.kernel: layer.sizes for layer in layers}  # with a bias: 4 + 1 inputs
+    assert sizes == {
+        "block_0/down/kernel": Layer(17, 4),
+        "block_0/out/kernel": Layer(5, 4),
+        "block_0/qkv/kernel": Layer(5, 12),
+        "block_0/up/kernel": Layer(5, 16),
+    }
 
 
 @pytest.mark.parametrize("units, expected", [(3, ""), (2, "a/bias")])

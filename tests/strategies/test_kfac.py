@@ -177,7 +177,7 @@ def test_ranks_without_examples_or_layers_take_part():
     results = train(BATCH + 4, 1 / 4, reducer=reducer, updates=2)
     for result in results[1:]:
         assert_same_bits(result[:2], results[0][:2])
-    triangles = make_plan(problem(), np.arange(1), 1, 1).triangles
+    triangles = make_plan(problem(), np.arange(1), 1, 1).grid.length
     nbytes = [result[3]["curvature_bytes"] for result in results]
     assert nbytes.count(4 * triangles) > 0  # the buffer of the sum, no layers
 

@@ -16,7 +16,7 @@ loss; (1 - f)p·n_d for n_d parameters of dense layers; each `curvature_every` u
 (p-1)T for the T elements of all triangles; each `inverses_every` updates (fp-1)T.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from functools import partial
 from itertools import chain
@@ -27,6 +27,7 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
+from dml.models.factors import by_path
 from dml.strategies.bucket_sums import (
     allocate_buckets,
     collect,
@@ -34,7 +35,7 @@ from dml.strategies.bucket_sums import (
     own_terms,
     update_once,
 )
-from dml.strategies.kfac.plan import by_path, make_plan, term_curvatures
+from dml.strategies.kfac.plan import make_plan, term_curvatures
 from dml.strategies.kfac.state import CurvatureState, pack_pairs
 from dml.strategies.parameters import Tree, check_shards, restore_memory
 from dml.strategies.term_gradients import ALL
@@ -101,12 +102,13 @@ def kfac(
     parameters = copy(once_per_call(comm, "start", start))
     curvature = CurvatureState(comm, plan.layers, plan.grid, rule, saved["curvature"])
     (bucket,) = sums = allocate_buckets(comm, problem, False, 0, scalars=1)
-    flat = Layout(None, ((plan.triangles,),), (np.dtype(np.float32),), plan.triangles)
+    length = plan.grid.length
+    flat = Layout(None, ((length,),), (np.dtype(np.float32),), length)
     memories = [reducer.init(bucket.layout), reducer.init(flat)]
     memories = restore_memory(comm, memories, memory)
     shards = check_shards(comm, shards, reducer.reduce_terms is not None)
     terms, reduce = own_terms(comm, reducer, shards, sums)
-    triangles = [np.empty(plan.triangles, np.float32) for _ in terms]
+    triangles = [np.empty(length, np.float32) for _ in terms]
     buffer_bytes = sum(term.nbytes for term in triangles)
     split, plain, with_curvature = term_curvatures(
         comm, problem, plan, shards, accumulate
@@ -142,12 +144,13 @@ def kfac(
             if curvature.is_due(rule.inverses_every):
                 curvature.invert()
             mean, _ = join_buckets(sums, False)
-            vector = curvature.precondition(by_path(mean))
+            grads = by_path(mean)
+            vector = curvature.precondition(grads)
             update_once(
                 comm,
                 parameters,
                 [bucket.buffer, vector],
-                partial(preconditioned, curvature, mean, vector),
+                partial(preconditioned, curvature, grads, vector, mean),
             )
         yield Step(
             number=number,
@@ -163,18 +166,20 @@ def kfac(
         )
 
 
-def preconditioned(curvature: CurvatureState, mean: Grads, vector: np.ndarray) -> Grads:
+def preconditioned(
+    curvature: CurvatureState, grads: Mapping[str, Any], vector: np.ndarray, like: Any
+) -> Grads:
     """Return the gradients, with those of dense layers preconditioned and limited.
 
     Args:
       curvature: The curvature of this rank.
-      mean: Mean gradients.
+      grads: Mean gradients by path.
       vector: Preconditioned gradients of all dense layers.
+      like: Tree with the structure of the gradients.
     """
-    grads = by_path(mean)
     new = curvature.leaves(vector * curvature.scale(vector, grads), grads)
     return jax.tree.unflatten(
-        jax.tree.structure(mean), [new.get(path, leaf) for path, leaf in grads.items()]
+        jax.tree.structure(like), [new.get(path, leaf) for path, leaf in grads.items()]
     )
 
 

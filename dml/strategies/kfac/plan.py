@@ -1,10 +1,9 @@
 """The dense layers of a model in K-FAC, and the gradients with their curvature."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from dml.models.curvature import (
@@ -12,7 +11,6 @@ from dml.models.curvature import (
     dense_layers_with_bias,
     gradient_curvature,
 )
-from dml.models.factors import path_name
 from dml.strategies.factor_plan import example_layers
 from dml.strategies.kfac.state import initial
 from dml.strategies.parameters import split_shards
@@ -26,11 +24,6 @@ class Plan(NamedTuple):
 
     layers: Sequence[DenseLayer]
     grid: Grid
-
-    @property
-    def triangles(self) -> int:
-        """Number of elements of the triangles of all layers."""
-        return self.grid.parts[-1].stop
 
 
 def make_plan(problem: Problem, index: np.ndarray, ranks: int, fraction: float) -> Plan:
@@ -78,9 +71,3 @@ def term_curvatures(
         for each in (problem, problem._replace(gradient=gradient))
     )
     return split_shards(comm, shards, microbatches), plain, with_curvature
-
-
-def by_path(tree: Any) -> Mapping[str, Any]:
-    """Return the leaves of a tree by path, such as "head/kernel"."""
-    paths = jax.tree_util.tree_leaves_with_path(tree)
-    return {path_name(path): leaf for path, leaf in paths}

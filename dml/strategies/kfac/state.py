@@ -7,7 +7,7 @@
 See `wire.plans.curvature` for the grid of ranks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from dml.update import curvature as update
 from dml.update.curvature import Rule, pack_triangle, unpack_triangle
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.once import once_per_call
-from dml.wire.plans.curvature import Grid, Layer, triangle
+from dml.wire.plans.curvature import Grid, triangle
 
 Pair = tuple[Any, Any]
 
@@ -69,7 +69,7 @@ class CurvatureState:
         return self.curvature.nbytes + sum(matrix.nbytes for matrix in inverses)
 
     def is_due(self, every: int) -> bool:
-        """Return whether the number of updates is a multiple."""
+        """Return whether the number of updates is a multiple of `every`."""
         return self.updates % every == 0
 
     def average(self, mean: np.ndarray) -> None:
@@ -85,14 +85,13 @@ class CurvatureState:
         The owner, too, uses the inverses unpacked from their triangles: all gradient
         workers have equal bits.
         """
-        own, start = np.empty_like(self.curvature), 0
-        for index in self.own:
-            sizes = self.layers[index].sizes
-            part = slice(start, start + sizes.triangles)
-            pair = unpack_pair(self.curvature[part], sizes)
-            damped = put((pair, np.float32(self.rule.damping)))
-            pack_pairs([jax.device_get(update.inverses(*damped))], own[part])
-            start = part.stop
+        damping = np.float32(self.rule.damping)
+        pairs = [
+            jax.device_get(update.inverses(*put((pair, damping))))
+            for pair in self.unpack_pairs(self.own, self.curvature)
+        ]
+        own = np.empty_like(self.curvature)
+        pack_pairs(pairs, own)
         self.gather_inverses(own)
 
     def gather_inverses(self, own: np.ndarray) -> None:
@@ -104,13 +103,21 @@ class CurvatureState:
 
     def unpack_inverses(self, triangles: np.ndarray) -> dict[int, Pair]:
         """Return the inverses of the layers of the row on the device, by index."""
-        inverses, start = {}, 0
-        for index in self.row_layers:
-            sizes = self.layers[index].sizes
-            part = slice(start, start + sizes.triangles)
-            inverses[index] = put(unpack_pair(triangles[part], sizes))
-            start = part.stop
-        return inverses
+        pairs = self.unpack_pairs(self.row_layers, triangles)
+        return dict(zip(self.row_layers, map(put, pairs), strict=True))
+
+    def unpack_pairs(
+        self, indices: Sequence[int], triangles: np.ndarray
+    ) -> Iterator[Pair]:
+        """Yield both matrices of each layer from a vector of their triangles."""
+        start = 0
+        for index in indices:
+            matrices = []
+            for order in self.layers[index].sizes:
+                stop = start + triangle(order)
+                matrices.append(unpack_triangle(triangles[start:stop], order))
+                start = stop
+            yield matrices[0], matrices[1]
 
     def precondition(self, grads: Mapping[str, Any]) -> np.ndarray:
         """Return the preconditioned gradients of all layers as a vector; collective.
@@ -189,8 +196,7 @@ class CurvatureState:
 
 def initial(grid: Grid) -> dict[str, Any]:
     """Return the `collect` of a run without updates."""
-    length = sum(layer.triangles for layer in grid.layers)
-    zeros = np.zeros(length, np.float32)
+    zeros = np.zeros(grid.length, np.float32)
     return {"curvature": zeros, "inverses": zeros, "updates": np.int32(0)}
 
 
@@ -230,12 +236,3 @@ def pack_pairs(
         stop = start + triangle(len(matrix))
         pack_triangle(matrix, buffer[start:stop], weight)
         start = stop
-
-
-def unpack_pair(buffer: np.ndarray, sizes: Layer) -> Pair:
-    """Return both matrices of a layer from their triangles."""
-    edge = triangle(sizes.inputs)
-    return (
-        unpack_triangle(buffer[:edge], sizes.inputs),
-        unpack_triangle(buffer[edge:], sizes.outputs),
-    )

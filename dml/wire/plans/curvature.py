@@ -80,6 +80,11 @@ class Grid(NamedTuple):
         return sum(self.layers[index].elements for index in self.row_layers(row))
 
     @property
+    def length(self) -> int:
+        """Number of elements of the triangles of all layers."""
+        return sum(layer.triangles for layer in self.layers)
+
+    @property
     def parts(self) -> list[slice]:
         """The part of each rank in the vector of the triangles of all layers."""
         parts, start = [], 0
@@ -130,11 +135,10 @@ def grid(layers: Sequence[Layer], ranks: int, fraction: float) -> Grid:
 
 def words(grid: Grid) -> Words:
     """Return the elements that are sent for all layers."""
-    triangles = sum(layer.triangles for layer in grid.layers)
     elements = sum(layer.elements for layer in grid.layers)
     return Words(
-        curvature=(grid.ranks - 1) * triangles,
-        inverses=(grid.columns - 1) * triangles,
+        curvature=(grid.ranks - 1) * grid.length,
+        inverses=(grid.columns - 1) * grid.length,
         gradients=(grid.ranks - grid.columns) * elements,
     )
 
@@ -153,8 +157,7 @@ def nbytes(grid: Grid, rank: int, shards: int = 1, itemsize: int = 4) -> int:
     """
     row = grid.row_layers(rank // grid.columns)
     squares = sum(grid.layers[index].squares for index in row)
-    buffers = shards * grid.parts[-1].stop
-    return itemsize * (grid.triangles(rank) + squares + buffers)
+    return itemsize * (grid.triangles(rank) + squares + shards * grid.length)
 
 
 def triangle(order: int) -> int:
