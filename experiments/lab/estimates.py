@@ -40,9 +40,9 @@ def warn(comm: Comm, part: str, messages: int, algorithm: str) -> None:
 
     Args:
       comm: Communicator; only virtual rank 0 prints.
-      what: Name of the part.
+      part: Name of the part.
       messages: Number of messages.
-      kind: Key of SECONDS; other kinds count as "any".
+      algorithm: Key of MESSAGE_SECONDS; other algorithms count as "any".
     """
     seconds = messages * MESSAGE_SECONDS.get(algorithm, MESSAGE_SECONDS["any"])
     if not comm.platform.virtual or comm.rank or seconds < MIN_SECONDS:

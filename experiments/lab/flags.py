@@ -273,7 +273,7 @@ def shard_ranks(values: FlagValues, shards: int) -> list[int]:
 
 
 def numbers(values: FlagValues, flag: str, maximum: float = math.inf) -> list[float]:
-    """Return the numbers of a comma-separated flag, each from 0 to `most`."""
+    """Return the numbers of a comma-separated flag, each from 0 to `maximum`."""
     text = values[flag].value
     try:
         numbers = [float(number) for number in text.split(",")]

@@ -36,7 +36,8 @@ def record_or_replay(
 
     Args:
       program: Program of a rank.
-      named: Function of the experiment's module, by which the record names it.
+      module_function: Function of the experiment's module, by whose name the record
+        finds it.
       values: Flags.
     """
     if "record" not in values or not (values.record or values.replay):

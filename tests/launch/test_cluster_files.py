@@ -115,7 +115,7 @@ RANK_A_GPU = " --gpu-bind=none --ntasks=8 --ntasks-per-node=4 --overcommit"
         # GPUs get a rank each, unless asked for otherwise, which sees them all.
         (GPUS | {"SLURM_NTASKS": ""}, "", "", PMI2, RANK_A_GPU, OWN),
         (GPUS | {"SLURM_NTASKS": "2"}, "", "", PMI2, " --gpu-bind=none", OWN),
-        # srun speaks what the MPI and Slurm both know.
+        # srun uses a PMI that the MPI and Slurm both have.
         ({"OFFERS": "none pmix pmi2"}, "", "", PMI2, "", OWN),
         ({"OFFERS": "none pmix"}, "", "", PMIX, "", OWN),
         ({"MPI": "Open MPI v5", "OFFERS": "pmi2 pmix"}, "", "", PMIX, "", OWN),

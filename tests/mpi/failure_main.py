@@ -175,7 +175,7 @@ def a_bad_buffer(driven=False):
 
 
 def nobody_waits_for_long():
-    """Slow work and many quick calls are no reason to speak."""
+    """Slow work and many quick calls print nothing."""
     comm = world(watchdog=QUICK)
     time.sleep(3 * QUICK)
     until = time.monotonic() + 3 * QUICK

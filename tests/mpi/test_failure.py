@@ -48,7 +48,7 @@ def test_a_rank_that_ends_ends_all_and_shows_its_cause_once(fail, way, texts):
     assert [ended.err.count(text) for text in texts] == [1] * len(texts)
 
 
-def test_all_ranks_may_raise_and_none_speaks_twice(fail):
+def test_all_ranks_may_raise_and_each_prints_once(fail):
     ended, _ = fail(3, "all_raise")
     assert ended.code != 0
     shown = [ended.err.count(f"KeyError: 'lost by rank {r}'") for r in range(3)]

@@ -63,7 +63,7 @@ def test_a_collective_too_few_or_too_many_is_seen(forward, backward, right):
     assert sum(row["bytes"] for row in rows) == (forward + backward) * 1.5 * STREAM
 
 
-def test_what_no_formula_speaks_of_is_seen():
+def test_bytes_without_a_formula_are_reported():
     found = [Collective("all-to-all", 64, 4, 1, "jvp(Embed)")]
     embed = cases.transformer_formula("embed", SHAPE, 2, False)
     rows = report.rows(found, "embed", 4, embed)

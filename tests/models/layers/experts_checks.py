@@ -153,7 +153,7 @@ def check_the_router_learns_from_rows_and_from_balance():
         assert min(abs(from_rows), abs(from_balance)) > 1e-2
 
 
-def check_experts_speak_four_times_and_only_by_all_to_all():
+def check_experts_have_four_all_to_alls_and_no_other_collective():
     def device(tree, rows_RxD):
         def loss(tree, rows_RxD):
             return experts(tree, rows_RxD[None], TWO, "expert")[0].sum()

@@ -31,7 +31,7 @@ def two_chunks_swapped(comm, buffer, op=np.add):
 
 @wrong
 def a_rank_counted_twice(comm, buffer, op=np.add):
-    """Rank 1 is dropped: it speaks for rank 0 once more."""
+    """Rank 1 sends the buffer of rank 0, so its own terms are lost."""
     words = flat(comm, buffer)
     if comm.size > 1:
         if comm.rank == 0:

@@ -1,8 +1,8 @@
 """Serial implementations of every all-reduce, which add in the same order.
 
 The argument has a row for the vector of each rank; the result is the vector that every
-rank must have at the end, bit for bit. Written from ALGORITHMS.md and the docstrings,
-not from the code: this module does not import `dml` and sends no messages.
+rank must have at the end, bit for bit. Written from the published algorithms and the
+docstrings, not from the code: this module does not import `dml` and sends no messages.
 """
 
 from collections.abc import Callable, Sequence
