@@ -102,9 +102,9 @@ function colour(at) {
   const values = rows.map((row) => row.cells[at].textContent);
   const every = [...new Set(values)].sort(words.compare);
   rows.forEach((row, i) => {
-    view.colour[run(row)] = (at ? every.indexOf(values[i]) : run(row)) % COLOURS;
+    view.colour[run(row)] = (at ? every.indexOf(values[i]) : data.groups[run(row)]) % STYLES;
   });
-  const setColour = (node, k) => { node.className = `swatch c${k}`; return node; };
+  const setColour = (node, k) => { node.className = `swatch ${styleOf(k)}`; return node; };
   rows.forEach((row) => {
     const k = view.colour[run(row)];
     setColour(row.querySelector("i"), k);
@@ -112,7 +112,7 @@ function colour(at) {
   });
   $("legend").replaceChildren(...(at ? every : []).slice(0, 40).map((value, k) => {
     const item = document.createElement("li");
-    item.append(setColour(document.createElement("i"), k % COLOURS), value || "–");
+    item.append(setColour(document.createElement("i"), k % STYLES), value || "–");
     return item;
   }));
   redraw();
@@ -128,6 +128,12 @@ $("scale").addEventListener("change", (event) => {
   view.log = event.target.value === "log";
   redraw();
 });
+
+// One curve for each group of runs that differ in the seed only.
+const repeated = new Set(data.groups).size < data.groups.length;
+$("mean").parentElement.hidden = !repeated;
+$("mean").addEventListener("change", (event) => { view.mean = event.target.checked; redraw(); });
+if (repeated) colour(0);
 
 // Highlight the run under the pointer or the focus in every chart.
 const runUnder = (event) => Number(event.target.closest("tbody tr")?.dataset.run ?? -1);

@@ -3,14 +3,16 @@
 // Elements are created by name with text content, never from strings of HTML.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const COLOURS = 8, WIDTH = 360, HEIGHT = 220;
+const COLOURS = 8, STYLES = 3 * COLOURS; // of lines: each colour solid, dashed and dotted
+const WIDTH = 360, HEIGHT = 220;
 const LEFT = 50, RIGHT = 8, TOP = 6, BOTTOM = 32;
 const MANY = 24; // a chart with more curves has thin lines
 const view = { // what the reader has selected
   shown: data.names.map(() => true),
-  colour: data.names.map((_, run) => run % COLOURS),
-  axis: 0, log: false, active: -1,
+  colour: data.names.map((_, run) => run % STYLES),
+  axis: 0, log: false, active: -1, mean: false,
 };
+const styleOf = (k) => `c${k % COLOURS} d${Math.floor(k / COLOURS)}`;
 const charts = [...document.querySelectorAll(".chart")].map(chart);
 const observer = new IntersectionObserver(
   (entries) => entries.forEach((entry) => {
@@ -27,7 +29,7 @@ function chart(figure) {
   const plot = {
     figure, measure: data.measures[figure.dataset.measure],
     valueText: figure.querySelector("span"), nameText: figure.querySelector("i"), container: figure.querySelector("div"),
-    near: false, drawn: false, curves: null, svg: null, active: null,
+    near: false, drawn: false, curves: null, shown: [], svg: null, active: null,
   };
   figure.addEventListener("pointermove", (event) => highlight(nearest(plot, event)));
   figure.addEventListener("pointerleave", () => highlight(-1));
@@ -50,13 +52,13 @@ function highlight(run) {
 }
 
 function highlightPlot(plot) {
-  const curve = plot.curves.find((each) => each.run === view.active);
-  const on = curve !== undefined && view.shown[curve.run];
+  const curve = plot.shown.find((each) => each.runs.includes(view.active));
+  const on = curve !== undefined;
   plot.svg.classList.toggle("lit", on);
   plot.active.setAttribute("d", on ? path(plot, curve) : "");
-  if (on) plot.active.setAttribute("class", `curve active c${view.colour[curve.run]}`);
+  if (on) plot.active.setAttribute("class", `curve active ${styleOf(view.colour[curve.run])}`);
   plot.valueText.textContent = on ? `${short(curve.ys[curve.ys.length - 1])} at the end` : "";
-  plot.nameText.textContent = on ? data.names[curve.run] : "";
+  plot.nameText.textContent = on ? nameOf(curve) : "";
 }
 
 // Numbers of a measure: for each run its axes, then its values, as float32.
@@ -68,16 +70,53 @@ function unpack(measure) {
   return measure.runs.map((run, i) => {
     const size = measure.points[i];
     const part = (k) => all.subarray(offset + k * size, offset + (k + 1) * size);
-    const curve = { run, xs: data.axes.map((_, k) => part(k)), ys: part(axes) };
+    const curve = { run, runs: [run], xs: data.axes.map((_, k) => part(k)), ys: part(axes) };
     offset += (axes + 1) * size;
     return curve;
   });
 }
 
+function nameOf(curve) {
+  const name = data.names[curve.run];
+  return curve.runs.length > 1 ? `mean of ${curve.runs.length} seeds: ${name}, …` : name;
+}
+
+// One curve for each group of runs that differ in the seed only: the mean of the runs at the
+// positions of the first one, over the steps that all of them have.
+function means(curves) {
+  const groups = Map.groupBy(curves, (curve) => data.groups[curve.run]);
+  return [...groups.values()].map((group) => group.length > 1 ? mean(group) : group[0]);
+}
+
+function mean(group) {
+  const [first] = group, last = Math.min(...group.map((each) => each.xs[0].at(-1)));
+  const begin = Math.max(...group.map((each) => each.xs[0][0]));
+  const kept = [...first.xs[0].keys()].filter((i) => begin <= first.xs[0][i] && first.xs[0][i] <= last);
+  const average = (of) => Float32Array.from(kept, (i) => group.reduce(
+    (sum, each) => sum + interpolated(each.xs[0], of(each), first.xs[0][i]), 0) / group.length);
+  return {
+    run: first.run, runs: group.map((each) => each.run),
+    xs: first.xs.map((_, k) => average((each) => each.xs[k])), ys: average((each) => each.ys),
+  };
+}
+
+// The value of a curve at a step, by linear interpolation.
+function interpolated(steps, values, at) {
+  let low = 0, high = steps.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] <= at) low = middle; else high = middle;
+  }
+  if (steps[high] === at || low === high) return values[high];
+  const share = (at - steps[low]) / (steps[high] - steps[low]);
+  return share ? values[low] + share * (values[high] - values[low]) : values[low];
+}
+
 function draw(plot) {
   if (plot.drawn) return;
   plot.curves ??= unpack(plot.measure);
-  const shown = plot.curves.filter((curve) => view.shown[curve.run]);
+  const visible = plot.curves.filter((curve) => view.shown[curve.run]);
+  const shown = plot.shown = view.mean ? means(visible) : visible;
   const x = extent(shown, (curve) => curve.xs[view.axis], false);
   const y = extent(shown, (curve) => curve.ys, view.log);
   plot.x = scale(x, LEFT, WIDTH - RIGHT, false);
@@ -86,10 +125,10 @@ function draw(plot) {
   plot.svg.setAttribute("aria-label", description(plot, shown));
   if (shown.length > MANY) plot.svg.classList.add("many");
   axes(plot);
-  const paths = Array.from({ length: COLOURS }, () => []);
+  const paths = Array.from({ length: STYLES }, () => []);
   shown.forEach((curve) => paths[view.colour[curve.run]].push(path(plot, curve)));
   paths.forEach((parts, k) => {
-    if (parts.length) plot.svg.append(make("path", { class: `curve c${k}`, d: parts.join("") }));
+    if (parts.length) plot.svg.append(make("path", { class: `curve ${styleOf(k)}`, d: parts.join("") }));
   });
   plot.svg.append(plot.active = make("path", { class: "curve active", d: "" }));
   plot.container.replaceChildren(plot.svg);
@@ -176,8 +215,8 @@ function path(plot, curve) {
 }
 
 function description(plot, shown) {
-  const title = `${plot.measure.name} against ${data.axes[view.axis]}, ${shown.length} runs`;
-  const ends = shown.map((curve) => [curve.ys[curve.ys.length - 1], data.names[curve.run]]);
+  const title = `${plot.measure.name} against ${data.axes[view.axis]}, ${shown.length} curves`;
+  const ends = shown.map((curve) => [curve.ys[curve.ys.length - 1], nameOf(curve)]);
   if (!ends.length) return title;
   ends.sort((a, b) => a[0] - b[0]);
   const [low, high] = [ends[0], ends[ends.length - 1]];
@@ -190,8 +229,7 @@ function nearest(plot, event) {
   const box = plot.svg.getBoundingClientRect(), zoom = WIDTH / box.width;
   const px = (event.clientX - box.left) * zoom, py = (event.clientY - box.top) * zoom;
   let smallest = 30 ** 2, nearestRun = -1; // squared distance in units of the view box
-  for (const curve of plot.curves) {
-    if (!view.shown[curve.run]) continue;
+  for (const curve of plot.shown) {
     const xs = curve.xs[view.axis];
     for (let i = 0; i < xs.length; i++) {
       const distance = (plot.x.place(xs[i]) - px) ** 2 + (plot.y.place(curve.ys[i]) - py) ** 2;

@@ -30,13 +30,20 @@ class Curve(NamedTuple):
     values: np.ndarray
 
 
-def encode_curves(runs: Sequence[ListedRun]) -> dict[str, Any]:
-    """Return the curves of every numeric column of the runs as JSON values."""
+def encode_curves(
+    runs: Sequence[ListedRun],
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return the curves of every numeric column of the runs as JSON values.
+
+    The second result has the columns that have one value in all rows of all runs.
+    """
     columns_by_run = [numeric_columns(run.results.rows) for run in runs]
-    names = ordered(
+    every = ordered(
         name for columns in columns_by_run for name in columns if name != "step"
     )
-    axes = ["step", *(name for name in AXES if name != "step" and name in names)]
+    constant = constants(every, columns_by_run)
+    names = [name for name in every if name not in constant]
+    axes = ["step", *(name for name in AXES if name != "step" and name in every)]
     positions_by_run = [positions(columns, axes) for columns in columns_by_run]
     count = sum(len(columns) for columns in columns_by_run)
     points = min(MAX_POINTS, max(16, MAX_FLOATS // max(1, count * (len(axes) + 1))))
@@ -46,7 +53,19 @@ def encode_curves(runs: Sequence[ListedRun]) -> dict[str, Any]:
             measure(name, list(curves(name, columns_by_run, positions_by_run, points)))
             for name in names
         ],
-    }
+    }, constant
+
+
+def constants(names: Sequence[str], columns_by_run: Any) -> dict[str, float]:
+    """Return the columns with several rows that are all equal, and their values."""
+    constant = {}
+    for name in names:
+        values = np.concatenate(
+            [columns[name] for columns in columns_by_run if name in columns]
+        )
+        if len(values) > 1 and (values == values[0]).all():
+            constant[name] = float(values[0])
+    return constant
 
 
 def numeric_columns(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:

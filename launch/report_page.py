@@ -16,7 +16,16 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from report_curves import encode_curves
 from report_figures import figures, without_largest
-from report_runs import MAIN, ListedRun, Skipped, compare_flags, measures, number, total
+from report_runs import (
+    MAIN,
+    ListedRun,
+    Skipped,
+    compare_flags,
+    groups_of_seeds,
+    measures,
+    number,
+    total,
+)
 
 HERE = Path(__file__).parent
 STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
@@ -38,7 +47,7 @@ def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
     differ, same = compare_flags(runs)
     names = measures(runs)
     columns = names[: max(2 * VISIBLE, MAX_CELLS // len(runs))]
-    data = encode_curves(runs)
+    data, constant = encode_curves(runs)
     style, script = ("".join(map(source, files)) for files in (STYLES, SCRIPTS))
     values = {
         "title": title(runs),
@@ -62,7 +71,11 @@ def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
             name: flag.value for name, flag in same.items() if flag.runs < len(runs)
         },
         "charts": [measure["name"] for measure in data["measures"]],
-        "data": json_text(data | {"names": [run.name for run in runs]}),
+        "constants": {name: rounded(value) for name, value in constant.items()},
+        "data": json_text(
+            data
+            | {"names": [run.name for run in runs], "groups": groups_of_seeds(runs)}
+        ),
         "timeline": "timeline.svg",
     }
     template = environment().get_template("report.html")
@@ -83,8 +96,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     jinja.filters |= {"clip": clip, "lines": lines, "text": text, "cell": cell}
-    jinja.filters["environment"] = environment_values
+    jinja.filters |= {"environment": environment_values, "line_style": line_style}
     return jinja
+
+
+def line_style(row: int) -> str:
+    """Return the classes of a run's line: a colour, and solid, dashed or dotted."""
+    return f"c{row % 8} d{row // 8 % 3}"
 
 
 def source(name: str) -> str:

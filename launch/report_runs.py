@@ -160,6 +160,26 @@ def compare_flags(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]
     return differ, same
 
 
+def groups_of_seeds(runs: Sequence[ListedRun]) -> list[int]:
+    """Return a number for each run, equal for runs that differ in the seed only."""
+    names = [
+        repr(
+            (
+                run.experiment,
+                run.results.config.get("ranks"),
+                sorted(
+                    (flag, repr(value))
+                    for flag, value in run.results.flags.items()
+                    if flag != "seed" and flag not in PATH_FLAGS
+                ),
+            )
+        )
+        for run in runs
+    ]
+    order = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [order[name] for name in names]
+
+
 def measures(runs: Sequence[ListedRun]) -> list[str]:
     """Return the names of all numbers in the summaries, the names in MAIN first."""
     return ordered(

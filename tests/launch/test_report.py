@@ -125,7 +125,7 @@ def test_nothing_that_a_run_says_becomes_an_element(made, tmp_path):
         path = folder(
             tmp_path / f"{name}{k}",
             {EVIL: f"{EVIL}{k}", "same": EVIL, "long": EVIL * 50},
-            [{"step": 1, EVIL: 1.0, "text": EVIL}],
+            [{"step": 1, EVIL: k, f"same {EVIL}": 1.0, "text": EVIL}],
             {EVIL: 1.0, "text": EVIL, "list": [EVIL]},
         )
         (path / f'{name}".svg').write_text(f"<svg>{EVIL}</svg>")
@@ -229,13 +229,23 @@ def test_a_curve_keeps_its_ends_and_extremes_in_few_points(size):
 
 
 def test_seconds_and_words_are_summed_to_draw_against(made, tmp_path):
-    rows = [{"step": s, "loss": 1.0, "seconds": 0.5, "words_sent": 8} for s in (2, 4)]
+    rows = [{"step": s, "loss": s, "seconds": 0.5, "words_sent": 8} for s in (2, 4)]
     folder(tmp_path / "x/a", {}, rows)
     folder(tmp_path / "x/b", {}, [{"step": 1, "loss": 1.0, "seconds": 1.7e308}] * 2)
     page = made(tmp_path)
     assert page.data["axes"] == ["step", "seconds so far", "words sent so far"]
-    assert page.curve("loss", 0).tolist() == [[2, 4], [0.5, 1], [8, 16], [1, 1]]
+    assert page.curve("loss", 0).tolist() == [[2, 4], [0.5, 1], [8, 16], [2, 4]]
     assert not np.isinf(page.curve("loss", 1)).any()  # a sum beyond all numbers
+    assert "words_sent" not in {each["name"] for each in page.data["measures"]}
+    assert any("Constant in all rows: words_sent 8." in t for t in page.within["p"])
+
+
+def test_runs_that_differ_in_the_seed_only_are_one_group(made, tmp_path):
+    for k, flags in enumerate(
+        ({"lr": 1, "seed": 1}, {"lr": 2, "seed": 1}, {"lr": 1, "seed": 2, "out": "x"})
+    ):
+        folder(tmp_path / f"x/{k}", flags)
+    assert made(tmp_path).data["groups"] == [0, 1, 0]
 
 
 def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short(

@@ -148,6 +148,22 @@ def test_a_run_s_figures_are_images_that_run_and_fetch_nothing(opened, address):
     assert page.locator("#run-2 h3").all_text_contents()[:2] == ["Figures", "Timeline"]
 
 
+def test_runs_of_several_seeds_have_one_colour_and_one_mean_curve(opened, tmp_path):
+    for seed, steps in ((0, (1, 2, 3)), (1, (1, 3)), (2, (2, 3))):
+        rows = [{"step": s, "loss": 10.0 * seed + s} for s in steps]
+        folder(tmp_path / f"x/{seed}", {"seed": seed}, rows)
+    folder(tmp_path / "x/other", {"lr": 1}, [{"step": s, "loss": s} for s in (1, 2)])
+    page = opened(written(tmp_path, [tmp_path / "x"]))
+    assert page.evaluate("view.colour") == [0, 0, 0, 1]
+    page.get_by_label("Mean over seeds").check()
+    page.locator(".chart").scroll_into_view_if_needed()
+    until(page, "charts[0].shown.length === 2")
+    shown = page.evaluate(
+        "charts[0].shown.map((c) => [c.runs, [...c.xs[0]], [...c.ys]])"
+    )
+    assert shown == [[[0, 1, 2], [2, 3], [12, 13]], [[3], [1, 2], [1, 2]]]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_theme_is_accessible_and_the_button_gives_the_other(
     opened, address, scheme

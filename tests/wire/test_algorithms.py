@@ -212,7 +212,7 @@ def test_every_all_reduce_has_a_schedule_and_a_formula():
 
 @pytest.mark.parametrize("size", (2, 4, 8, 64))
 def test_seconds_are_those_of_the_books_where_nothing_is_uneven(size):
-    """The formulas of the docstrings, with one segment and p a power of two that divides n."""
+    """The formulas of the docstrings, with one segment; p is a power of two, p | n."""
     n, lg = 64_000, round(math.log2(size))
     a, b, g = ALPHA, BETA * 4 * n, GAMMA * 4 * n
     share = (size - 1) / size
