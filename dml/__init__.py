@@ -10,6 +10,7 @@ processes and over thousands of virtual ranks (sim/).
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
+from typing import Any as _Any
 
 __version__ = "0.2.0"
 
@@ -64,11 +65,16 @@ __all__ = [*_MODULES, *(name for names in _NAMES.values() for name in names)]
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
-        return _import_module(_MODULES[name])
+        return _load(_MODULES[name])
     for module, names in _NAMES.items():
         if name in names:
-            return getattr(_import_module(module), name)
+            return getattr(_load(module), name)
     raise AttributeError(f"module 'dml' has no attribute {name!r}")
+
+
+def _load(module: str) -> _Any:
+    """Import a module of dml; the error of a missing package names its extra."""
+    return _import_module("dml.extras").load(module)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ A stepper is a package or mode that steps all copies by random actions. In each 
 medians, and `dml/this` is the median ratio of two speeds of one round. `best` is the
 fastest round, which other programs disturb least, and `of best` the ratio of two best
 speeds. gymnax runs 64 steps in a compiled loop, the other steppers one step in a call.
-Packages that are not installed are left out; pip install -e .[rl] installs them.
+Packages that are not installed are left out; the extra `rl` has them.
 
 Cost: 20 s on 2 cores with all packages, 2 s without.
 """

@@ -12,11 +12,12 @@ ROOT = Path(__file__).parents[1]
 RESULTS = {"metrics", "runs", "evaluation", "figures"}
 STAGES = {"data", "environments", "models", "wire", "update", "sim", *RESULTS}
 MAY_IMPORT = {
-    stage: {"types", "extend", "compiled", "wire.plans", "wire.costs", stage}
+    stage: {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", stage}
     for stage in STAGES
 } | {
     "__init__": set(),  # see `broken_rules`
     "extend": {"types"},
+    "extras": set(),
     "processes": set(),
     "compiled": set(),
     "conformance": {"types", "extend", "processes", "wire", "sim"},
@@ -24,7 +25,7 @@ MAY_IMPORT = {
     **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
-    "strategies": {"types", "extend", "strategies"} | STAGES,
+    "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
     "train": {"types", *RESULTS},
 }
 

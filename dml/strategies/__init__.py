@@ -5,10 +5,9 @@ STRATEGIES lists the optional fields of a Problem that each strategy needs.
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NamedTuple
 
-from dml import extend
+from dml import extend, extras
 from dml.types import BadInput, Problem
 
 
@@ -98,7 +97,7 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
             f"expected a problem with {' and '.join(missing)} for --strategy={name}, "
             f"got one without; pass --strategy={' or '.join(fitting(problem))}"
         )
-    module = import_module(f"dml.strategies.{entry.module}")
+    module = extras.load(f"dml.strategies.{entry.module}")
     return getattr(module, entry.module.rpartition(".")[2])
 
 

@@ -1,6 +1,24 @@
 """Code that several commands share: flags, run folders, claims, timelines."""
 
 import sys
+from pathlib import Path
+from typing import Any
+
+from dml import extras
+
+
+def print_exception(kind: type, error: BaseException, trace: Any) -> None:
+    """Print an uncaught exception, but not Ctrl-C during imports on every rank."""
+    missing = extras.explain(error)
+    if missing:
+        sys.stderr.write(f"{Path(sys.argv[0]).name}: {missing}\n")
+    elif not issubclass(kind, KeyboardInterrupt):
+        from dml.wire.comm.tracebacks import exception_text
+
+        sys.stderr.write(exception_text(kind, error, trace))
+
+
+sys.excepthook = print_exception
 
 if "--help" in sys.argv[1:]:
     from lab import stand_ins

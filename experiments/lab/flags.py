@@ -21,20 +21,9 @@ from lab.shared_flags import chosen as chosen
 import numpy as np
 from absl import flags
 
-from dml import extend, processes
+from dml import extend, extras, processes
 from dml.types import BadInput, Comm, CountedComm, RankFailed, Reducer
 from dml.wire.reducers import names as reducer_names
-
-
-def print_exception(kind: type, error: BaseException, trace: Any) -> None:
-    """Print an uncaught exception, but not Ctrl-C during imports on every rank."""
-    if not issubclass(kind, KeyboardInterrupt):
-        from dml.wire.comm.tracebacks import exception_text
-
-        sys.stderr.write(exception_text(kind, error, trace))
-
-
-sys.excepthook = print_exception
 
 
 class Stopped(Exception):
@@ -194,9 +183,12 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         complete = True
     except (
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
-        *(MemoryError, RankFailed),
+        *(MemoryError, RankFailed, ModuleNotFoundError),
     ) as error:
-        text = " ".join(str(error).split())
+        missing = extras.explain(error)
+        if isinstance(error, ModuleNotFoundError) and not missing:
+            raise
+        text = missing or " ".join(str(error).split())
         if isinstance(error, MemoryError):
             text = f"expected enough memory, got: {text}; pass smaller sizes"
         if isinstance(error, RankFailed):

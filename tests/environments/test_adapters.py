@@ -115,7 +115,7 @@ def test_what_cannot_be_adapted_is_refused_in_a_line(name, message):
 
 
 def test_a_package_that_is_not_installed_is_refused_with_the_extra():
-    with pytest.raises(BadInput, match=r"install it by pip install -e \.\[rl\]"):
+    with pytest.raises(BadInput, match=r"; pip install 'dml-methods\[rl\]'"):
         adapted.require("no_such_package_x")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dml import extras
 from dml.types import BadInput, Environment, Outcome
 
 LIMIT = 10_000  # steps of an episode, if the package has no limit
@@ -29,8 +30,9 @@ def require(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise BadInput(
-            f"expected the package {module.partition('.')[0]}, got: {error}; install "
-            "it by pip install -e .[rl]"
+            extras.explain(error)
+            or f"expected the package {module.partition('.')[0]}, got: {error}; "
+            f"pip install '{extras.DISTRIBUTION}[rl]'"
         ) from error
 
 

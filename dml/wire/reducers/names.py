@@ -6,9 +6,9 @@ random_k:0.01, power_sgd:2+feedback, median:2, krum:2@gather, krum:2+nnm+momentu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
+from dml import extras
 from dml.types import AllReduce, BadInput, Reducer
 from dml.wire.reducers.exact import exact
 
@@ -204,7 +204,7 @@ def reducer(text: str, allreduce: AllReduce, byzantine: Any = None) -> Reducer:
     if choice == EXACT and byzantine is None:
         return exact(allreduce)
     # imported at the first use: most reducers need a compiler of kernels
-    makers = import_module("dml.wire.reducers.makers")
+    makers = extras.load("dml.wire.reducers.makers")
     made: Reducer
     if byzantine is None:
         made = makers.MAKERS[choice.name](allreduce, choice)
@@ -234,4 +234,4 @@ def estimator(text: str) -> Any:
             f"expected exact or a rule of {', '.join(ROBUST)}, without a transport or "
             f"+{MOMENTUM}, for the terms of groups, got {text!r}; correct --reduce"
         )
-    return import_module("dml.wire.reducers.makers").make_estimator(choice)
+    return extras.load("dml.wire.reducers.makers").make_estimator(choice)
