@@ -7,6 +7,11 @@ import tempfile
 from functools import cache
 
 import pytest
+from hypothesis import settings
+
+# equal examples in every run, of any duration
+settings.register_profile("dml", derandomize=True, deadline=None, database=None)
+settings.load_profile("dml")
 
 LIMIT = 300  # seconds; the slowest test takes 40 s on an idle core
 

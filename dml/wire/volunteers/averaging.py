@@ -157,13 +157,13 @@ def ping_late_members(
             exchange.watches[member] = Watch(now + first_ping_delay(peer))
         watch = exchange.watches[member]
         if now >= watch.next:
-            if peer.trips.silent(watch):
+            if member in peer.dropped or peer.trips.silent(watch):
                 peer.mark_absent(member)
                 drop(exchange, member)
                 return now
             wanted = m.PART | m.MEAN | m.DONE * settling
             about = exchange.missing(member) & wanted
-            peer.send(member, m.PING, peer.trips.start(now), about)
+            peer.send(member, m.PING, peer.trips.start(member, now), about)
             peer.trips.tried(watch, now)
         next_time = min(next_time, watch.next)
     return next_time

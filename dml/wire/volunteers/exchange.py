@@ -145,6 +145,12 @@ def drop(exchange: Exchange, member: int) -> None:
         waiting.discard(member)
 
 
+def refuse(peer: Peer, exchange: Exchange, member: int) -> None:
+    """Count a malformed message of a member, and await no others of it."""
+    peer.dropped[member] += 1
+    drop(exchange, member)
+
+
 def handle(peer: Peer, exchange: Exchange, message: Message) -> None:
     """Update the state by a message of the current round."""
     head = message.head
@@ -173,8 +179,10 @@ def on_begin(peer: Peer, exchange: Exchange, message: Message) -> None:
 def on_values(peer: Peer, exchange: Exchange, message: Message) -> None:
     head = message.head
     if head.about == exchange.group.leader and head.sender in exchange.parts:
+        if len(message.body) != exchange.values.nbytes:
+            return refuse(peer, exchange, head.sender)
         exchange.parts.discard(head.sender)
-        values = message.body[: exchange.values.nbytes].view(exchange.buffer.dtype)
+        values = message.body.view(exchange.buffer.dtype)
         peer.comm.Reduce_local(values, exchange.values, np.add)
         exchange.mask[exchange.group.members.index(head.sender)] = 1
         exchange.part_times.append(peer.comm.Wtime() - exchange.opened)
@@ -183,11 +191,15 @@ def on_values(peer: Peer, exchange: Exchange, message: Message) -> None:
 def on_result(peer: Peer, exchange: Exchange, message: Message) -> None:
     head, group = message.head, exchange.group
     if head.about == group.leader and head.sender in exchange.means:
+        part, start = exchange.part(head.sender), mask_nbytes(group)
+        mask, values = message.body[: len(group.members)], message.body[start:]
+        fits = len(message.body) >= start and mask.max() == 1
+        included = bool(fits and mask[group.members.index(peer.id)])
+        if not fits or len(values) != included * part.nbytes:
+            return refuse(peer, exchange, head.sender)
         exchange.means.discard(head.sender)
-        mask = message.body[: len(group.members)]
-        if mask[group.members.index(peer.id)]:
-            part, start = exchange.part(head.sender), mask_nbytes(group)
-            part[:] = message.body[start : start + part.nbytes].view(part.dtype)
+        if included:
+            part[:] = values.view(part.dtype)
             exchange.counts[group.members.index(head.sender)] = int(mask.sum())
 
 

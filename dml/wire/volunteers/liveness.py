@@ -55,7 +55,7 @@ class RoundTrips:
         self.spreads, self.risk = spreads, risk
         self.seconds: deque[float] = deque(maxlen=WINDOW)
         self.timeout = first  # seconds after which a first try is late
-        self.sent: dict[int, float] = {}  # time of each try, by number
+        self.sent: dict[tuple[int, int], float] = {}  # by peer and number of the try
         self.number = 0
         self.tries = self.lost = 0  # of peers that have answered
 
@@ -74,18 +74,18 @@ class RoundTrips:
         factor = tries * (tries + 1) / 2 if self.seconds else 2.0 ** (tries + 1)
         return factor * self.timeout
 
-    def start(self, now: float) -> int:
-        """Record the start of a try, and return its number."""
+    def start(self, other: int, now: float) -> int:
+        """Record the start of a try of a peer, and return its number."""
         self.number += 1
-        self.sent[self.number] = now
+        self.sent[other, self.number] = now
         while len(self.sent) > WINDOW * WINDOW:
             del self.sent[next(iter(self.sent))]
         return self.number
 
-    def arrived(self, number: int, now: float) -> None:
-        """Record the round-trip time of an answered try."""
-        if number in self.sent:
-            self.seconds.append(now - self.sent.pop(number))
+    def arrived(self, other: int, number: int, now: float) -> None:
+        """Record the round-trip time of a try that the peer has answered."""
+        if (other, number) in self.sent:
+            self.seconds.append(now - self.sent.pop((other, number)))
             self.timeout = late_after(self.seconds, self.spreads)
 
     def tried(self, watch: Watch, now: float) -> None:

@@ -18,7 +18,6 @@ from dml.wire.volunteers.liveness import Watch, late_after
 from dml.wire.volunteers.messages import Message
 from dml.wire.volunteers.peer import Group, Peer
 from dml.wire.volunteers.search import Search, handle, release
-from dml.wire.volunteers.views import expected
 
 Key = Callable[[int, int], int]
 
@@ -88,7 +87,7 @@ def search_round(peer: Peer, t: int, key: Key, work: float) -> Group | None:
             until = step(peer, search, work)
     if search.arrivals:
         peer.arrivals.append(max(search.arrivals.values()))
-    for other in expected(peer.view, peer.absent) - search.arrivals.keys():
+    for other in peer.expected() - search.arrivals.keys():
         if search.has_key(other) and other not in search.excluded:
             peer.mark_absent(other)
     return search.group
@@ -108,8 +107,11 @@ def step(peer: Peer, search: Search, work: float) -> float | None:
     Returns:
       Time of the next call; None if this peer enters a later round instead.
     """
-    candidates = set(filter(search.has_key, expected(peer.view, peer.absent)))
+    candidates = set(filter(search.has_key, peer.expected()))
     search.excluded |= {p for p, entry in peer.view.items() if entry.beat > peer.round}
+    for other in peer.dropped:
+        search.excluded.add(other)
+        search.followers.pop(other, None)
     for other in sorted(candidates - search.hello_sent):
         search.hello_sent.add(other)
         peer.send_view(other, m.HELLO)
@@ -178,6 +180,7 @@ def follow(peer: Peer, search: Search, leader: int) -> None:
         release(peer, search, follower, number, leader)
     search.followers.clear()
     search.leader, search.watch = leader, Watch(0.0)
+    search.joined.add(leader)
     search.binding = peer.trips.number + 1
     join(peer, search)
 
@@ -186,7 +189,7 @@ def join(peer: Peer, search: Search) -> None:
     """Send a JOIN to the leader."""
     assert search.leader is not None
     now = peer.comm.Wtime()
-    number = peer.trips.start(now)
+    number = peer.trips.start(search.leader, now)
     peer.send(search.leader, m.JOIN, number, search.binding)
     peer.trips.tried(search.watch, now)
 
@@ -195,7 +198,7 @@ def check_leader(peer: Peer, search: Search, now: float) -> float:
     """Repeat a late JOIN, or leave a silent leader; return the next call's time."""
     assert search.leader is not None
     if now >= search.watch.next:
-        if peer.trips.silent(search.watch):
+        if search.leader in peer.dropped or peer.trips.silent(search.watch):
             search.excluded.add(search.leader)
             peer.mark_absent(search.leader)
             search.leader = None

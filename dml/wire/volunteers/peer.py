@@ -1,7 +1,7 @@
 """The state of a peer over all rounds, and its answers to messages of other rounds."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,10 +13,9 @@ from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
 from dml.wire.volunteers.mailbox import Mailbox
 from dml.wire.volunteers.messages import Head, Message
 from dml.wire.volunteers.settings import DEFAULTS, Settings, check
-from dml.wire.volunteers.views import Entry, View, latest, merge
+from dml.wire.volunteers.views import Entry, View, expected, latest, merge
 
 STORED_GROUPS = 2  # latest rounds whose groups are stored, to repeat their BEGIN
-NO_ROUND = -1
 
 
 class Group(NamedTuple):
@@ -62,11 +61,16 @@ class Peer:
         self.comm, self.settings, self.id = comm, settings, comm.rank
         self.priority, self.bandwidth, self.nbytes = priority, bandwidth, nbytes
         entries = 1 + max(settings.entries, settings.width)
-        self.mailbox = Mailbox(comm, nbytes + entries * m.ENTRY.itemsize)
+        nbytes += entries * m.ENTRY.itemsize
+        self.mailbox = Mailbox(comm, nbytes, settings)
         self.view: View = {peer: Entry() for peer in known if peer != comm.rank}
-        self.packed: tuple = (NO_ROUND - 1, 0, None)  # round, size, entries of the view
+        self.packed: tuple = (
+            m.NO_ROUND - 1,
+            0,
+            None,
+        )  # round, size, entries of the view
         self.absent: dict[int, int] = {}  # beats of peers that sent no message
-        self.round = NO_ROUND
+        self.round = m.NO_ROUND
         self.opened = self.left = comm.Wtime()  # of the latest round, in s
         self.arrivals: deque[float] = deque(maxlen=WINDOW)  # largest of each round in s
         self.groups: dict[int, Group] = {}  # of the latest rounds
@@ -94,8 +98,13 @@ class Peer:
         return max(self.round + 1, self.newest())
 
     def newest(self) -> int:
-        """Return the latest round of a message of any peer."""
-        return max((entry.beat for entry in self.view.values()), default=NO_ROUND)
+        """Return the latest round of a message of any peer.
+
+        Rounds from which too few rounds are left are disregarded.
+        """
+        beats = (entry.beat for entry in self.view.values())
+        followed = (beat for beat in beats if beat < m.MOST_ROUNDS // 2)
+        return max(followed, default=m.NO_ROUND)
 
     def elapsed(self) -> float:
         """Return the seconds since the opening of the round."""
@@ -120,8 +129,9 @@ class Peer:
 
     def store_early(self, message: Message) -> None:
         """Store a message of a later round, or of the average of this round."""
-        head, body = message.head, message.body[: message.head.length].copy()
-        self.early[head.round, head.sender, head.kind] = Message(head, body)
+        head = message.head
+        stored = Message(head, message.body.copy())
+        self.early[head.round, head.sender, head.kind] = stored
 
     def take_early(self) -> list[Message]:
         """Remove the stored messages of this round, and return them."""
@@ -130,7 +140,16 @@ class Peer:
 
     def mark_absent(self, other: int) -> None:
         """Remove a peer from the expected ones until a message of a later round."""
-        self.absent[other] = self.view[other].beat
+        self.absent[other] = self.view.get(other, Entry()).beat
+
+    @property
+    def dropped(self) -> Counter[int]:
+        """Number of dropped messages by sender, of senders of malformed messages."""
+        return self.mailbox.dropped
+
+    def expected(self) -> set[int]:
+        """Return the peers that may enter a round."""
+        return expected(self.view, self.absent) - self.dropped.keys()
 
     def head(self, kind: int, number: int = 0, about: int = 0) -> Head:
         """Return a head of the current round."""
@@ -181,12 +200,11 @@ class Peer:
     def accepted(self, message: Message) -> bool:
         """Record a message; return whether it belongs to the current round."""
         head = message.head
-        known = 0 <= head.sender < self.comm.size and head.sender != self.id
-        if head.run != self.settings.run or not known:
+        if head.sender == self.id:
             return False
         self.record_beat(head)
         if head.kind in (m.HELLO, m.REPLY, m.GONE):
-            merge(self.view, message.entries(), self.comm.size)
+            merge(self.view, message.entries())
             self.view.pop(self.id, None)
         if head.kind == m.GONE:
             return head.round == self.round
@@ -199,7 +217,7 @@ class Peer:
             return False
         self.senders.add(head.sender)
         if head.kind in (m.WELCOME, m.PONG):
-            self.trips.arrived(head.number, self.comm.Wtime())
+            self.trips.arrived(head.sender, head.number, self.comm.Wtime())
         if head.kind in (m.ACK, m.VALUES, m.RESULT):
             self.begun.pop(head.sender, None)
         return True

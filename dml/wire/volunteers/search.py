@@ -23,6 +23,7 @@ class Search:
       followers: Number of the binding of each follower.
       released: Number of the latest void binding of each peer.
       leader: Leader that this peer has joined; None if it has joined no leader.
+      joined: All leaders that this peer has joined in the round.
       binding: Number of the binding to the leader.
       watch: Unanswered JOINs of the leader.
       group: The group; None before BEGIN.
@@ -37,6 +38,7 @@ class Search:
     followers: dict[int, int] = field(default_factory=dict)
     released: dict[int, int] = field(default_factory=dict)
     leader: int | None = None
+    joined: set[int] = field(default_factory=set)
     binding: int = 0
     watch: Watch = field(default_factory=lambda: Watch(0.0))
     group: Group | None = None
@@ -58,7 +60,7 @@ def handle(peer: Peer, search: Search, message: Message) -> None:
         return
     if head.kind != m.GONE:
         if head.sender not in search.arrivals and not peer.trips.seconds:
-            number = peer.trips.start(peer.comm.Wtime())
+            number = peer.trips.start(head.sender, peer.comm.Wtime())
             peer.send(head.sender, m.PING, number)  # measures a round trip
         search.arrivals.setdefault(head.sender, peer.elapsed())
     if head.kind in (m.VALUES, m.RESULT, m.FINISHED):
@@ -104,7 +106,7 @@ def on_release(peer: Peer, search: Search, message: Message) -> None:
 
 def send_hello_to_leader(peer: Peer, search: Search, head: m.Head) -> None:
     """Send HELLO to the leader of a RELEASE."""
-    if 0 <= head.about < peer.comm.size and head.about not in search.excluded:
+    if head.about not in search.excluded:
         search.hello_sent.add(head.about)
         peer.view.setdefault(head.about, Entry(peer.round))
         peer.send_view(head.about, m.HELLO)
@@ -117,7 +119,7 @@ def on_begin(peer: Peer, search: Search, message: Message) -> None:
         search.excluded.update(members)
         if search.leader in members:
             search.leader = None
-    elif search.leader in (None, leader):
+    elif search.leader in (None, leader) and leader in search.joined:
         for follower, number in search.followers.items():
             release(peer, search, follower, number, leader)
         bandwidths = entries["bandwidth"].tolist()

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dml.types import BadInput
+from dml.wire.volunteers.messages import is_bandwidth
 
 
 class Settings(NamedTuple):
@@ -35,9 +36,9 @@ def check(settings: Settings, bandwidth: float) -> None:
         and settings.spreads >= 0
         and 0 < settings.risk < 1 <= settings.entries
     )
-    if not (in_range and 0 <= bandwidth < float("inf")):
+    if not (in_range and is_bandwidth(bandwidth)):
         raise BadInput(
             f"expected a quorum above 0 and up to 1, a risk between 0 and 1, a width "
-            f"and entries of at least 1, and spreads and a bandwidth of 0 or more, got "
-            f"{settings} and {bandwidth}; correct them"
+            f"and entries of at least 1, spreads of 0 or more, and a bandwidth of 0 or "
+            f"from 1e-30 to 1e30, got {settings} and {bandwidth}; correct them"
         )

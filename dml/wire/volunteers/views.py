@@ -31,16 +31,10 @@ class Entry(NamedTuple):
 View = dict[int, Entry]
 
 
-def merge(view: View, entries: np.ndarray, size: int) -> None:
-    """Add entries to a view; for each peer, the latest beat is stored.
-
-    Args:
-      view: The view, changed in place.
-      entries: Array of `messages.ENTRY`.
-      size: Number of ranks; entries of other ids are dropped.
-    """
+def merge(view: View, entries: np.ndarray) -> None:
+    """Add an array of `messages.ENTRY`; of each peer, the latest beat is stored."""
     for peer, beat, priority, bandwidth in entries.tolist():
-        if 0 <= peer < size and (peer not in view or view[peer].beat < beat):
+        if peer not in view or view[peer].beat < beat:
             view[peer] = Entry(beat, priority, bandwidth)
 
 

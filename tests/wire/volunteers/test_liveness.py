@@ -10,16 +10,16 @@ from dml.wire.volunteers.liveness import RoundTrips, Watch, late_after
 def false_alarms(trips, loss, peers, seed=0, rtt=1.0):
     """Simulate tries at live peers; return the number of peers taken for silent."""
     draws, now, silent = random.Random(seed), 0.0, 0
-    for _ in range(peers):
+    for peer in range(peers):
         watch = Watch(now)
         while True:
             if trips.silent(watch):
                 silent += 1
                 break
-            number = trips.start(now)
+            number = trips.start(peer, now)
             trips.tried(watch, now)
             if draws.random() >= loss:
-                trips.arrived(number, now + rtt)
+                trips.arrived(peer, number, now + rtt)
                 trips.answered(watch, now + rtt)
                 now += rtt
                 break
@@ -59,7 +59,7 @@ def test_before_the_first_round_trip_the_wait_doubles():
 def test_an_answer_that_was_late_is_not_lost():
     trips, watch = RoundTrips(4.0, 1e-9, 0.1), Watch(0.0)
     for now in (0.0, 1.0):
-        trips.start(now)
+        trips.start(1, now)
         trips.tried(watch, now)
     trips.answered(watch, 2.0)
     trips.answered(watch, 2.1)
