@@ -8,7 +8,7 @@ import numpy as np
 
 from dml.types.defaults import no_op
 
-Op = np.ufunc  # combines two buffers: np.add, np.maximum, ...
+Op = Any  # combines two buffers: np.add, np.maximum, MPI.SUM, ...; see `ufunc_of`
 ANY = -1  # as source or tag: matches any message
 SHARED = 1  # argument of Split_type: ranks of one host
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
