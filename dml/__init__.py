@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dml.wire.comm import Metered as Metered
     from dml.wire.comm.buffers import flat as flat
     from dml.wire.comm.mpi import world as world
+    from dml.wire.comm.plain import as_comm as as_comm
 
 # Public names by module, which is imported at the first use of a name.
 _NAMES = {
@@ -52,6 +53,7 @@ _NAMES = {
     "dml.wire.comm": ("Metered",),
     "dml.wire.comm.buffers": ("flat",),
     "dml.wire.comm.mpi": ("world",),
+    "dml.wire.comm.plain": ("as_comm",),
 }
 _MODULES = {
     "reducers": "dml.wire.reducers",

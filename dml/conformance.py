@@ -7,8 +7,9 @@ installed, and prints the first fault of each check. It exits with 1 if a check 
 
 The result of each rank is compared with the result of one process, and with the other
 ranks. A check is a function of an all-reduce, a function `run(program, size)` that
-returns results by rank, and a number of ranks or cases. It raises AssertionError with a
-description of the first fault.
+returns results by rank, and a number of ranks or cases. `run` may pass a communicator
+of mpi4py to the program; the all-reduce receives a Comm. A check raises AssertionError
+with a description of the first fault.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import numpy as np
 from dml import extend, processes
 from dml.types import AllReduce, BadInput, Comm
 from dml.wire.comm.buffers import allocate, release
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tracebacks import user_frames
 from dml.wire.plans.topology import SEGMENT
 
@@ -218,7 +220,7 @@ def check_results(allreduce: AllReduce, run: Run, cases: Sequence[Case]) -> None
         release(comm, registered)
         return results
 
-    by_rank = run(program, cases[0].size)
+    by_rank = on_ranks(run, program, cases[0].size)
     for rank, results in enumerate(by_rank):
         for index, (description, hashed) in enumerate(results):
             assert not description, f"rank {rank}: {description}"
@@ -241,7 +243,7 @@ def check_shapes(allreduce: AllReduce, run: Run, size: int) -> None:
             faults.append(fault(case, buffer.reshape(-1)))
         return faults
 
-    assert_none(run(program, size))
+    assert_none(on_ranks(run, program, size))
 
 
 def check_groups(allreduce: AllReduce, run: Run, size: int) -> None:
@@ -264,7 +266,7 @@ def check_groups(allreduce: AllReduce, run: Run, size: int) -> None:
         allreduce(comm, buffer)
         return [*faults, fault(case, buffer)]
 
-    assert_none(run(program, size))
+    assert_none(on_ranks(run, program, size))
 
 
 def check_bad_buffers(allreduce: AllReduce, run: Run, size: int) -> None:
@@ -297,7 +299,12 @@ def check_bad_buffers(allreduce: AllReduce, run: Run, size: int) -> None:
                 faults.append(f"it changes {name}")
         return faults
 
-    assert_none(run(program, size))
+    assert_none(on_ranks(run, program, size))
+
+
+def on_ranks(run: Run, program: Callable[[Comm], Any], size: int) -> list[Any]:
+    """Run a program, whose communicator is a Comm; return the results by rank."""
+    return run(lambda comm: program(as_comm(comm)), size)
 
 
 def assert_none(faults: Sequence[Sequence[str]]) -> None:
@@ -337,7 +344,7 @@ def check_order(
         return hashes
 
     references = [digest(order(inputs(case))) for case in order_cases]
-    for rank, hashes in enumerate(run(program, size)):
+    for rank, hashes in enumerate(on_ranks(run, program, size)):
         for case, hashed, reference in zip(
             order_cases, hashes, references, strict=True
         ):

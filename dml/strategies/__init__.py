@@ -5,10 +5,13 @@ STRATEGIES lists the optional fields of a Problem that each strategy needs.
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
 
 from dml import extend, extras
 from dml.types import BadInput, Problem
+from dml.wire.comm.metered import counted
+from dml.wire.comm.plain import as_comm
 
 
 class Strategy(NamedTuple):
@@ -71,7 +74,7 @@ DECENTRALISED = [  # whose replicas differ between ranks
 
 
 def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
-    """Return the strategy of that name.
+    """Return the strategy of that name, whose `comm` may be a communicator of mpi4py.
 
     Args:
       name: A key of STRATEGIES, an entry point, or FILE.py:NAME.
@@ -83,8 +86,7 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
         on one rank only and `ranks` is greater than 1.
     """
     if name not in STRATEGIES:
-        function: Callable[..., Any] = extend.find(name, {}, extend.STRATEGIES)
-        return function
+        return on_any_comm(extend.find(name, {}, extend.STRATEGIES))
     entry = STRATEGIES[name]
     if entry.alone and ranks > 1:
         raise BadInput(
@@ -98,7 +100,17 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
             f"got one without; pass --strategy={' or '.join(fitting(problem))}"
         )
     module = extras.load(f"dml.strategies.{entry.module}")
-    return getattr(module, entry.module.rpartition(".")[2])
+    return on_any_comm(getattr(module, entry.module.rpartition(".")[2]))
+
+
+def on_any_comm(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a strategy to which `comm` is passed as a Comm that counts bytes."""
+
+    @wraps(function)
+    def train(*arguments: Any, comm: Any, **options: Any) -> Any:
+        return function(*arguments, comm=counted(as_comm(comm)), **options)
+
+    return train
 
 
 def fitting(problem: Problem) -> list[str]:

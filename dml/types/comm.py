@@ -246,6 +246,7 @@ class Cache:
       choices: All-reduces that were measured to be fastest on this machine.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       yielding: Wrapper for all-reduces in the background.
+      counted: Wrapper that counts bytes, for strategies; see `wire.comm.metered`.
       calls: Number of calls of `wire.comm.once.once_per_call`, by name.
       slots: Window of the slots of `wire.server.slots`.
       abandoned: Sends to ranks that may never receive them, with their buffers.
@@ -261,6 +262,7 @@ class Cache:
     choices: np.ndarray | None = None
     rates: tuple[float, ...] | None = None
     yielding: Any = None
+    counted: Any = None
     calls: dict[str, int] = field(default_factory=dict)
     slots: Window | None = None
     abandoned: list[Any] = field(default_factory=list)

@@ -11,6 +11,7 @@ from dml.wire.averaging.exchange import (
     exchange,
     floating,
 )
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.faults import LOST, NO_FAULTS, Faults
 from dml.wire.plans.mixing import Edges, Topology, edge_arrivals, edges
 
@@ -43,7 +44,7 @@ def gossip(
       state: Messages in transit, as returned by round t - 1; None in round 0.
       faults: Losses, delays and absences.
     """
-    buffer = floating(comm, buffer)
+    comm, buffer = as_comm(comm), floating(comm, buffer)
     transit = Transit() if state is None else state
     near = edges(topology, t, comm.rank)
     arrive, reach = edge_arrivals(topology, t, comm.rank, faults)

@@ -8,6 +8,7 @@ from dml.types import BadInput, Comm
 from dml.wire.averaging.exchange import floating
 from dml.wire.collectives.halving_doubling import halving_doubling_allreduce
 from dml.wire.comm.members import Members
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.faults import NO_FAULTS, Faults, participates
 from dml.wire.plans.mixing import Topology
 
@@ -42,7 +43,7 @@ def group_average(
       faults: Losses, delays and absences; see `faults.participates`.
       allreduce: All-reduce of messages inside a group.
     """
-    buffer = floating(comm, buffer)
+    comm, buffer = as_comm(comm), floating(comm, buffer)
     if topology.groups is None:
         raise BadInput(
             f"expected a topology of groups, got {topology.name}; pass complete, "

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, Comm, Status
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.sides import Side
 
@@ -40,6 +41,7 @@ def pair_averages(
       values: Vector with the length and dtype of all values.
       seed: Random seed of the choice of neighbours.
     """
+    comm = as_comm(comm)
     # a request of no values would be a message that no request follows
     neighbours = side.neighbours if len(values) else []
     if side.active:

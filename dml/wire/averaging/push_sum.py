@@ -7,6 +7,7 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.averaging.exchange import Outgoing, Transit, exchange, floating
 from dml.wire.averaging.gossip import expected
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.faults import LOST, NO_FAULTS, Faults
 from dml.wire.plans.mixing import Topology, edge_arrivals, edges
 
@@ -48,7 +49,7 @@ def push_sum(
       state: Weight, as returned by round t - 1; None in round 0, for a weight of 1.
       faults: Losses, delays and absences.
     """
-    buffer = floating(comm, buffer)
+    comm, buffer = as_comm(comm), floating(comm, buffer)
     state = PushSum() if state is None else state
     near = edges(topology, t, comm.rank)
     arrive, reach = edge_arrivals(topology, t, comm.rank, faults)

@@ -15,6 +15,7 @@ from dml.wire.averaging.exchange import (
     floating,
 )
 from dml.wire.averaging.push_sum import HEAD
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.faults import LOST, NO_FAULTS, Faults, arrivals
 from dml.wire.plans.trees import Tree
 
@@ -70,7 +71,7 @@ def relay_sum(
       state: Sums, as returned by round t - 1; None in round 0, for a start of 0.
       faults: Losses, delays and absences.
     """
-    buffer = floating(comm, buffer)
+    comm, buffer = as_comm(comm), floating(comm, buffer)
     state = RelaySum() if state is None else state
     state.size = tree.size
     rank, near = comm.rank, tree.neighbours(comm.rank)

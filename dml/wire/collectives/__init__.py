@@ -28,6 +28,7 @@ from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.collectives.star import star_allreduce
 from dml.wire.collectives.swarm import swarm_broadcast as swarm_broadcast
 from dml.wire.collectives.tree import tree_allreduce as tree_allreduce
+from dml.wire.comm.plain import as_comm
 
 ALLREDUCE: dict[str, Callable[..., None]] = {
     "star": star_allreduce,
@@ -58,4 +59,4 @@ def allreduce(
         function = algorithm
     else:
         function = extend.find(str(algorithm), ALLREDUCE, extend.ALLREDUCES)
-    function(comm, buffer, op)
+    function(as_comm(comm), buffer, op)

@@ -7,6 +7,7 @@ from dml.wire.collectives.auto import machine_rates, predicted_seconds
 from dml.wire.collectives.reduce_scatter import all_gather, ring_order
 from dml.wire.collectives.ring import ring_gather
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.costs import allreduce as cost
 
 
@@ -43,6 +44,7 @@ def all_gather_parts(comm: Comm, part: np.ndarray, lengths: np.ndarray) -> np.nd
       part: This rank's part.
       lengths: Lengths of the parts of all ranks, from `gather_lengths`.
     """
+    comm = as_comm(comm)
     edges = np.concatenate([[0], np.cumsum(lengths)])
     parts = tuple(slice(edges[r], edges[r + 1]) for r in range(comm.size))
     gathered = np.empty(edges[-1], part.dtype)

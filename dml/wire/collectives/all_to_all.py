@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dml.types import BadInput, Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 
 
@@ -23,6 +24,7 @@ def all_to_all(comm: Comm, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     2(p-1) rounds; over all ranks p(p-1) lengths of 8 bytes, and the n bytes of all
     parts sent to other ranks. With equal parts: 2(p-1)α + (8(p-1) + n/p)β, β per byte.
     """
+    comm = as_comm(comm)
     rank, size = comm.rank, comm.size
     dtype = parts[0].dtype if len(parts) else None
     if len(parts) != size or any(p.ndim != 1 or p.dtype != dtype for p in parts):

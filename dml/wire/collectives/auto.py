@@ -22,6 +22,7 @@ from dml.wire.comm import buffers
 from dml.wire.comm.buffers import allocate, flat, release
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
+from dml.wire.comm.plain import as_comm
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import choose
 from dml.wire.plans.topology import SMALL, groups
@@ -38,13 +39,14 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     The first call for a size of buffers measures the candidates and stores the choice.
     On virtual ranks it is the algorithm with the least predicted time.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     if comm.size > 1:
         CANDIDATES[chosen_allreduce(comm, buffer)](comm, buffer, op)
 
 
 def chosen_allreduce(comm: Comm, buffer: np.ndarray) -> str:
     """Return the name of the algorithm that `auto_allreduce` uses for this buffer."""
+    comm = as_comm(comm)
     # SMALL buffers are reduced alike whether registered or not
     registered = buffer.nbytes > SMALL and buffers.is_registered(comm, buffer)
     key = len(buffer), buffer.itemsize, registered
@@ -135,6 +137,7 @@ def predicted_seconds(
         makes each host a group.
       outside: Name of the all-reduce across groups, for the hierarchical all-reduce.
     """
+    comm = as_comm(comm)
     name = chosen_allreduce(comm, buffer) if name == "auto" else name
     rates, registered = machine_rates(comm), buffers.is_registered(comm, buffer)
 

@@ -15,6 +15,7 @@ from dml.types import AllReduce, BadInput, Comm, Op
 from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
 from dml.wire.collectives.rates import CANDIDATES
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.polling import Call, Polling
 
 POLLS = 100  # polls during the computation of `overlapped_share`
@@ -49,6 +50,7 @@ def allreduce_async(
       A handle: `poll()` makes progress and returns whether the all-reduce is done;
       `wait()` returns at its end.
     """
+    comm = as_comm(comm)
     if allreduce is auto_allreduce:
         allreduce = CANDIDATES[chosen_allreduce(comm, flat(comm, buffer))]
     if not thread:
@@ -77,7 +79,7 @@ def overlapped_share(
       seconds: Time of the all-reduce without computation.
       share: Time of the computation, in multiples of `seconds`.
     """
-    computing = share * seconds
+    comm, computing = as_comm(comm), share * seconds
     warm_up = allreduce_async(comm, buffer, allreduce=allreduce)
     warm_up.wait()  # the first call sets up communicators and windows
     comm.Barrier()

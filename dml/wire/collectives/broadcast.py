@@ -4,6 +4,7 @@ import numpy as np
 
 from dml.types import Comm
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import children, parent
 
@@ -17,7 +18,7 @@ def broadcast(comm: Comm, buffer: np.ndarray, root: int = 0) -> None:
 
     ⌈lg p⌉ rounds, (p-1)n elements over all ranks: ⌈lg p⌉(α + nβ).
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     size = comm.size
     place = (comm.rank - root) % size  # in the tree; the root has place 0
     if place:

@@ -5,6 +5,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, fold
 
@@ -26,7 +27,7 @@ def butterfly_allreduce(
     ⌈lg p⌉ rounds (2 more with folding), n elements per rank and round:
     ⌈lg p⌉(α + nβ + nγ).
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     rank = comm.rank
     segmented = SegmentedExchange(comm, buffer, op, Tag.BUTTERFLY, segment)
     folded = fold(comm.size)

@@ -6,6 +6,7 @@ import numpy as np
 
 from dml.types import BadInput, Comm, Op
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.byteps import NO_RANK, Plan, Slot, byteps_pieces
 from dml.wire.plans.topology import SEGMENT, chunks
@@ -43,7 +44,7 @@ def byteps_allreduce(
       spare: Number of spare hosts k.
       segment: Largest size of a piece in bytes.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     workers = comm.size - spare
     if not 0 <= spare <= workers:
         raise BadInput(

@@ -9,6 +9,7 @@ import numpy as np
 from dml.types import ANY, BadInput, Comm, Op
 from dml.wire.collectives.reduce_scatter import all_gather
 from dml.wire.comm.buffers import flat, registered_offset
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.wrapper import Wrapper
 
 WIDTH = 128  # bytes of the description of a call
@@ -25,6 +26,7 @@ def with_check(allreduce: Callable[..., None]) -> Callable[..., None]:
     def checked_allreduce(
         comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
     ) -> None:
+        comm = as_comm(comm)
         check_arguments(comm, buffer, op.__name__)
         allreduce(comm, buffer, op, **kwargs)
 
@@ -39,6 +41,7 @@ def with_first_check(allreduce: Callable[..., None], name: str) -> Callable[...,
     def allreduce_checked_once(
         comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
     ) -> None:
+        comm = as_comm(comm)
         if id(comm) not in known:
             known[id(comm)] = comm
             check_small_sums(comm, allreduce, name)
@@ -51,6 +54,7 @@ def with_call_note(allreduce: Callable[..., None], name: str) -> Callable[..., N
     """Return the all-reduce; a note of its exceptions has the arguments of the call."""
 
     def noted_allreduce(comm: Comm, buffer: np.ndarray, *args: Op, **kwargs) -> None:
+        comm = as_comm(comm)
         try:
             allreduce(comm, buffer, *args, **kwargs)
         except Exception as error:
@@ -101,7 +105,7 @@ def check_arguments(comm: Comm, buffer: np.ndarray, purpose: str) -> None:
       buffer: The buffer of this rank.
       purpose: What it is used for, such as the name of an operation.
     """
-    error_text = ""
+    comm, error_text = as_comm(comm), ""
     try:
         description = describe(comm, flat(comm, buffer), purpose)
     except BadInput as error:
@@ -145,7 +149,7 @@ def compare_replicas(
     Returns:
       The hash of the buffer, and the sum of each count over all ranks.
     """
-    digest = hashlib.sha256(buffer.data)
+    comm, digest = as_comm(comm), hashlib.sha256(buffer.data)
     hashes = np.frombuffer(digest.digest(), np.uint64)  # 4 parts of the sha256
     sums = np.array([*hashes, *counts], np.uint64)
     comm.Allreduce(None, sums, np.add)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dml.types import Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 
 
@@ -12,6 +13,7 @@ def gather_arrays(comm: Comm, *arrays: np.ndarray) -> list[list[np.ndarray]] | N
     The result has a list for each argument, with the array of every rank in rank order.
     Only the length of the first axis may differ between ranks. 2(p-1) messages.
     """
+    comm = as_comm(comm)
     arrays = tuple(np.ascontiguousarray(array) for array in arrays)
     lengths = np.array([len(array) for array in arrays])
     if comm.rank:

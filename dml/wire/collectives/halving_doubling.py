@@ -5,6 +5,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, fold, halving
 
@@ -26,7 +27,7 @@ def halving_doubling_allreduce(
     elements per pair:
     2⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     rank, tag = comm.rank, Tag.HALVING_DOUBLING
     segmented = SegmentedExchange(comm, buffer, op, tag, segment)
     folded = fold(comm.size)

@@ -11,6 +11,7 @@ from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.collectives.shared import shared_gather, shared_scatter
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.once import once, one_host
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.topology import chunks, groups
 
 
@@ -42,7 +43,7 @@ def hierarchical_allreduce(
       group: Number of consecutive ranks in a group; 0 makes each host a group.
       outside: The all-reduce across groups.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     inside, across, owners = communicators(comm, group, outside)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)

@@ -4,6 +4,7 @@ import numpy as np
 
 from dml.types import Comm, Op
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 
 
 def native_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
@@ -13,4 +14,4 @@ def native_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     are that reduce while they receive:
     ⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
-    comm.Allreduce(None, flat(comm, buffer), op)
+    as_comm(comm).Allreduce(None, flat(comm, buffer), op)

@@ -7,6 +7,7 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.collectives.shared import own_chunk
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import chunks, segments
 
@@ -43,7 +44,7 @@ def hub_update(
       update: Adds the terms and updates the parameters, such as FusedAdam's `update`.
       segment: Size of a chunk in bytes.
     """
-    grads, params = flat(comm, grads), flat(comm, params)
+    comm, grads, params = as_comm(comm), flat(comm, grads), flat(comm, params)
     gradients, values = own_chunk(comm, grads), own_chunk(comm, params)
     if gradients is None or values is None:
         by_messages(comm, grads, params, update, segment)

@@ -16,6 +16,7 @@ from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
+from dml.wire.comm.plain import as_comm
 from dml.wire.costs.allreduce import Job, Rates, fit
 from dml.wire.plans.topology import groups
 
@@ -66,6 +67,7 @@ def machine_rates(comm: Comm) -> Rates:
     The rates of a real machine are measured once, in about a second, and stored in a
     file. Collective at the first call.
     """
+    comm = as_comm(comm)
     if comm.size == 1:
         return Rates(0.0, 0.0, 0.0)
     if comm.platform.virtual:

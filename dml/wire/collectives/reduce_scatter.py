@@ -5,6 +5,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.ring import ring_gather, ring_scatter
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.topology import SEGMENT, chunks
 
 
@@ -16,7 +17,7 @@ def reduce_scatter(
     The other chunks of the buffer are overwritten with partial sums.
     p-1 rounds, (p-1)n elements over all ranks: (p-1)α + (p-1)/p·n(β + γ).
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     parts = chunks(len(buffer), comm.size)
     ring_scatter(comm, buffer, ring_order(parts), op, segment)
     return buffer[parts[comm.rank]]
@@ -27,7 +28,7 @@ def all_gather(comm: Comm, buffer: np.ndarray) -> None:
 
     p-1 rounds, (p-1)n elements over all ranks: (p-1)α + (p-1)/p·nβ.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     ring_gather(comm, buffer, ring_order(chunks(len(buffer), comm.size)))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, chunks
 
@@ -26,7 +27,7 @@ def ring_allreduce(
     2(p-1) rounds, 2(p-1)n elements over all ranks:
     2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     parts = chunks(len(buffer), comm.size)
     ring_scatter(comm, buffer, parts, op, segment)
     ring_gather(comm, buffer, parts)

@@ -5,6 +5,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.all_to_all import send_parts
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.topology import chunks
 
 
@@ -19,7 +20,7 @@ def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     At most 2(p-1) messages of a rank, 2(p-1)n elements over all ranks:
     2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     if comm.size == 1:
         return
     parts = [buffer[part] for part in chunks(len(buffer), comm.size)]

@@ -6,6 +6,7 @@ import numpy as np
 
 from dml.types import Comm, Op, Registered, Stage
 from dml.wire.comm.buffers import allocate, flat, has_memory, registered_views, release
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.topology import SMALL, STAGE, chunks, segments
 
 BLOCK = 1 << 16  # bytes of a block of `add_up`, which stays in the cache
@@ -27,7 +28,7 @@ def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     after one barrier every rank adds up all copies. Registered buffers: 2 barriers, no
     elements sent, n elements read and n written per rank: memory limits the speed.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     if comm.size == 1:
         return
     if buffer.nbytes <= SMALL:

@@ -5,6 +5,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT
 
@@ -22,7 +23,7 @@ def star_allreduce(
     2(p-1) rounds, all at rank 0, which receives and sends 2(p-1)n elements:
     2(p-1)(α + nβ) + (p-1)nγ.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     segmented = SegmentedExchange(comm, buffer, op, Tag.STAR, segment)
     if comm.rank:
         segmented.send(buffer, 0)

@@ -6,6 +6,7 @@ import numpy as np
 
 from dml.types import Comm, Op
 from dml.wire.collectives.all_to_all import send_parts
+from dml.wire.comm.plain import as_comm
 
 
 def sum_parts(
@@ -28,6 +29,7 @@ def sum_parts(
       parts: The part of each rank.
       op: The reduction.
     """
+    comm = as_comm(comm)
     own = buffer[parts[comm.rank]]
     received = [np.empty_like(own) for _ in range(comm.size)]
     received[comm.rank] = own

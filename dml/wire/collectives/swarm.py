@@ -4,6 +4,7 @@ import numpy as np
 
 from dml.types import Comm
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans import swarm
 from dml.wire.plans.topology import chunks
@@ -30,7 +31,7 @@ def swarm_broadcast(
       pieces: Number of pieces.
       seed: Seed of the random swarm, equal on all ranks.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     if comm.size == 1:
         return
     pieces = max(1, min(pieces, len(buffer)))

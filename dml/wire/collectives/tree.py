@@ -6,6 +6,7 @@ from dml.types import Comm, Op
 from dml.wire.collectives.broadcast import broadcast
 from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, children, parent
 
@@ -22,7 +23,7 @@ def tree_allreduce(
     Rank r adds the sums of the subtrees of r+1, r+2, r+4, … in this order.
     2⌈lg p⌉ rounds, 2(p-1)n elements over all ranks: 2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ.
     """
-    buffer = flat(comm, buffer)
+    comm, buffer = as_comm(comm), flat(comm, buffer)
     segmented = SegmentedExchange(comm, buffer, op, Tag.TREE, segment)
     for child in children(comm.rank, comm.size):
         segmented.receive(buffer, child)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dml.types import BadInput, Comm, Region, Registered
 from dml.wire.comm.once import one_host
+from dml.wire.comm.plain import as_comm
 
 ALIGN = 64  # bytes: a cache line
 
@@ -44,7 +45,7 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
       length: Number of elements.
       dtype: Type of the elements.
     """
-    dtype = np.dtype(dtype)
+    comm, dtype = as_comm(comm), np.dtype(dtype)
     nbytes = length * dtype.itemsize
     if not one_host(comm):
         memory = np.zeros(nbytes + ALIGN, np.uint8)
@@ -65,6 +66,7 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
 
 def release(comm: Comm, buffer: np.ndarray) -> None:
     """Free a vector that `allocate` returned; collective."""
+    comm = as_comm(comm)
     region = find_region(comm, address(buffer))
     comm.cache.chunks.clear()
     if region:

@@ -20,7 +20,7 @@ class Delayed(Wrapper):
     def __init__(self, comm: Comm, draws: Iterator[float], scale: float = 1.0):
         super().__init__(comm)
         self.draws, self.scale = draws, scale
-        self.platform = comm.platform._replace(work=self.work)
+        self.platform = self.platform._replace(work=self.work)
 
     def wrap(self, comm: Comm) -> "Delayed":
         return Delayed(comm, self.draws, self.scale)

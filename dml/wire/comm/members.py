@@ -24,12 +24,12 @@ class Members(Wrapper):
     def __init__(self, comm: Comm, ranks: Sequence[int]):
         super().__init__(comm)
         self.ranks = list(ranks)
-        if comm.rank not in self.ranks:
+        if self.rank not in self.ranks:
             raise BadInput(
-                f"rank {comm.rank}: expected a group with this rank, got {self.ranks}; "
+                f"rank {self.rank}: expected a group with this rank, got {self.ranks}; "
                 "call it on members only"
             )
-        self.rank, self.size = self.ranks.index(comm.rank), len(self.ranks)
+        self.rank, self.size = self.ranks.index(self.rank), len(self.ranks)
 
     def Get_rank(self) -> int:
         return self.rank

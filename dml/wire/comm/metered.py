@@ -1,10 +1,10 @@
 """A communicator that counts what this rank sends: messages and bytes."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from dml.types import ANY, Comm, Request
+from dml.types import ANY, Comm, CountedComm, Request
 from dml.wire.comm.wrapper import Wrapper
 
 
@@ -56,6 +56,15 @@ class Metered(Wrapper):
     ) -> None:
         self.count("Sendrecv", sendbuf, dest)
         self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+
+
+def counted(comm: Comm) -> CountedComm:
+    """Return the communicator if it counts bytes, else its Metered, made once."""
+    if hasattr(comm, "bytes_sent"):
+        return cast(CountedComm, comm)
+    if comm.cache.counted is None:
+        comm.cache.counted = Metered(comm)
+    return cast(CountedComm, comm.cache.counted)
 
 
 def count_copy(comm: Comm, buffer: np.ndarray, dest: int) -> None:

@@ -1,9 +1,8 @@
 """The communicator of real ranks: mpi4py's, watched by the watchdog.
 
-Only this module and `mpi_requests` import mpi4py.
+Only `mpi_library` imports mpi4py.
 """
 
-import atexit
 import functools
 import os
 import signal
@@ -16,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
-from mpi4py import MPI
 
 from dml.types import (
     ANY,
@@ -30,6 +28,8 @@ from dml.types import (
     freed,
 )
 from dml.types.operations import OPERATIONS, reduce_local, reduction
+from dml.wire.comm.mpi_library import MPI
+from dml.wire.comm.mpi_process import Windows, before_finalize, this_process
 from dml.wire.comm.mpi_requests import (
     FAILURES,
     Pending,
@@ -94,27 +94,30 @@ class World(MPI.Intracomm):
       shrinks: Number of calls of Shrink.
       pauses: Number of calls of `pause`.
       freed_rank: The rank, after `Free`.
+      watchdog: The watchdog; None for a duplicate of a communicator of mpi4py.
     """
 
     call: tuple | None = None
     cache: Cache
     platform: Platform
     host_numbers: list[int] | None = None
-    windows: dict[tuple, MPI.Win]
+    windows: Windows
     lineage: tuple = ()
     children: int = 0
     made: list[weakref.ref]
     shrinks: int = 0
     pauses: int = 0
     freed_rank: int
-    watchdog: Watchdog
+    watchdog: Watchdog | None
 
     def child_lineage(self, color: int = 0) -> tuple:
         """Return the lineage of the next object made from this communicator."""
         self.children += 1
         return (*self.lineage, self.children, color)
 
-    def set_attributes(self, windows: dict[tuple, MPI.Win], watchdog: Watchdog) -> None:
+    def set_attributes(
+        self, windows: Windows, watchdog: Watchdog | None = None
+    ) -> None:
         """Set the attributes that mpi4py's constructor does not set."""
         self.windows, self.watchdog = windows, watchdog
         self.cache = Cache()
@@ -126,7 +129,8 @@ class World(MPI.Intracomm):
             compute=compute,
             pause=self.pause if FAILURES else os.sched_yield,
         )
-        watchdog.add(self)
+        if watchdog:
+            watchdog.add(self)
 
     def wrap_child(self, handle: Any, color: int = 0) -> "World":
         """Return a communicator that was made from this one as a World."""
@@ -464,7 +468,7 @@ def world(watchdog: float = 60) -> World:
     watchdog needs MPI's THREAD_MULTIPLE.
     """
     comm = initialized_world()
-    if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+    if comm.watchdog and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
         comm.watchdog.start(watchdog)
     return comm
 
@@ -477,7 +481,8 @@ def initialized_world() -> World:
     unlink_names()
     name = f"rank {comm.rank} of {comm.size}"
     watchdog = Watchdog(MPI.COMM_WORLD.Dup(), lambda: comm.Abort(1))
-    comm.set_attributes({}, watchdog)
+    before_finalize(watchdog.close)
+    comm.set_attributes(this_process().windows, watchdog)
 
     def abort(error_type: Any, error: BaseException | None, trace: Any) -> None:
         text = exception_text(error_type, error or error_type(), trace)
@@ -486,16 +491,6 @@ def initialized_world() -> World:
         if comm.size > 1:
             comm.Abort(1)
 
-    def free() -> None:
-        # order matters: freeing is collective, and threads may have made the windows in
-        # different orders
-        for lineage in sorted(comm.windows):
-            win = comm.windows.pop(lineage)
-            win.Unlock_all()
-            win.Free()
-        watchdog.close()
-
     sys.excepthook = abort
     threading.excepthook = lambda args: abort(*args[:3])
-    atexit.register(free)
     return comm

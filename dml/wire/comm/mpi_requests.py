@@ -2,9 +2,8 @@
 
 from typing import Any, Literal
 
-from mpi4py import MPI
-
 from dml.types import TOO_LONG, WITHDRAWN, RankFailed, Status
+from dml.wire.comm.mpi_library import MPI
 
 # Without ULFM, MPI maps these classes to one for unknown errors.
 FAILURES = {*(MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)} - {

@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from dml.types import Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 
 POLL_SECONDS = 0.002  # time between two polls of a sleeping rank
@@ -18,6 +19,7 @@ def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
 
     The first call fills caches on disk for the others. Collective.
     """
+    comm = as_comm(comm)
     hosts = comm.platform.hosts()
     host = hosts[comm.rank]
     host_ranks = (rank for rank, other in enumerate(hosts) if other == host)
@@ -26,7 +28,7 @@ def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
 
 def first_of_all(comm: Comm, call: Callable[[], Result]) -> Result:
     """Call a function on rank 0, then on the other ranks; collective."""
-    return _after(comm, 0, range(comm.size), call)
+    return _after(as_comm(comm), 0, range(comm.size), call)
 
 
 def _after(

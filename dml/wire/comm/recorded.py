@@ -33,8 +33,8 @@ class Ordered(Wrapper, ABC):
     def __init__(self, comm: Comm, log: Log):
         super().__init__(comm)
         self.log = log
-        self.events = log.open(comm, self.replays)
-        self.platform = comm.platform._replace(compute=self.compute, note=self.note)
+        self.events = log.open(self.comm, self.replays)
+        self.platform = self.platform._replace(compute=self.compute, note=self.note)
 
     def wrap(self, comm: Comm) -> Self:
         return type(self)(comm, self.log)

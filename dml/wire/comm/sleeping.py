@@ -14,12 +14,14 @@ import numpy as np
 
 from dml.types import ANY, Comm, Op
 from dml.wire.comm.mpi import POLL_SECONDS, SLEEP_SHARE
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.polling import Call, Polled, Polling
 from dml.wire.comm.wrapper import Wrapper
 
 
 def sleep_if_oversubscribed(comm: Comm) -> Comm:
     """Wrap the communicator in Sleeping if any host has more ranks than cores."""
+    comm = as_comm(comm)
     hosts = comm.platform.hosts()
     ranks = hosts.count(hosts[comm.rank])
     oversubscribed = np.array([ranks > len(os.sched_getaffinity(0))], np.int64)
@@ -38,7 +40,7 @@ class Sleeping(Polling):
     def __init__(self, comm: Comm, longest: float = POLL_SECONDS):
         super().__init__(comm)
         self.longest = longest
-        innermost: Any = comm
+        innermost: Any = self.comm
         while isinstance(innermost, Wrapper):
             innermost = innermost.comm
         self.watched = innermost  # its `call` is read by the watchdog

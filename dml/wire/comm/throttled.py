@@ -50,7 +50,7 @@ class Throttled(ByRequests):
         super().__init__(comm)
         self.beta, self.alpha, self.burst = beta, alpha, burst
         self.ports = [0.0, 0.0] if ports is None else ports
-        self.times = uncounted(comm).Dup()  # messages with times
+        self.times = uncounted(self.comm).Dup()  # messages with times
 
     def wrap(self, comm: Comm) -> "Throttled":
         return Throttled(comm, self.beta, self.alpha, self.burst, self.ports)

@@ -34,10 +34,10 @@ class Traced(Wrapper):
 
     def __init__(self, comm: Comm, origin: "Traced | None" = None, color: int = 0):
         super().__init__(comm)
-        self.platform = comm.platform._replace(
+        self.platform = self.platform._replace(
             shared_window=self.shared_window, compute=self.compute
         )
-        self.trace: RankTrace = origin.trace if origin else RankTrace(comm)
+        self.trace: RankTrace = origin.trace if origin else RankTrace(self.comm)
         # All members make communicators in the same order: they compute equal groups.
         self.children = 0
         self.group: int = 0

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from dml.types import ANY, SHARED, TOO_LONG, BadInput, Cache, Comm, Op, Request, Status
+from dml.wire.comm.plain import as_comm
 
 
 class Wrapper:
@@ -21,7 +22,7 @@ class Wrapper:
     Wtime: Callable[[], float]
 
     def __init__(self, comm: Comm):
-        self.comm = comm
+        self.comm = comm = as_comm(comm)
         self.rank, self.size = comm.rank, comm.size
         self.platform = comm.platform
         self.Reduce_local, self.Wtime = (

@@ -10,6 +10,7 @@ import numpy as np
 
 from dml.types import Comm
 from dml.wire.collectives.broadcast import broadcast
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.rank_order import first_of_each_host
 
 ALIGNED = 64  # bytes: a cache line
@@ -23,7 +24,7 @@ def shared_zeros(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray
     because the number of windows is limited.
     """
     dtype = np.dtype(dtype)
-    host = own_host(comm)
+    host = own_host(as_comm(comm))
     if host.size == 1:
         return np.zeros(length, dtype)
     nbytes = length * dtype.itemsize if host.rank == 0 else 0
@@ -45,6 +46,7 @@ def load_shared(comm: Comm, load: Callable[[], Tree]) -> Tree:
       comm: The ranks.
       load: Function without arguments that returns arrays and picklable values.
     """
+    comm = as_comm(comm)
     host, arrays = own_host(comm), list[memoryview]()
 
     def pickle_tree() -> np.ndarray:

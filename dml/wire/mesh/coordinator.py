@@ -18,6 +18,7 @@ import numpy as np
 
 from dml.types import BadInput, Comm
 from dml.wire.collectives import broadcast
+from dml.wire.comm.plain import as_comm
 
 COORDINATOR = "DML_COORDINATOR"  # sets the address of rank 0
 NAMES_BYTES = 4096  # most bytes of the text of all addresses
@@ -36,6 +37,7 @@ def coordinator_address(comm: Comm) -> str:
     chosen: often other hosts cannot reach some addresses of a host (127.0.1.1, a
     bridge, a private network).
     """
+    comm = as_comm(comm)
     hosts = comm.platform.hosts()
     with ExitStack() as open_until_chosen:
         text = np.zeros(NAMES_BYTES, np.uint8)

@@ -12,6 +12,7 @@ import jax
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.mesh.coordinator import (
     bind_address,
     check_host_names,
@@ -27,6 +28,7 @@ def start(comm: Comm) -> None:
     Afterwards jax.devices() lists the devices of all ranks. For a single rank nothing
     needs to be done. On GPUs the k-th rank of a host uses the k-th GPU of the host.
     """
+    comm = as_comm(comm)
     if comm.size == 1 or jax.distributed.is_initialized():
         return
     if comm.platform.virtual:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dml.types import BadInput, RankFailed, no_op
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.membership import SPARE, choose_workers, sources
 
@@ -67,6 +68,7 @@ class Members:
     """
 
     def __init__(self, world: Any, workers: int):
+        world = as_comm(world)
         if not 1 <= workers <= world.size:
             raise BadInput(
                 f"expected 1 to {world.size} workers of {world.size} ranks, got "

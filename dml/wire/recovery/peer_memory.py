@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.placement import Placement
 from dml.wire.recovery.catalogue import catalogue, newest
@@ -73,6 +74,7 @@ class PeerMemory:
         Cost: 2 rounds, of sizes and of states of n words. A rank sends and receives
         (m-1)n words, and stores 2m states.
         """
+        comm = as_comm(comm)
         rank = comm.rank
         dests = [holder for holder in placement.holders(rank) if holder != rank]
         owners = [owner for owner in placement.owners(rank) if owner != rank]
@@ -114,6 +116,7 @@ class PeerMemory:
         of sizes and states: n words for each role that is not in the memory of its
         rank.
         """
+        comm = as_comm(comm)
         copies_PxCx2, roles_PxR = catalogue(comm, self.numbers, roles)
         number, moves = newest(copies_PxCx2, roles_PxR)
         self._copies = {

@@ -8,6 +8,7 @@ import numpy as np
 from dml.types import AllReduce, Comm, Reducer
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import Layout
+from dml.wire.comm.plain import as_comm
 from dml.wire.reducers.rows import sum_rows
 
 
@@ -25,7 +26,7 @@ def exact(allreduce: AllReduce) -> Reducer:
         return None
 
     def reduce(comm: Comm, buffer: np.ndarray, state: Any) -> None:
-        allreduce(comm, buffer, op=np.add)
+        allreduce(as_comm(comm), buffer, op=np.add)
 
     def reduce_parts(
         comm: Comm, terms: Sequence[np.ndarray], parts: Sequence[slice], state: Any

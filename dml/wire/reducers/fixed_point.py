@@ -27,6 +27,7 @@ from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
 from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import Layout, allocate, is_registered, registered_views
+from dml.wire.comm.plain import as_comm
 from dml.wire.plans.topology import chunks
 from dml.wire.reducers.rows import indices
 
@@ -62,11 +63,13 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
         return {layout.length: None}
 
     def reduce(comm: Comm, buffer: np.ndarray, state: Length) -> Length:
+        comm = as_comm(comm)
         for part in parts(buffer, state):
             sums.reduce(comm, buffer[part])
         return state
 
     def reduce_terms(comm: Comm, terms: Sequence[np.ndarray], state: Length) -> Length:
+        comm = as_comm(comm)
         for part in parts(terms[0], state):
             sums.reduce_terms(comm, [term[part] for term in terms])
         return state
@@ -80,7 +83,8 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
     def reduce_parts(
         comm: Comm, terms: Sequence[np.ndarray], owned: Sequence[slice], state: Length
     ) -> Length:
-        sums.reduce_parts(comm, terms, owned, parts(terms[0], state))
+        regions = parts(terms[0], state)
+        sums.reduce_parts(as_comm(comm), terms, owned, regions)
         return state
 
     return Reducer(init, reduce, sums.combine, reduce_terms, reduce_parts)

@@ -16,6 +16,7 @@ import numpy as np
 
 from dml.types import STATISTICS, AllReduce, BadInput, Comm, Memory, Reducer
 from dml.wire.comm.buffers import Layout
+from dml.wire.comm.plain import as_comm
 from dml.wire.reducers.codecs import Codec
 from dml.wire.reducers.codecs.hashing import seed_of, stream_of
 from dml.wire.reducers.transports import Transport, automatic
@@ -111,6 +112,7 @@ def float32_reducer(
     def reduce_gradient(
         comm: Comm, buffer: np.ndarray, state: dict[int, Memory]
     ) -> dict[int, Memory]:
+        comm = as_comm(comm)
         ((length, memory),) = state.items()
         gradient, scalars = buffer[:length], buffer[length:]
         if buffer.dtype != np.float32:

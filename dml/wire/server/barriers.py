@@ -14,6 +14,7 @@ import numpy as np
 
 from dml.types import ANY, Comm, Request, Status
 from dml.wire.collectives.tree import tree_allreduce
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 
 Work = Callable[[Request | None], bool]
@@ -29,6 +30,7 @@ def synchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
     An all-reduce of an empty buffer among the workers, without the server: 2⌈lg p⌉
     rounds and 2(p-1) empty messages per step.
     """
+    comm = as_comm(comm)
     is_server = comm.rank == comm.size - 1
     workers = comm.Split(int(is_server), comm.rank)
     starts_T = np.zeros(0 if is_server else steps)
@@ -50,7 +52,7 @@ def k_of_p(comm: Comm, work: Work, steps: int, k: int) -> np.ndarray:
     2 rounds per step: each worker that completes the step sends its number to the
     server, which sends p empty messages back.
     """
-    server = comm.size - 1
+    comm, server = as_comm(comm), comm.size - 1
     number = np.zeros(1, np.int64)  # of the step
     if comm.rank == server:
         for step in range(steps):
@@ -94,7 +96,7 @@ def ssp(comm: Comm, work: Work, steps: int, staleness: float = 0) -> np.ndarray:
 
     staleness: largest number of clocks s by which a worker is ahead of the slowest.
     """
-    server = comm.size - 1
+    comm, server = as_comm(comm), comm.size - 1
     if comm.rank == server:
         return serve_ssp(comm, steps, staleness)
     starts_T = np.zeros(steps)
@@ -140,7 +142,7 @@ def asynchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
 
     p empty messages per step, for which no worker waits.
     """
-    server = comm.size - 1
+    comm, server = as_comm(comm), comm.size - 1
     if comm.rank == server:
         for _ in range(server * steps):
             comm.Recv(NOTHING, ANY, Tag.CLOCK)

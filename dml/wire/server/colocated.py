@@ -8,6 +8,7 @@ rank 0   gradient ─ poll ─ gradient ─ poll ─ wait for rows and serve
 from typing import Any
 
 from dml.types import Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.server.server import Server
 
 
@@ -19,7 +20,7 @@ class Colocated:
     """
 
     def __init__(self, comm: Comm, server: Server):
-        self.comm, self.server = comm, server
+        self.comm, self.server = as_comm(comm), server
 
     def poll(self) -> None:
         """Handle all messages that have arrived."""

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, Comm, Request, Status
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.decoding import Plan
 from dml.wire.reducers.robust.coded import add_in_order, combine
@@ -45,7 +46,7 @@ class Worker:
     """
 
     def __init__(self, comm: Comm, length: int, run: int = 0):
-        self.comm, self.length, self.run = comm, length, run
+        self.comm, self.length, self.run = as_comm(comm), length, run
         self.master = comm.size - 1
         self.sending: Sending = []
 
@@ -90,7 +91,8 @@ class Master:
     """
 
     def __init__(self, comm: Comm, plan: Plan, length: int, run: int = 0):
-        self.comm, self.plan, self.length, self.run = comm, plan, length, run
+        self.comm, self.plan = as_comm(comm), plan
+        self.length, self.run = length, run
         self.status, self.unused = Status(), 0
         self.sending: Sending = []
 

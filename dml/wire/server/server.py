@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import TOO_LONG, Combine, Comm, RankFailed, Shard
+from dml.wire.comm.plain import as_comm
 from dml.wire.comm.surviving import new_deaths
 from dml.wire.reducers.rows import Keys, length, sum_rows
 from dml.wire.server.clocks import Clocks
@@ -70,7 +71,8 @@ class Server:
         run: int = 0,
         elastic: bool = False,
     ):
-        self.comm, self.shard, self.rule = comm, shard, rule
+        self.comm = comm = as_comm(comm)
+        self.shard, self.rule = shard, rule
         self.elastic = elastic
         self.workers, self.on_clock = workers, on_clock
         rows, self.width = shard.values.shape

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import BadInput, Comm
+from dml.wire.comm.plain import as_comm
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
 from dml.wire.volunteers.mailbox import Mailbox
@@ -58,7 +59,8 @@ class Peer:
         settings: Settings = DEFAULTS,
     ):
         check(settings, bandwidth)
-        self.comm, self.settings, self.id = comm, settings, comm.rank
+        self.comm = comm = as_comm(comm)
+        self.settings, self.id = settings, comm.rank
         self.priority, self.bandwidth, self.nbytes = priority, bandwidth, nbytes
         entries = 1 + max(settings.entries, settings.width)
         nbytes += entries * m.ENTRY.itemsize

@@ -12,6 +12,7 @@ import numpy as np
 from dml.types import AllReduce, BadInput, Comm, Memory, Reducer, Rows, TermMemory
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.comm.buffers import Layout
+from dml.wire.comm.plain import as_comm
 from dml.wire.reducers.lossy import refuse_statistics
 from dml.wire.reducers.robust import workers as own_terms
 from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
@@ -105,12 +106,14 @@ class RobustSums:
 
     def reduce(self, comm: Comm, buffer: np.ndarray, states: States) -> States:
         """Replace the term of this rank by the estimate."""
-        return self.reduce_all(comm, [buffer], np.ones(comm.size, np.int64), states)
+        counts = np.ones(comm.size, np.int64)
+        return self.reduce_all(as_comm(comm), [buffer], counts, states)
 
     def reduce_terms(
         self, comm: Comm, buffers: Sequence[np.ndarray], states: States
     ) -> States:
         """Replace the first of this rank's terms by the estimate."""
+        comm = as_comm(comm)
         counts = gather_lengths(comm, len(buffers))
         return self.reduce_all(comm, buffers, counts, states)
 

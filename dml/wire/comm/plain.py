@@ -1,0 +1,41 @@
+"""Communicators of mpi4py as communicators of dml."""
+
+import sys
+from typing import Any, cast
+
+from dml.types import BadInput, Comm
+
+
+def as_comm(comm: Any) -> Comm:
+    """Return a communicator of mpi4py as a Comm; others are returned unchanged.
+
+    Every function of dml that takes a communicator calls this function first, so that
+    MPI.COMM_WORLD and the results of its Split and Dup can be passed as they are.
+
+    The first call with a communicator of mpi4py is collective: it duplicates the
+    communicator, so that messages of dml are not matched with those of the program.
+    Later calls return the same Comm. It is freed when the program frees its
+    communicator, together with the windows and communicators that were made from it.
+
+    The communicator of the program, its error handler and sys.excepthook do not change.
+    An exception on one rank therefore leaves the other ranks waiting, as with mpi4py
+    alone. `dml.world()` ends all ranks instead, and has a watchdog against deadlocks.
+
+    Args:
+      comm: Communicator of dml, or an intracommunicator of mpi4py.
+
+    Raises:
+      BadInput: The argument is not a communicator, is an intercommunicator, or was
+        freed.
+    """
+    if hasattr(comm, "platform"):
+        return comm
+    mpi = sys.modules.get("mpi4py.MPI")  # not imported: virtual ranks do not need it
+    if mpi is None or not isinstance(comm, mpi.Comm):
+        raise BadInput(
+            f"expected a communicator, such as MPI.COMM_WORLD or dml.world(), got "
+            f"{comm!r}; pass the communicator of the ranks"
+        )
+    from dml.wire.comm.mpi_plain import world_of
+
+    return cast(Comm, world_of(comm))
