@@ -2,7 +2,7 @@
 
 import sys
 
-if "--help" in sys.argv[1:]:
-    from lab import stand_ins
+from lab import stand_ins
 
+if stand_ins.HELP.intersection(sys.argv[1:]):
     stand_ins.install()
