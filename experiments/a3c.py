@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     workers = sorted(set(flags.integers(FLAGS, "workers")))
     seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
     path = folder.path(FLAGS.out, "a3c")
-    shown = writers.table(COLUMNS), chart(path)
+    shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
         written: list[Row] = []
         for row in rows(task, workers, seeds, FLAGS.processes):

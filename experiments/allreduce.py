@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         table = once(comm, "table", None, lambda: select_algorithms(comm, names, FLAGS))
         # On virtual ranks both kinds of memory give equal rows, unless events differ.
         checked: dict | None = None if FLAGS.events else {}
-        console = writers.table(allreduce_times.COLUMNS)
+        console = writers.table(allreduce_times.COLUMNS, FLAGS.wide)
         chart = allreduce_times.chart(
             path / "allreduce", compared=[*SCHEDULES, "shared"]
         )

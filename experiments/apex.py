@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     task = default_task(FLAGS.environment, FLAGS.updates, FLAGS.every)
     seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
     path = folder.path(FLAGS.out, "apex")
-    shown = writers.table(COLUMNS), chart(path)
+    shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
         written: list[Row] = []
         for row in rows(task, seeds, FLAGS.processes):

@@ -61,9 +61,9 @@ def main(argv: Sequence[str]) -> report.Row:
             "for each worker"
         )
     rows: list[report.Row] = []
-    table = writers.table(report.COLUMNS)
+    table = writers.table(report.COLUMNS, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, table, sentence=report.conclude
+        path, FLAGS, None, table, conclude=report.conclude
     ) as writer:
         for row in report.rows(methods, speeds, FLAGS):
             rows.append(row)

@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             f"expected a --law without speeds of ranks, got {FLAGS.law!r}; delete them"
         )
     batches = {name: problem(name) for name in FLAGS.problems.split(",")}
-    table = writers.table(COLUMNS)
+    table = writers.table(COLUMNS, FLAGS.wide)
     with writing.run_writer(
         path, FLAGS, None, table, chart(path), claims=CLAIMS
     ) as writer:

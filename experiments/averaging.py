@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lab import claims, flags, writing
+from lab import flags, writing
 from studies.averaging import report, tables
 from studies.averaging.claims import CLAIMS
 from studies.averaging.printed import SIDE
@@ -61,16 +61,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         seed=FLAGS.seed,
     )
     flags.check_memory(8 * FLAGS.length, min(max(arguments.sizes), 1024))
-    made: dict[str, Any] = {}
-    console = writers.tables(tables.COLUMNS, tables.TITLES)
-
-    def sentence(summary: writers.Row) -> str:
-        return report.sentence(made, claims.conclusion(summary))
+    console = writers.tables(tables.COLUMNS, tables.TITLES, FLAGS.wide)
 
     with writing.run_writer(
-        path, FLAGS, None, console, claims=CLAIMS, sentence=sentence
+        path, FLAGS, None, console, claims=CLAIMS, conclude=report.conclude
     ) as writer:
-        made |= writing.write_tables(writer, report.TABLES, arguments)
+        made = writing.write_tables(writer, report.TABLES, arguments)
         summary = report.summarize(made)
         report.draw(path / "averaging", made, arguments)
         writer.summary(summary)

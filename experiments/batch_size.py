@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 rows.append(row_of_batch)
                 writer.row(row_of_batch)
 
-    table = writers.table(columns(workers))
+    table = writers.table(columns(workers), FLAGS.wide)
     with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         # Every evaluation allocates windows; a virtual rank frees them.
         sim.run(program, 1)

@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             "sums": exchanges.SUMS,
             "hub": hub.COLUMNS,
         }
-        console = writers.tables(columns, TITLES)
+        console = writers.tables(columns, TITLES, FLAGS.wide)
         with writing.run_writer(path, FLAGS, comm, console, claims=CLAIMS) as writer:
             for row in rows(comm):
                 writer.row(row)

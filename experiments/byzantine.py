@@ -61,9 +61,9 @@ def main(argv: Sequence[str]) -> report.Row:
     plan = runs.plan(FLAGS)
     judged = claims.testable(plan.rules, plan.attacks)
     rows: list[report.Row] = []
-    table = writers.table(report.columns(plan.attackers, plan.skews))
+    table = writers.table(report.columns(plan.attackers, plan.skews), FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, table, claims=judged, sentence=report.conclude
+        path, FLAGS, None, table, claims=judged, conclude=report.conclude
     ) as writer:
         for row in runs.rows(plan):
             rows.append(row)

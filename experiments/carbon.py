@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     names = strategies() if FLAGS.measure else []
     path = folder.path(FLAGS.out, "carbon")
-    tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
+    tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES, FLAGS.wide)
     with writing.run_writer(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         kept = writing.write_tables(writer, carbon_rows.TABLES, None)
         summary = carbon_rows.totals(*kept.values())

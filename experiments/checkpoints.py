@@ -71,9 +71,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         seed=FLAGS.seed,
     )
     report.check_failures(arguments)
-    console = writers.tables(columns.COLUMNS, columns.TITLES)
+    console = writers.tables(columns.COLUMNS, columns.TITLES, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, console, claims=CLAIMS, sentence=report.sentence
+        path, FLAGS, None, console, claims=CLAIMS, conclude=report.conclude
     ) as writer:
         tables = writing.write_tables(writer, report.TABLES, arguments)
         report.draw(path, tables, arguments.failures)

@@ -71,10 +71,10 @@ def main(argv: Sequence[str]) -> Row:
     curves: dict[str, list[Row]] = {}
     plain = 0.0
     batch = problems.settings("exact", FLAGS).batch
-    table = writers.table(report.COLUMNS)
+    table = writers.table(report.COLUMNS, FLAGS.wide)
     judged = testable(names, FLAGS)
     with writing.run_writer(
-        path, FLAGS, None, table, claims=judged, sentence=report.conclude
+        path, FLAGS, None, table, claims=judged, conclude=report.conclude
     ) as writer:
         gradient = runs.gradient_seconds(task, batch, FLAGS)
         for name in names:

@@ -11,7 +11,7 @@ program.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
@@ -19,6 +19,7 @@ import numpy as np
 from studies.glove import counting
 
 from dml.runs import folder
+from dml.runs.results import Run
 from dml.types import CountedComm
 from dml.wire.collectives import tree_allreduce
 
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             "cooccurrence_seconds": seconds,
             "words_sent": int(words[0]),
         }
-        with writing.run_writer(path, FLAGS, comm, sentence=sentence) as writer:
+        with writing.run_writer(path, FLAGS, comm, conclude=conclude) as writer:
             writer.summary(summary)
         if comm.rank == 0:
             for name in ("vocab.txt", "cooccurrence.bin"):
@@ -52,8 +53,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def sentence(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     return (
         f"Counted {summary['records']:,} pairs of {summary['words']:,} words in "
         f"{summary['cooccurrence_seconds']:.3g} s."

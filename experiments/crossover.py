@@ -58,10 +58,12 @@ def main(argv: Sequence[str]) -> Row:
     names = list(dict.fromkeys(FLAGS.codes.split(",")))
     for name in names:
         speeds.check(name, grads)
-    table = writers.tables(crossovers.columns(plan.ranks), crossovers.TITLES)
+    table = writers.tables(
+        crossovers.columns(plan.ranks), crossovers.TITLES, FLAGS.wide
+    )
     rows: list[Row] = []
     with writing.run_writer(
-        path, FLAGS, None, table, claims=CLAIMS, sentence=crossovers.conclude
+        path, FLAGS, None, table, claims=CLAIMS, conclude=crossovers.conclude
     ) as writer:
         measured = [speeds.measure(name, grads, FLAGS.repeats) for name in names]
         cores = crossovers.measure_core(measured[0].length, FLAGS.repeats)

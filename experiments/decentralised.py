@@ -61,9 +61,9 @@ def main(argv: Sequence[str]) -> report.Row:
     task = make_task(FLAGS)
     refuse(task, strategies, skews, FLAGS)
     rows: list[report.Row] = []
-    table = writers.table(report.COLUMNS)
+    table = writers.table(report.COLUMNS, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, table, claims=CLAIMS, sentence=report.conclude
+        path, FLAGS, None, table, claims=CLAIMS, conclude=report.conclude
     ) as writer:
         for row in report.rows(task, strategies, skews, rates, FLAGS):
             rows.append(row)

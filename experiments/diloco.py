@@ -57,9 +57,9 @@ def main(argv: Sequence[str]) -> report.Row:
     chosen = methods(FLAGS)
     task = make_task(FLAGS)
     rows: list[report.Row] = []
-    table = writers.table(report.COLUMNS)
+    table = writers.table(report.COLUMNS, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, table, claims=CLAIMS, sentence=report.conclude
+        path, FLAGS, None, table, claims=CLAIMS, conclude=report.conclude
     ) as writer:
         for row in report.rows(task, chosen, FLAGS):
             rows.append(row)

@@ -65,7 +65,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             "MPI without ULFM: virtual ranks; --mpi=openmpi of local.sh has ULFM\n"
         )
     with writing.run_writer(
-        path, FLAGS, None, writers.table(report.COLUMNS), sentence=report.conclude
+        path,
+        FLAGS,
+        None,
+        writers.table(report.COLUMNS, FLAGS.wide),
+        conclude=report.conclude,
     ) as writer:
         plain = started.run("vision.py", 0, "vision.py", options, path / "undisturbed")
         elastic = [*options, "--elastic", f"--spares={FLAGS.spares}", "--save_every=0"]

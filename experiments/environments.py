@@ -60,9 +60,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         seconds=FLAGS.milliseconds / 1e3,
         seed=FLAGS.seed,
     )
-    console = writers.tables(report.COLUMNS, report.TITLES)
+    console = writers.tables(report.COLUMNS, report.TITLES, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, console, sentence=report.sentence
+        path, FLAGS, None, console, conclude=report.conclude
     ) as writer:
         tables = writing.write_tables(writer, report.TABLES, arguments)
         report.draw(path, tables)

@@ -21,7 +21,14 @@ from lab import flags, timelines, writing
 import numpy as np
 from studies.glove import counting, strategies
 from studies.glove import flags as glove_flags
-from studies.glove.report import conclude, progress, results, sentence, speeds, total
+from studies.glove.report import (
+    conclude,
+    conclude_run,
+    progress,
+    results,
+    speeds,
+    total,
+)
 
 from dml.figures import style as figures
 from dml.runs import checkpoints, folder, writers
@@ -96,7 +103,7 @@ def program(
         FLAGS.epochs, done, unit="epoch", row_text=line, summary_text=results
     )
     shown = console, figures.chart(path / "loss", "epoch")
-    common = {"append": bool(FLAGS.resume), "sentence": sentence}
+    common = {"append": bool(FLAGS.resume), "conclude": conclude_run}
     saved = closing(checkpointed(steps, comm, save, FLAGS.save_every, interrupted))
     with writing.run_writer(path, FLAGS, comm, *shown, **common) as writer:
         with saved as steps:

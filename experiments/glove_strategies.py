@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             for size in ranks
         ]
     rows = []
-    table = writers.table(COLUMNS)
+    table = writers.table(COLUMNS, FLAGS.wide)
     with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for cell in cells:
             rows.append(cell())

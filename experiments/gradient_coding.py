@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         for name in CODES:
             make_scheme(name, n, FLAGS.stragglers)  # raises if it does not exist
     path = folder.path(FLAGS.out, "gradient_coding")
-    shown = writers.table(COLUMNS), chart(path, FLAGS.law)
+    shown = writers.table(COLUMNS, FLAGS.wide), chart(path, FLAGS.law)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
         problem = auc_problem(FLAGS.data)
         task = Task(

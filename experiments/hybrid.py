@@ -95,8 +95,10 @@ def train(comm: CountedComm) -> dict[str, Any]:
     path = folder.path(FLAGS.out, "hybrid")
     tokens_per_step = FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
-    both = writers.table(report.COLUMNS), report.chart(path / "hybrid")
-    with writing.run_writer(path, FLAGS, comm, *both, sentence=report.result) as writer:
+    both = writers.table(report.COLUMNS, FLAGS.wide), report.chart(path / "hybrid")
+    with writing.run_writer(
+        path, FLAGS, comm, *both, conclude=report.conclude
+    ) as writer:
         for name, start in runners(comm):
             PROGRESS.step(name)
             row = report.row(name, curve(start()), tokens_per_step, rows[:1])

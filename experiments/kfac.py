@@ -68,7 +68,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     ranks = flags.shard_ranks(FLAGS, SHARDS)
     task = Task(FLAGS.data, (FLAGS.width,) * FLAGS.layers, FLAGS.seed)
-    path, table = folder.path(FLAGS.out, "kfac"), writers.tables(COLUMNS, TITLES)
+    path, table = (
+        folder.path(FLAGS.out, "kfac"),
+        writers.tables(COLUMNS, TITLES, FLAGS.wide),
+    )
     summary: dict[str, Any] = {}
     with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for size in ranks:

@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         )
     chosen = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
     rows, curves = [], {}
-    table = writers.table(report.COLUMNS)
+    table = writers.table(report.COLUMNS, FLAGS.wide)
     with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for row, trainings in compare(chosen, factors):
             rows.append(row)

@@ -46,9 +46,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     methods = flags.names(FLAGS.methods, table, "methods", extend.STRATEGIES)
     path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []
-    table_writer = writers.table(report.COLUMNS)
+    table_writer = writers.table(report.COLUMNS, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, comm, table_writer, sentence=report.conclusion
+        path, FLAGS, comm, table_writer, conclude=report.conclude
     ) as writer:
         for row in report.add_letters(cells(comm, problems, methods, FLAGS.updates)):
             rows.append(row)

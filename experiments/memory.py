@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     titles = memory_report.TITLES | {
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
     }
-    shown = writers.tables(memory_report.COLUMNS, titles)
+    shown = writers.tables(memory_report.COLUMNS, titles, FLAGS.wide)
     with writing.run_writer(
         path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
     ) as writer:

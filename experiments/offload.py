@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         fractions=flags.positive_numbers(FLAGS, "fractions"),
         seed=FLAGS.seed,
     )
-    console = writers.tables(report.COLUMNS, report.TITLES)
+    console = writers.tables(report.COLUMNS, report.TITLES, FLAGS.wide)
     with writing.run_writer(path, FLAGS, None, console, claims=CLAIMS) as writer:
         tables = writing.write_tables(writer, report.TABLES, arguments)
         report.draw(path, tables)

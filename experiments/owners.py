@@ -82,7 +82,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         )
     shape = Shape(128, 32, FLAGS.blocks, FLAGS.width, HEADS)
     wide = shape._replace(width=FLAGS.timed_width, vocabulary=1024)
-    path, table = folder.path(FLAGS.out, "owners"), writers.tables(COLUMNS, TITLES)
+    path, table = (
+        folder.path(FLAGS.out, "owners"),
+        writers.tables(COLUMNS, TITLES, FLAGS.wide),
+    )
     summary: dict[str, Any] = {}
     with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for name in names:

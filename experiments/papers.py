@@ -65,7 +65,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     papers_page.check_folders(docs)
     papers_page.read_records(docs, PAPERS)  # raises now if a record is broken
     records = []
-    with writing.run_writer(path, FLAGS, None, writers.table(COLUMNS)) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, writers.table(COLUMNS, FLAGS.wide)
+    ) as writer:
         for name in PROGRESS.each(names):
             records.append(papers_runs.record(PAPERS[name], size, path / name))
             figure = papers_page.picture(docs, records[-1])

@@ -67,6 +67,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     tables = writers.tables(
         {name: table.columns for name, table in TABLES.items()},
         {name: table.title for name, table in TABLES.items()},
+        FLAGS.wide,
     )
     with writing.run_writer(
         path, FLAGS, None, tables, claims=CLAIMS + ZERO_BUBBLE

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.pipeline.templates import COLUMNS, chart, failures, sentence, summarize
+from studies.pipeline.templates import COLUMNS, chart, conclude, failures, summarize
 
 from dml.runs import folder, writers
 from dml.wire.plans.templates import make_templates
@@ -40,8 +40,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     templates = make_templates(FLAGS.least, FLAGS.failures, FLAGS.nodes)
     path = folder.path(FLAGS.out, "pipeline_templates")
-    shown = writers.table(COLUMNS), chart(path / "templates")
-    with writing.run_writer(path, FLAGS, None, *shown, sentence=sentence) as writer:
+    shown = writers.table(COLUMNS, FLAGS.wide), chart(path / "templates")
+    with writing.run_writer(path, FLAGS, None, *shown, conclude=conclude) as writer:
         written = []
         for row in failures(templates, FLAGS.nodes, FLAGS.microbatches, FLAGS.seed):
             written.append(row)

@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     lags = whole_numbers(flags.numbers(FLAGS, "lags"), "lags")
     seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
     path = folder.path(FLAGS.out, "policy_lag")
-    shown = writers.table(COLUMNS), chart(path)
+    shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
         written: list[Row] = []
         for row in rows(task, corrections, lags, seeds, FLAGS.processes):

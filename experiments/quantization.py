@@ -57,9 +57,9 @@ def main(argv: Sequence[str]) -> theorem.Row:
         path,
         FLAGS,
         None,
-        writers.tables(columns, TITLES),
+        writers.tables(columns, TITLES, FLAGS.wide),
         claims=CLAIMS,
-        sentence=theorem.conclude,
+        conclude=theorem.conclude,
     ) as writer:
         for name, vector in vectors.items():
             for length in lengths:

@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 console,
                 writers.collector(partial(report.draw, path / "returns")),
                 append=bool(FLAGS.resume),
-                sentence=partial(report.sentence, names),
+                conclude=partial(report.conclude, names),
             ) as writer:
                 summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
                 if comm.rank == 0:

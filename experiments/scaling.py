@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         summary = {"p": comm.size, "step_seconds": training.gradient(1)}
         summary |= rates._asdict() | scaling_report.totals(tables)
         shown = (
-            writers.tables(scaling_report.COLUMNS, titles),
+            writers.tables(scaling_report.COLUMNS, titles, FLAGS.wide),
             scaling_report.chart(path / "scaling"),
         )
         with writing.run_writer(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:

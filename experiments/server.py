@@ -25,7 +25,7 @@ from lab import estimates, flags, writing
 from studies.server import flags as server_flags
 from studies.server import runs as server_runs
 from studies.server.problems import PROBLEMS, default_rate, loader, shards
-from studies.server.runs import Plan, draw, rows, sentence, summarize
+from studies.server.runs import Plan, conclude, draw, rows, summarize
 
 from dml.runs import folder, writers
 from dml.runs.writers import Writer, ignore
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         estimates.warn(comm, what, messages, "server")
         text = server_runs.summary_text
         console = writers.console(plan.clocks, unit="clock", summary_text=text)
-        open_files = partial(writing.run_writer, path, FLAGS, sentence=sentence)
+        open_files = partial(writing.run_writer, path, FLAGS, conclude=conclude)
         with (
             writers.rank_0_writer(comm.rank, console) as bar,
             ExitStack() as files,

@@ -61,9 +61,9 @@ def main(argv: Sequence[str]) -> list[Row]:
         summary: Row = {"p": comm.size}
         for servers in server_counts:
             roles(comm.size, servers)  # raises before anything is written
-        table = writers.table(COLUMNS)
+        table = writers.table(COLUMNS, FLAGS.wide)
         with writing.run_writer(
-            path, FLAGS, comm, table, sentence=programs.conclude
+            path, FLAGS, comm, table, conclude=programs.conclude
         ) as writer:
             for load in loads(lengths, server_counts, comm.size):
                 row = measure(comm, load)

@@ -101,7 +101,7 @@ def program(
     times = list(deaths.values())
     waits = recoveries(comm, report.acknowledged, [start + time for time in times])
     path, living = folder.path(FLAGS.out, "server_chain"), comm.Shrink()
-    console = writers.table(COLUMNS)
+    console = writers.table(COLUMNS, FLAGS.wide)
     with writing.run_writer(path, FLAGS, living, console, claims=[recovers]) as writer:
         if result is None or waits is None:
             return {}

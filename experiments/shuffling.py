@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> report.Row:
         flags.check_reduce(FLAGS.reduce, strategy, list(STRATEGIES), "sgd")
     task = make_task(FLAGS)
     rows: list[report.Row] = []
-    table = writers.table(report.COLUMNS)
+    table = writers.table(report.COLUMNS, FLAGS.wide)
     with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for row in report.rows(task, strategies, fractions, FLAGS):
             rows.append(row)

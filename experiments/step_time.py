@@ -101,7 +101,7 @@ def compare(
     rows = report.rows(setup, laps, set(others))
     peers.first_loss_difference(rows, FLAGS.dtype)
     path = folder.path(FLAGS.out, "step_time")
-    table = writers.table(report.columns(task.unit))
+    table = writers.table(report.columns(task.unit), FLAGS.wide)
     chart = report.chart(path / "step_time")
     with writing.run_writer(path, FLAGS, comm, table, chart) as writer:
         for row in rows:

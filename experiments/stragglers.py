@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         for text, distribution in distributions.items() if p else ():
             draws_TxP = seconds(distribution, FLAGS.seed, REAL_STEPS, p)
             real[text] = real_starts(comm, table(p), draws_TxP, FLAGS.scale)
-        shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
+        shown = (writers.table(COLUMNS, FLAGS.wide), chart(path / "stragglers", table))
         with writing.run_writer(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
             return first_of_all(
                 comm, lambda: {} if comm.rank else tabulate(writer, real, p)

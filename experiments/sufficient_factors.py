@@ -50,10 +50,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         for gbps in flags.positive_numbers(FLAGS, "gbps")
     ]
     path = folder.path(FLAGS.out, "sufficient_factors")
-    table = writers.tables(report.columns(nodes), report.TITLES)
+    table = writers.tables(report.columns(nodes), report.TITLES, FLAGS.wide)
     rows: list[dict[str, Any]] = []
     with writing.run_writer(
-        path, FLAGS, None, table, claims=CLAIMS, sentence=report.sentence
+        path, FLAGS, None, table, claims=CLAIMS, conclude=report.conclude
     ) as writer:
         for tabulated in (
             example.rows(),

@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             path,
             FLAGS,
             None,
-            writers.table(report.COLUMNS),
+            writers.table(report.COLUMNS, FLAGS.wide),
             claims=(two_and_two,),
         ) as writer,
     ):

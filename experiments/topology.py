@@ -61,7 +61,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         group=FLAGS.group,
         workers=FLAGS.workers,
     )
-    console = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
+    console = writers.tables(
+        topology_tables.columns(names), topology_tables.TITLES, FLAGS.wide
+    )
     with writing.run_writer(path, FLAGS, None, console, claims=CLAIMS) as writer:
         tables = writing.write_tables(writer, topology_report.TABLES, arguments)
         summary = topology_report.totals(tables)

@@ -74,8 +74,10 @@ def compare(comm: CountedComm, path: Path) -> dict[str, Any]:
     rate = optax.cosine_decay_schedule(FLAGS.lr, FLAGS.steps)
     total = FLAGS.steps * FLAGS.batch
     curves: dict[str, Curve] = {}
-    table = writers.table(report.COLUMNS)
-    with writing.run_writer(path, FLAGS, comm, table, sentence=report.result) as writer:
+    table = writers.table(report.COLUMNS, FLAGS.wide)
+    with writing.run_writer(
+        path, FLAGS, comm, table, conclude=report.conclude
+    ) as writer:
         write_lines(comm.rank, report.wavefront_lines(layers, length, length))
         for name, division in report.divisions(problem, line).items():
             order = draws(problem.examples, FLAGS.batch, FLAGS.seed, total)

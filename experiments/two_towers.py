@@ -84,8 +84,10 @@ def compare(
     two_devices = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
     rows: list[dict[str, Any]] = []
     filter_changes = None
-    table = writers.table(report.COLUMNS)
-    with writing.run_writer(path, FLAGS, comm, table, sentence=report.result) as writer:
+    table = writers.table(report.COLUMNS, FLAGS.wide)
+    with writing.run_writer(
+        path, FLAGS, comm, table, conclude=report.conclude
+    ) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*arguments, layers)
             params = model.init(jax.random.key(FLAGS.seed))

@@ -76,9 +76,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def measure(comm: Comm, path: Path) -> dict[str, Any]:
     """Measure groups on real ranks; return the summary."""
-    console = writers.table(tables.COLUMNS["real"])
+    console = writers.table(tables.COLUMNS["real"], FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, comm, console, sentence=report.real_sentence
+        path, FLAGS, comm, console, conclude=report.conclude_real
     ) as writer:
         figures = real.measure(comm, FLAGS.buffer, FLAGS.measured, FLAGS.seed)
         summary = {"ranks": comm.size, "buffer": FLAGS.buffer, "rounds": FLAGS.measured}
@@ -96,9 +96,9 @@ def simulate(path: Path) -> dict[str, Any]:
     arguments = report.Arguments(
         task, compared, constants, FLAGS.most, FLAGS.groups, FLAGS.matchmakings
     )
-    console = writers.tables(tables.COLUMNS, tables.TITLES)
+    console = writers.tables(tables.COLUMNS, tables.TITLES, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, console, sentence=report.sentence
+        path, FLAGS, None, console, conclude=report.conclude
     ) as writer:
         made = writing.write_tables(writer, report.TABLES, arguments)
         summary = report.summarize(made, task)

@@ -7,9 +7,10 @@ import json
 import math
 import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,7 +103,9 @@ def collector(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
     yield Writer(rows.append, lambda summary: finish(rows, summary))
 
 
-PAIRS = 3  # (name, value) pairs per line of a summary
+PAIRS = 3  # largest number of (name, value) pairs per line of a summary
+WIDTH = 80  # characters of a line
+GAP = "  "  # between the columns of a table
 
 
 # title of a column -> width, and template or function of the row
@@ -146,49 +149,69 @@ def scaled_cell(key: str, factor: float, form: str) -> Callable[[Row], str]:
     return text
 
 
-def printer(columns: Columns, title: str = "") -> Callable[[Row], None]:
+def fitting(columns: Columns) -> Columns:
+    """Return the first columns, which fit in a line of WIDTH characters."""
+    widths = accumulate(width + len(GAP) for width, _ in columns.values())
+    count = sum(width - len(GAP) <= WIDTH for width in widths)
+    return dict([*columns.items()][:count])
+
+
+def printer(
+    columns: Columns, title: str = "", wide: bool = False
+) -> Callable[[Row], None]:
     """Return a function that prints a row; before the first row it prints a header.
 
     Cells that start with a letter are aligned to the left, other cells to the right.
-    `title`, a template filled in from the first row, is printed above the header.
+
+    Args:
+      columns: Columns, the most important first.
+      title: Template, filled in from the first row and printed above the header.
+      wide: Whether to print the columns that do not fit in a line of WIDTH characters.
     """
+    printed = columns if wide else fitting(columns)
+    omitted = len(columns) - len(printed)
 
     def show(cells: Iterable[str]) -> None:
-        widths = (width for width, _ in columns.values())
+        widths = (width for width, _ in printed.values())
         padded = (
             cell.ljust(width) if cell[:1].isalpha() else cell.rjust(width)
             for cell, width in zip(cells, widths, strict=True)
         )
-        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+        sys.stdout.write(GAP.join(padded).rstrip() + "\n")
         sys.stdout.flush()
 
     def row(row: Row) -> None:
         if not shown:
             if title:
-                sys.stdout.write(f"\n{cell(row, title)}\n")
-            show(columns)
+                text = textwrap.fill(cell(row, title), WIDTH)
+                sys.stdout.write(f"\n{text}\n")
+            if omitted:
+                plural = "s" if omitted > 1 else ""
+                sys.stdout.write(f"({omitted} more column{plural}: --wide)\n")
+            show(printed)
             shown.append(True)
-        show(cell(row, text) for _, text in columns.values())
+        show(cell(row, text) for _, text in printed.values())
 
     shown: list[bool] = []
     return row
 
 
 @contextmanager
-def table(columns: Columns) -> Iterator[Writer]:
+def table(columns: Columns, wide: bool = False) -> Iterator[Writer]:
     """Print the rows as one table; the summary is not printed."""
-    yield Writer(printer(columns), ignore)
+    yield Writer(printer(columns, wide=wide), ignore)
 
 
 @contextmanager
 def tables(
     columns_by_table: Mapping[str, Columns],
     titles: Mapping[str, str],
+    wide: bool = False,
     key: str = "table",
 ) -> Iterator[Writer]:
     """Print each row in the table that row[key] names; a table may have a title."""
     printers = {
-        name: printer(columns, titles.get(name, ""))
+        name: printer(columns, titles.get(name, ""), wide)
         for name, columns in columns_by_table.items()
     }
     yield Writer(lambda row: printers[row[key]](row), ignore)
@@ -200,31 +223,36 @@ def loss_text(row: Row) -> str:
 
 
 def summary_table(summary: Row) -> str:
-    """Return the numbers of a summary as a table with PAIRS pairs per line."""
+    """Return the numbers of a summary, up to PAIRS in a line of WIDTH characters."""
     texts = [
         (name.replace("_", " "), f"{value:.6g}")
         for name, value in summary.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]
-    columns = []
-    for k in range(PAIRS):
-        names, values = (
-            [name for name, _ in texts[k::PAIRS]],
-            [value for _, value in texts[k::PAIRS]],
-        )
-        widths = max(map(len, names), default=0), max(map(len, values), default=0)
-        columns.append(
-            [
-                f"{n:{widths[0]}}  {v:>{widths[1]}}"
-                for n, v in zip(names, values, strict=True)
-            ]
-        )
-    return "\n".join("   ".join(filter(None, row)) for row in zip_longest(*columns))
+    lines: list[str] = []
+    for pairs in range(PAIRS, 0, -1):
+        columns = [padded_pairs(texts[k::pairs]) for k in range(pairs)]
+        lines = ["   ".join(filter(None, row)) for row in zip_longest(*columns)]
+        if max(map(len, lines), default=0) <= WIDTH:
+            break
+    return "\n".join(lines)
 
 
-def training_sentence(summary: Row) -> str:
-    """Return the main results of a training in one sentence."""
-    start = line(summary, "Trained {steps:,} updates in {seconds:.3g} s")
+def padded_pairs(texts: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the pairs of a column, with names and values of equal widths."""
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return [f"{name:{widths[0]}}  {value:>{widths[1]}}" for name, value in texts]
+
+
+def training_sentence(summary: Row, virtual: bool = False) -> str:
+    """Return the main results of a training in one sentence.
+
+    Args:
+      summary: Summary of the training.
+      virtual: Whether its seconds are virtual.
+    """
+    unit = "virtual seconds" if virtual else "s"
+    start = line(summary, f"Trained {{steps:,}} updates in {{seconds:.3g}} {unit}")
     results = (
         "loss {loss:.4g}",
         "accuracy {accuracy:.1%}",

@@ -20,7 +20,7 @@ def print_exception(kind: type, error: BaseException, trace: Any) -> None:
 
 sys.excepthook = print_exception
 
-if "--help" in sys.argv[1:]:
-    from lab import stand_ins
+from lab import stand_ins
 
+if stand_ins.HELP.intersection(sys.argv[1:]):
     stand_ins.install()

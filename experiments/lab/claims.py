@@ -116,12 +116,13 @@ def judge(claim: Claim, *runs: Run) -> Verdict:
         return untested(f"the run has too few numbers: {error}")
 
 
-def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
+def print_verdicts(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
     """Print the verdict of each claim for which a run has numbers.
 
     Returns:
-      The entries of the summary: `verdict`, all claims by verdict in one line, and
-      `verdict_<name>` and `found_<name>`, the verdict and the numbers of each claim.
+      The entries of the summary, none without claims: `verdict`, all claims by verdict
+      in one line, and `verdict_<name>` and `found_<name>`, the verdict and the numbers
+      of each claim.
     """
     summary: dict[str, Any] = {}
     by_result: dict[str, list[str]] = {HOLDS: [], FAILS: [], UNTESTED: []}
@@ -137,10 +138,10 @@ def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
     parts = [
         f"{result}: {', '.join(texts)}" for result, texts in by_result.items() if texts
     ]
-    return {"verdict": "; ".join(parts)} | summary
+    return {"verdict": "; ".join(parts)} | summary if claims else {}
 
 
-def conclusion(summary: Mapping[str, Any]) -> str:
+def count_verdicts(summary: Mapping[str, Any]) -> str:
     """Return the numbers of verdicts in a summary as a sentence."""
     results = [v for name, v in summary.items() if name.startswith("verdict_")]
     parts = [

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.progress import PROGRESS
+from lab.help import print_help
+from lab.progress import PROGRESS, is_rank_0
 from lab.shared_flags import SHARED, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
+from lab.stand_ins import HELP
 import numpy as np
 from absl import flags
 
@@ -42,7 +44,7 @@ def define(*shared: str) -> FlagValues:
     experiments can be imported side by side.
     """
     values = FlagValues()
-    values.switch("help", False, "This text.")
+    values.help_flag()
     for name in (*WRITTEN, *shared):
         kind, *arguments = SHARED[name]
         getattr(values, kind)(name, *arguments)
@@ -56,7 +58,7 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         _, *extra = values(argv)
     except flags.Error as error:
         raise BadInput(f"{error}; --help lists the flags") from error
-    if "--help" in argv[1:] and not values.help:
+    if HELP.intersection(argv[1:]) and not values.help:
         raise BadInput("expected a value of a flag before --help, got none; pass one")
     if extra:
         raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
@@ -64,7 +66,7 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         if value != value:  # NaN
             raise BadInput(f"expected a number in --{name}, got {value}; correct it")
     if values.help:
-        sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
+        print_help(values, values.help == "all")
         sys.exit(0)
     if argv is sys.argv:  # a command, not a call of its main
         free = {name: value for name, value in chosen(values).items() if name != "out"}
@@ -194,22 +196,26 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         if isinstance(error, RankFailed):
             text += "; the run cannot continue: start it again"
         line = f"{Path(sys.argv[0]).name}: {text}"
-        if "--help" in sys.argv:  # without MPI
-            sys.stderr.write(f"{line}\n")
+        if HELP.intersection(sys.argv):  # without MPI
+            sys.stderr.write(f"{line}\n" if is_rank_0() else "")
             sys.exit(2)
         from dml.wire.comm.abort import exit_with_error, exit_without_cleanup
         from dml.wire.comm.mpi import world
 
         if isinstance(error, KeyboardInterrupt):
-            exit_without_cleanup(
-                world(), f"{line}stopped; saved checkpoints are kept", STOPPED
-            )
+            kept = "; saved checkpoints are kept" if has_checkpoints() else ""
+            exit_without_cleanup(world(), f"{line}stopped{kept}", STOPPED)
         if isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
         codes = {Stopped: STOPPED, RankFailed: 1}
         exit_with_error(world(), line, codes.get(type(error), 2))
     finally:
         PROGRESS.end(complete)
+
+
+def has_checkpoints() -> bool:
+    """Return whether the command writes checkpoints, from which it can resume."""
+    return "resume" in getattr(sys.modules["__main__"], "FLAGS", ())
 
 
 def names(value: str, table: Iterable[str], flag: str, group: str = "") -> list[str]:

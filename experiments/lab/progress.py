@@ -75,7 +75,7 @@ class Progress:
 
     def begin(self, purpose: str, chosen: Mapping[str, Any]) -> None:
         """Start the thread that prints the first line and the status line."""
-        if first_set(RANKS, "0") != "0" or self.output:
+        if not is_rank_0() or self.output:
             return
         self.name, self.begun = Path(sys.argv[0]).name, time.monotonic()
         text = json.dumps([chosen, first_set(SIZES, "1")], sort_keys=True, default=str)
@@ -159,6 +159,11 @@ class Progress:
 
 
 PROGRESS = Progress()
+
+
+def is_rank_0() -> bool:
+    """Return whether this process is rank 0, by the variables of mpirun."""
+    return first_set(RANKS, "0") == "0"
 
 
 def first_set(names: tuple[str, ...], default: str) -> str:

@@ -20,7 +20,13 @@ MAX_NUMBER = 1e38  # default upper bound of numbers; float32 has no larger ones
 MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # terms of energy, cost
-WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # flags that every experiment has
+WRITTEN = (
+    "out",
+    "wide",
+    "csv",
+    "tensorboard",
+    *TERMS,
+)  # flags that every experiment has
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 # by name: the method of FlagValues that defines the flag, and its further arguments
 SHARED: dict[str, tuple[Any, ...]] = {
@@ -71,6 +77,7 @@ SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "record": ("text", None, "File for the order of messages received from ANY."),
     "replay": ("text", None, "File with the order of messages to receive from ANY."),
+    "wide": ("switch", False, "All columns of tables wider than 80 characters."),
     "csv": ("switch", False, "Output of metrics.csv."),
     "tensorboard": ("switch", False, "Output of TensorBoard event files."),
     "watts": (
@@ -105,12 +112,19 @@ SHARED: dict[str, tuple[Any, ...]] = {
 }
 
 
+class HelpLevel(flags.BooleanParser):
+    """Parser of --help, whose value is True, False or "all"."""
+
+    def parse(self, argument: str | int) -> Any:
+        return argument if argument == "all" else super().parse(argument)
+
+
 class Extensible(flags.ArgumentParser):
     """Parser of a name in a table, the name of an entry point, or FILE.py:NAME."""
 
     def __init__(self, table: Mapping[str, Any], group: str):
         self.table, self.group = table, group
-        self.syntactic_help = f"<{'|'.join([*table, 'FILE.py:NAME'])}>"
+        self.enum_values = [*table, "FILE.py:NAME"]
 
     def parse(self, argument: str) -> str:
         if not extend.is_known(argument, self.table, self.group):
@@ -157,6 +171,14 @@ class FlagValues(flags.FlagValues):
     flags.parse(FLAGS, argv)
     FLAGS.steps
     """
+
+    def help_flag(self) -> None:
+        """Define --help, --help=all and -h."""
+        flag = flags.BooleanFlag(
+            "help", False, "Help: the flags most used, or --help=all.", short_name="h"
+        )
+        flag.parser = HelpLevel()
+        flags.DEFINE_flag(flag, self)
 
     def integer(
         self,
@@ -268,5 +290,5 @@ def check_flagfile(file: str) -> None:
 
 def chosen(values: FlagValues) -> dict[str, Any]:
     """Return every flag and its value, as written to config.json."""
-    internal = ("help", "flagfile", "undefok")  # absl's own
+    internal = ("help", "h", "flagfile", "undefok")  # absl's own
     return {k: v for k, v in values.flag_values_dict().items() if k not in internal}

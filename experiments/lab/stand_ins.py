@@ -14,6 +14,9 @@ from typing import Any
 PACKAGES = ("jax", "jaxlib", "optax", "flax", "numba", "scipy", "matplotlib", "mpi4py")
 
 
+HELP = {"-h", "--help", "--help=all"}  # flags that print the help
+
+
 class StandIn(ModuleType):
     """A module whose attributes are stand-ins: functions, decorators and classes."""
 

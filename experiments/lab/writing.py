@@ -1,6 +1,8 @@
 """Write the run folder of an experiment, and the exports that its flags name.
 
-with writing.run_writer(path, FLAGS, comm, table, claims=CLAIMS) as writer:
+with writing.run_writer(
+    path, FLAGS, comm, table, claims=CLAIMS, conclude=conclude
+) as writer:
     writer.row(...)
     writer.summary(...)
 """
@@ -13,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags
-from lab.claims import Claim, conclude, conclusion
+from lab.claims import Claim, count_verdicts, print_verdicts
 from lab.progress import PROGRESS
 
 from dml.runs import energy, exports, results, writers
 from dml.runs import folder as run_folders
+from dml.runs.results import Run
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
 from dml.wire.comm.surviving import with_survivors
@@ -38,7 +41,7 @@ def run_writer(
     *others: AbstractContextManager[Writer],
     append: bool = False,
     claims: Sequence[Claim] = (),
-    sentence: Callable[[Row], str] | None = None,
+    conclude: Callable[[Run], str] | None = None,
     ranks: int = 0,
 ) -> Iterator[Writer]:
     """Write rows and the summary on rank 0, and print a conclusion; collective.
@@ -53,8 +56,8 @@ def run_writer(
       *others: Further writers, such as a console table or a figure.
       append: Whether the rows of a resumed run are kept.
       claims: Claims to judge by the rules of `lab.claims`.
-      sentence: summary -> conclusion; None: the number of claims that hold, or, without
-        claims, the loss at the end.
+      conclude: Run -> the answer to the question of the command, in a sentence; None:
+        the loss at the end. The number of claims that hold follows.
       ranks: Number of ranks of the run if `comm` does not have all; 0: it has.
     """
     rank, size = (comm.rank, comm.size) if comm else (0, processes())
@@ -82,14 +85,14 @@ def run_writer(
         yield Writer(row, summaries.append)
         spent = meter.run_consumption()
         if summaries and rank == 0:
-            summary = dict(summaries[-1])
-            if claims:
-                run = results.read(path)._replace(summary=summary)
-                summary |= conclude(claims, run)
-            writer.summary(summary | spent)
-            default = conclusion if claims else writers.training_sentence
-            text = (sentence or default)(summary)
-            sys.stdout.write(f"{text} The results are in {path}.\n")
+            run = results.read(path)._replace(summary=dict(summaries[-1]))
+            verdicts = print_verdicts(claims, run)
+            writer.summary(run.summary | verdicts | spent)
+            virtual = comm is not None and comm.platform.virtual
+            default = partial(writers.training_sentence, virtual=virtual)
+            texts = [conclude(run) if conclude else default(run.summary)]
+            texts += [count_verdicts(verdicts)] if claims else []
+            sys.stdout.write(f"{' '.join(texts)} The results are in {path}.\n")
             sys.stdout.flush()
 
 

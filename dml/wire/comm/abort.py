@@ -37,7 +37,15 @@ def report(comm: Any, problem: str, code: int) -> None:
         sys.stderr.write(f"{name}{problem}\n")
         sys.stderr.flush()
     if not together:
+        silence_stderr()
         comm.Abort(code)
+
+
+def silence_stderr() -> None:
+    """Discard what MPI writes to the standard error of this process."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
 
 
 def all_call(comm: Any) -> bool:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.claims import grouped
 from lab.writing import flatten_rows
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.wire.plans.contraction import rounds_to
 from dml.wire.plans.graphs import topology
@@ -142,8 +144,9 @@ def summarize(tables: Tables) -> dict[str, Any]:
     return summary
 
 
-def sentence(tables: Tables, verdicts: str) -> str:
-    """Return the conclusion: teapots, the one-peer graph, and the verdicts."""
+def conclude(run: Run) -> str:
+    """Return the conclusion: teapots and the one-peer graph."""
+    tables = grouped(run.rows, "table")
     teapots = tables["teapots"]
     exact = [row for row in teapots if row["absence"] == teapots[0]["absence"]]
     last = exact[-1]
@@ -153,7 +156,7 @@ def sentence(tables: Tables, verdicts: str) -> str:
         f"{last['peers']:,} peers have a variance of {last['variance']:.0e} after "
         f"{last['round']} rounds of groups, in {last['seconds']:.1f} s; the one-peer "
         f"exponential graph takes {first['rounds_1e-9']:.1f} rounds to 1e-9 for "
-        f"{first['peers']} peers. {verdicts}"
+        f"{first['peers']} peers."
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns
 from studies.byzantine.cells import Line
 
@@ -98,8 +99,9 @@ def best_rule(rows: Sequence[Row]) -> tuple[str, int]:
     raise KeyError("a rule that tolerates the attackers")
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the worst case of the best rule and of the mean in a sentence."""
+    summary = run.summary
     best, count = summary["best_rule"], summary["attackers"]
     accuracy, attack = (
         summary[f"{best}_{what}_{count}"] for what in ("worst", "attack")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import BadInput
 from dml.wire.costs.checkpointing import (
@@ -175,8 +176,9 @@ def summarize(tables: Tables) -> dict[str, Any]:
     return summary
 
 
-def sentence(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion."""
+    summary = run.summary
     text = (
         f"The best interval is {summary['interval_exact']:.1f} s, Young's "
         f"{summary['interval_young']:.1f} s; simulated times are within "

@@ -1,6 +1,6 @@
 """Rows, tables, figure and conclusion of crossover.py."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from lab import flags
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from studies.compression import speeds
 from studies.compression.predicted import Network, pays_below, saved_seconds
@@ -173,8 +174,9 @@ def summarize(rows: Sequence[Row], core: Core) -> Row:
     }
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the share of setups in which a code makes updates faster."""
+    summary = run.summary
     paying, setups = summary["paying"], summary["setups"]
     return (
         f"A code makes updates faster in {paying} of {setups} setups "

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from dml.train import Curve
 from studies.compression.runs import Costs
@@ -112,8 +113,9 @@ def summarize(rows: Sequence[Row]) -> Row:
     return {f"{row['reducer']}_{key}": row[key] for row in rows for key in keys}
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the best ratio among reducers that are as accurate as the exact one."""
+    summary = run.summary
     metric = "accuracy" if summary["exact_accuracy"] is not None else "loss"
     last = "_break_even_gbps"
     names = [key.removesuffix(last) for key in summary if key.endswith(last)]

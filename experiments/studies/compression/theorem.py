@@ -1,11 +1,11 @@
 """Rows of quantization.py: QSGD's bits, variance and nonzero levels by their bounds."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns
 from dml.types import BadInput
 from dml.wire.comm.buffers import layout, pack
@@ -112,8 +112,9 @@ def summarize(rows: list[Row]) -> Row:
     return shares | {"least_packed_ratio": min(saved), "most_packed_ratio": max(saved)}
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the largest shares of the bounds."""
+    summary = run.summary
     return (
         f"Of their bounds, the Elias codes have at most {summary['bits_share']:.0%} of "
         f"the bits, {summary['error_share']:.0%} of the variance and "

@@ -1,6 +1,6 @@
 """Rows, summary, conclusion and figure of async_diloco.py."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from lab import flags
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from studies.decentralised.async_training import Point, Task, make_task, train
 
@@ -79,8 +80,9 @@ def summarize(rows: Sequence[Row]) -> Row:
     return {f"{row['method']}_{key}": row[key] for row in rows for key in keys}
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion: losses at equal updates, and times to equal losses."""
+    summary = run.summary
     names = [key.removesuffix("_loss") for key in summary if key.endswith("_loss")]
     losses = [f"{name} {summary[f'{name}_loss']:.3f}" for name in names]
     first, *others = names

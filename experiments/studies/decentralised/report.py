@@ -1,6 +1,6 @@
 """Rows, summary, conclusion and figure of decentralised.py."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from lab import flags
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from studies.decentralised.training import Setting, Task, Trained, topologies, train
 
@@ -79,8 +80,9 @@ def summarize(rows: Sequence[Row]) -> Row:
     }
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion: the most accurate strategy of each skew."""
+    summary = run.summary
     best: dict[str, tuple[float, str]] = {}
     for key, value in summary.items():
         if key.endswith("_accuracy"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Row, Writer, collector
 from dml.train import Curve
 from studies.deep.comparison import largest_difference
@@ -86,8 +87,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def result(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the result in one sentence."""
+    summary = run.summary
     return (
         f"The losses of {summary['meshes']} meshes are {summary['verdict']} to those "
         f"of one device, with differences up to {summary['loss_difference']:.1e}; the "

@@ -21,6 +21,7 @@ from dml.models.networks.translator import (
     wave,
     wavefront,
 )
+from dml.runs.results import Run
 from dml.runs.writers import Row, scaled_cell
 from dml.strategies.sharded import placed
 from dml.train import Curve
@@ -113,8 +114,9 @@ def time_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
     }
 
 
-def result(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the result in one sentence."""
+    summary = run.summary
     return (
         f"{summary['accuracy']:.1%} of the words correct; a layer per device takes "
         f"{summary['ticks_wavefront']} ticks instead of {summary['ticks_one_device']}, "

@@ -9,6 +9,7 @@ import numpy as np
 from dml.figures import style as figures
 from dml.figures.learning import losses
 from dml.models.networks.alexnet import TOWERS
+from dml.runs.results import Run
 from dml.runs.writers import Row, scaled_cell
 from dml.train import Curve
 from dml.types import Params
@@ -74,8 +75,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return totals
 
 
-def result(summary: dict[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the result in one sentence."""
+    summary = run.summary
     one = summary["seconds_per_step_one_device"]
     two = summary["seconds_per_step_two_devices"]
     return (

@@ -1,6 +1,6 @@
 """Rows, summary, conclusion and figure of diloco.py."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from lab import flags
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from studies.diloco.training import Method, Task, Trained, pretrain, train
 
@@ -62,8 +63,9 @@ def summarize(rows: Sequence[Row]) -> Row:
     return {f"{row['name']}_{key}": row[key] for row in rows for key in keys}
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion: the methods with the least loss and the fewest bytes."""
+    summary = run.summary
     losses, sent = (
         {name.removesuffix(key): v for name, v in summary.items() if name.endswith(key)}
         for key in ("_loss", "_bytes_sent")

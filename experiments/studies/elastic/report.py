@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Row
 
 COLUMNS = {
@@ -77,8 +78,9 @@ def summarize(rows: Sequence[Row], elastic: Row, undisturbed: Row) -> dict[str, 
     }
 
 
-def conclude(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the sentence of a summary."""
+    summary = run.summary
     bits = "the same bits as" if summary["same_bits"] else "other bits than"
     return (
         f"{summary['deaths']} ranks died; the next update was committed after "

@@ -12,6 +12,7 @@ import numpy as np
 
 from dml.environments.named import find
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from dml.types import BadInput
 from studies.environments import steppers
@@ -155,8 +156,9 @@ def summarize(tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     return summary
 
 
-def sentence(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion: the smallest and largest ratio to each stepper."""
+    summary = run.summary
     by_stepper: dict[str, list[float]] = {}
     for key, value in summary.items():
         if key.startswith("ratio_"):

@@ -8,6 +8,7 @@ from typing import Any
 from lab.claims import grouped, matching
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from dml.wire.costs.factors import WORDS, Nodes, choose, last_factor_nodes
 from studies.factors.layers import Layer, Network
@@ -132,8 +133,9 @@ def pays_up_to(rows: Sequence[Row], network: str) -> float:
     return max(paying)
 
 
-def sentence(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     paying = {
         name.removesuffix("_pays_up_to_gbps"): value
         for name, value in summary.items()

@@ -11,6 +11,7 @@ from dml.data.text import vocabulary
 from dml.data.text.vocabulary import Vocabulary
 from dml.evaluation import vectors, words
 from dml.figures.word_pairs import pca_plot
+from dml.runs.results import Run
 from dml.runs.writers import cell
 from dml.types import Comm, Embeddings
 from dml.wire.collectives import tree_allreduce
@@ -78,8 +79,9 @@ def progress(row: Mapping[str, Any], virtual: bool) -> str:
     return f"loss {row['loss']:.5f}  {rate / 1e6:5.1f} M records/s"
 
 
-def sentence(summary: Mapping[str, Any]) -> str:
+def conclude_run(run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     return cell(
         summary,
         "Trained {epochs} epochs in {seconds:.3g} s: loss {loss:.4f}, "

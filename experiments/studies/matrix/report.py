@@ -6,6 +6,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from dml import extend
+from dml.runs.results import Run
 
 Row = dict[str, Any]
 KEYS = "method", "problem"
@@ -63,7 +64,9 @@ def summary(rows: list[Row]) -> Row:
     }
 
 
-def conclusion(summary: Row) -> str:
+def conclude(run: Run) -> str:
+    """Return the numbers of trained and of equal cells."""
+    summary = run.summary
     return (
         f"{summary['cells_that_fit']} of {summary['cells']} cells train; "
         f"{summary['equal_to_another']} of them are bit-identical to an earlier cell."

@@ -1,6 +1,6 @@
 """Table, summary and figure of pipeline_templates.py."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, cell, collector
 from dml.wire.plans.templates import (
     Pipeline,
@@ -95,8 +96,9 @@ def summarize(templates: Templates, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def sentence(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     return cell(
         summary,
         "Templates of {least} to {most} nodes use all nodes down to "

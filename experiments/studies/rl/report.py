@@ -1,13 +1,14 @@
 """The console, conclusion and figure of rl.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lab.flags import FlagValues
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Row, cell, line
 
 SMOOTHED = 20  # earlier updates in a moving average of the returns of training
@@ -49,8 +50,9 @@ def summary_text(names: Names, summary: Row) -> str:
     ) + (traffic or "")
 
 
-def sentence(names: Names, summary: Mapping[str, Any]) -> str:
+def conclude(names: Names, run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     unit = names.unit
     solved = summary["solved_seconds"]
     text = "not solved" if solved is None else f"first solved after {solved:.1f} {unit}"

@@ -103,7 +103,7 @@ def compare(
             )
 
         cases: list[Case] = []
-        table = writers.table(columns)
+        table = writers.table(columns, flag_values.wide)
         with writing.run_writer(
             path, flag_values, comm, table, claims=claims
         ) as writer:

@@ -16,6 +16,7 @@ from dml.figures import server as server_figure
 from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.metrics.timer import Timer
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.parameters import Update
@@ -218,8 +219,9 @@ def summarize(result: RunResult) -> dict[str, Any]:
     }
 
 
-def sentence(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     return cell(
         summary,
         "Made {updates:,} updates in {seconds:.3g} s: objective {objective:.4g}; "

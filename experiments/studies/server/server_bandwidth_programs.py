@@ -3,11 +3,12 @@
 A clock is one push of every worker, followed by a pull unless the load is "push".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from dml.strategies.server.roles import Roles
 from dml.types import CountedComm
@@ -64,8 +65,9 @@ class Load(NamedTuple):
         return self.name != "push"
 
 
-def conclude(summary: Mapping[str, Any]) -> str:
+def conclude(run: Run) -> str:
     """Return the range of the speeds relative to plain messages in one sentence."""
+    summary = run.summary
     loads = {key: value for key, value in summary.items() if key.count("_") == 2}
     texts = {key: key.rsplit("_", 1)[0].replace("_", " of ") for key in loads}
     slowest, fastest = (

@@ -233,7 +233,7 @@ def study(
     rows: iterator that measures a row when it is advanced.
     claims: claims that are judged by the rows.
     """
-    tables = writers.tables(report.KINDS, {}, key="kind")
+    tables = writers.tables(report.KINDS, {}, flag_values.wide, key="kind")
     with writing.run_writer(path, flag_values, comm, tables, claims=claims) as writer:
         written: list[Row] = []
         for row in rows:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Row, line
 
 SCORES = (
@@ -62,8 +63,9 @@ def progress(row: Row) -> str:
     return f"{quality}  {updates_per_second(row) / 1e6:.2f} M updates/s{lost}"
 
 
-def sentence(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion of a run."""
+    summary = run.summary
     workers = f"{summary['workers']} worker{'s' * (summary['workers'] > 1)}"
     rate = f"{summary['updates_per_second']:,.0f} updates per second"
     distance = line(summary, " ({gap:+.2%} from the optimum)")

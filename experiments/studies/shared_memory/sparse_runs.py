@@ -28,9 +28,9 @@ from dml.wire.memory.structure import lines, structure
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_report import (
     components_text,
+    conclude,
     gap,
     progress,
-    sentence,
     speeds,
     summary_text,
 )
@@ -158,7 +158,7 @@ def run(
     )
     chart = figures.chart(path / "objective", "epoch", "objective")
     with writing.run_writer(
-        path, flag_values, comm, console, chart, sentence=sentence
+        path, flag_values, comm, console, chart, conclude=conclude
     ) as writer:
         steps = begin(flag_values.updates, problem, options, comm, Timer())
         with closing(steps):
@@ -166,7 +166,7 @@ def run(
             summary = train(epochs, evaluate, writer, evaluate_every=1)
         summary |= {"workers": comm.size * flag_values.threads, **sparsity_measures}
 
-        def conclude() -> None:
+        def finish() -> None:
             if comm.rank:
                 return
             summary.update(speeds(summary), **extras[0].save(path, last_table[0]))
@@ -179,5 +179,5 @@ def run(
             summary["total_seconds"] = time.perf_counter() - start
             writer.summary(summary)
 
-        first_of_all(comm, conclude)
+        first_of_all(comm, finish)
     return [summary]

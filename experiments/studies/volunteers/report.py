@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from studies.volunteers import drops, formulas, regrets
 from studies.volunteers.training import (
@@ -115,8 +116,9 @@ def summarize(tables: Tables, task: Task) -> dict[str, Any]:
     return summary
 
 
-def sentence(summary: Row) -> str:
+def conclude(run: Run) -> str:
     """Return the conclusion: hours and evaluations, and the regret of deadlines."""
+    summary = run.summary
     ends = [
         f"{name} {'reach' if summary[reached] else 'have not reached'} "
         f"{summary['target']:.0%} in {summary[f'{key}_hours']:.2f} virtual hours with "
@@ -136,8 +138,9 @@ def sentence(summary: Row) -> str:
     )
 
 
-def real_sentence(summary: Row) -> str:
+def conclude_real(run: Run) -> str:
     """Return the conclusion of the measurements on real ranks."""
+    summary = run.summary
     return (
         f"{summary['ranks']} ranks find their group in {summary['search_p50_ms']:.1f} "
         f"ms (p50; p99 {summary['search_p99_ms']:.1f}), and have the average of "

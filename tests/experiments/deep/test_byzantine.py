@@ -76,13 +76,13 @@ def lines(**accuracies):
     ]
 
 
-def test_the_worst_case_is_the_least_accuracy_over_attacks():
+def test_the_worst_case_is_the_least_accuracy_over_attacks(tmp_path):
     rows = lines(mean=(0.8, 0.1), krum=(0.5, 0.6))
     assert report.worst(rows, "mean", 1) == (0.1, "b", "iid")
     assert report.worst(rows, "mean", 0).attack == "none"
     summary = report.summarize(rows)
     assert (summary["best_rule"], summary["krum_attack_1"]) == ("krum", "a")
-    assert report.conclude(summary) == (
+    assert report.conclude(results.Run(tmp_path, {}, {}, summary, [])) == (
         "With 1 attackers the best worst case is 50.0%, of krum under a; the mean has "
         "10.0%."
     )

@@ -1,15 +1,17 @@
-"""--help of every command lists its flags, and imports no package that takes long."""
+"""The help of every command, without importing a package that takes long."""
 
 import importlib
 import os
 import re
 
 import pytest
+from lab import help as command_help
 from lab.stand_ins import PACKAGES
 
 from tests.commands import PYTHON, ROOT, command, output
 
 COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py"))
+FLAG = re.compile(r"^  --(?:\[no\])?(\w+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +26,39 @@ def broken(tmp_path_factory):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_lists_all_flags_without_slow_packages(name, broken):
     script, paths = ROOT / f"experiments/{name}.py", f"{broken}{os.pathsep}{ROOT}"
-    text = output(PYTHON, script, "--help", PYTHONPATH=paths)
+    text = output(PYTHON, script, "--help=all", PYTHONPATH=paths)
     module = importlib.import_module(name)
     assert text.startswith(module.__doc__.rstrip())
-    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", text, re.MULTILINE))
-    assert listed == set(module.FLAGS) | {"flagfile", "undefok"}
+    listed = FLAG.findall(text)
+    assert sorted(listed) == sorted({*module.FLAGS, *command_help.FILES} - {"h"})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_fits_two_screens_and_names_every_flag(name, capsys, monkeypatch):
+    module = importlib.import_module(name)
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--help"])
+    lines = [*command_help.first_lines(module.__doc__, module.FLAGS)]
+    text = "\n".join(lines)
+    described, _, names = text.partition("\nFurther flags")
+    assert len(text.splitlines()) <= 72
+    assert max(map(len, text.splitlines())) <= 88  # that of an example
+    found = {*FLAG.findall(described), *re.findall(r"\w+", names.partition(":")[2])}
+    assert found == set(module.FLAGS) - {"help", "h"}
+    assert not set(FLAG.findall(described)) & {"grid", "gpu_price", "watts"}
+
+
+def test_the_most_used_flags_stand_first_and_no_choice_is_broken():
+    text = output(PYTHON, ROOT / "experiments/gpt.py", "-h")
+    listed = FLAG.findall(text)
+    assert listed[:2] == ["strategy", "corpus"]
+    assert "attack" not in listed
+    assert "halving_doubling" in text
+
+
+@pytest.mark.mpi
+def test_help_is_printed_once_by_several_ranks():
+    text = output("mpirun", "-n", "2", PYTHON, "experiments/linear.py", "--help")
+    assert text.count("usage:") == 1
 
 
 @pytest.mark.parametrize(
@@ -36,6 +66,7 @@ def test_help_lists_all_flags_without_slow_packages(name, broken):
     [
         (["--out", "--help"], "expected a value of a flag before --help"),
         (["--nosuch", "--help"], "Unknown command line flag 'nosuch'"),
+        (["--help=some"], "flag --help=some"),
     ],
 )
 def test_a_bad_flag_beside_help_is_one_line(flags, message):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lab import claims, flags, writing
-from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
+from lab.claims import FAILS, HOLDS, UNTESTED, Claim, judge, print_verdicts
 from studies.a3c import claims as a3c
 from studies.apex import claims as apex
 from studies.averaging import claims as averaging
@@ -558,7 +558,7 @@ def test_a_number_that_a_run_lacks_leaves_a_claim_untested(capsys):
     verdict = judge(carbon.recomputed, run)
     assert verdict.result == UNTESTED
     assert "has no 'strubell_worst_error'" in verdict.reason
-    summary = conclude((carbon.recomputed,), run)
+    summary = print_verdicts((carbon.recomputed,), run)
     assert summary["verdict_recomputed"] == UNTESTED
     assert not capsys.readouterr().out
 
