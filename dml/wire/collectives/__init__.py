@@ -1,9 +1,9 @@
 """Collective operations, one algorithm per file.
 
 All use point-to-point calls, except `shared` (shared memory) and `native` (MPI's own).
-Docstrings state the time for p ranks: α per message, β per byte sent, γ per byte reduced.
-n is the size of the buffer: words (elements) where words are counted, bytes where n is
-multiplied by β or γ. lg is the logarithm to base 2.
+Docstrings state the time for p ranks: α per message, β per byte sent, γ per byte
+reduced; lg is the logarithm to base 2. n is the size of the buffer: words (elements)
+where words are counted, bytes where n is multiplied by β or γ.
 """
 
 from collections.abc import Callable
