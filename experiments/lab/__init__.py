@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lab import stand_ins
+
 from dml import extras
 
 
@@ -19,8 +21,6 @@ def print_exception(kind: type, error: BaseException, trace: Any) -> None:
 
 
 sys.excepthook = print_exception
-
-from lab import stand_ins
 
 if stand_ins.HELP.intersection(sys.argv[1:]):
     stand_ins.install()

@@ -12,8 +12,6 @@ from types import ModuleType
 from typing import Any
 
 PACKAGES = ("jax", "jaxlib", "optax", "flax", "numba", "scipy", "matplotlib", "mpi4py")
-
-
 HELP = {"-h", "--help", "--help=all"}  # flags that print the help
 
 
