@@ -1,6 +1,7 @@
 """Strategies: generators of Step that train any Problem.
 
 Every strategy is called as `strategy(problem, batches, update, *, comm, timer, **own)`.
+The ranges of its options stand in its signature, and are checked by the call.
 STRATEGIES lists the optional fields of a Problem that each strategy needs.
 """
 
@@ -9,7 +10,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from dml import extend
-from dml.types import BadInput, Problem
+from dml.types import BadInput, Problem, ranges
 
 
 class Strategy(NamedTuple):
@@ -85,7 +86,7 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
     """
     if name not in STRATEGIES:
         function: Callable[..., Any] = extend.find(name, {}, extend.STRATEGIES)
-        return function
+        return ranges.checked(function)
     entry = STRATEGIES[name]
     if entry.alone and ranks > 1:
         raise BadInput(
@@ -98,8 +99,16 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
             f"expected a problem with {' and '.join(missing)} for --strategy={name}, "
             f"got one without; pass --strategy={' or '.join(fitting(problem))}"
         )
-    module = import_module(f"dml.strategies.{entry.module}")
-    return getattr(module, entry.module.rpartition(".")[2])
+    return load(name)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Return the function of a key of STRATEGIES."""
+    path = STRATEGIES[name].module
+    function: Callable[..., Any] = getattr(
+        import_module(f"dml.strategies.{path}"), path.rpartition(".")[2]
+    )
+    return function
 
 
 def fitting(problem: Problem) -> list[str]:
