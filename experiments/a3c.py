@@ -24,6 +24,7 @@ from studies.rl.settings import EPISODES
 
 from dml.runs import folder, writers
 from dml.runs.writers import Row
+from dml.types import BadInput
 
 RULES = "async", "softsync", "ssp", "essp", "bsp"
 
@@ -50,7 +51,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     task = default_task(FLAGS.environment, FLAGS.consistency, FLAGS.target)
     task = task._replace(updates=FLAGS.updates)
     workers = sorted(set(flags.integers(FLAGS, "workers")))
-    seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+    if max(workers) > FLAGS.updates:
+        raise BadInput(
+            f"expected an update or more of each of {max(workers)} workers, got "
+            f"--updates={FLAGS.updates}; pass more --updates, or fewer --workers"
+        )
+    seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "a3c")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:

@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Train with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     task = default_task(FLAGS.environment, FLAGS.updates, FLAGS.every)
-    seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+    seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "apex")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:

@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> Row:
         gradient = runs.gradient_seconds(task, batch, FLAGS)
         for name in names:
             own = problems.settings(name, FLAGS)
-            seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+            seeds = flags.seeds(FLAGS)
             trained = [runs.train(task, name, own, seed, FLAGS) for seed in seeds]
             seconds = runs.reduction_seconds(task, name, FLAGS)
             plain = plain or seconds  # of the exact reducer, which is the first

@@ -58,6 +58,7 @@ FLAGS.text(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count, train, evaluate, write; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
+    glove_flags.check(FLAGS)
     path = folder.path(FLAGS.out or FLAGS.resume, "glove")
     with interruptible() as interrupted:
         call = partial(program, path=path, interrupted=interrupted)

@@ -97,8 +97,8 @@ def compare(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Resu
             rates = learning_rates(plan, factor, name, FLAGS)
             first_keeps = name == BASELINE  # snapshots for the noise scale
             trainings = [
-                train(plan, factor, FLAGS.seed + n, rates, keep=first_keeps and not n)
-                for n in range(FLAGS.seeds)
+                train(plan, factor, seed, rates, keep=first_keeps and not n)
+                for n, seed in enumerate(flags.seeds(FLAGS))
             ]
             row = report.row(plan, factor, name, rates, FLAGS.target, trainings)
             yield row, trainings

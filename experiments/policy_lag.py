@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     )
     corrections = flags.names(FLAGS.corrections, CORRECTIONS, "corrections")
     lags = whole_numbers(flags.numbers(FLAGS, "lags"), "lags")
-    seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+    seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "policy_lag")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
     with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:

@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             writer.summary(summary)
         return summary
 
-    return flags.ranks(program, FLAGS)
+    return flags.ranks(program, FLAGS, read=["network"])
 
 
 def measured(comm: CountedComm, training: Training) -> list[Row]:

@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any
 
-from lab import estimates, flags, writing
+from lab import estimates, flags, readers, writing
 from studies.server import flags as server_flags
 from studies.server import runs as server_runs
 from studies.server.problems import PROBLEMS, default_rate, loader, shards
@@ -35,6 +35,7 @@ from dml.types import CountedComm
 from dml.wire.comm import first_of_each_host
 from dml.wire.comm.once import once
 
+LOGISTIC = ("svmlight", "l1", "kkt_margin")  # flags of --problem=logistic
 MESSAGES = 4  # per worker, server and clock: pull, state, rows, push
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
@@ -54,6 +55,8 @@ FLAGS.number("kkt_margin", -1.0, "Margin of the KKT filter; -1 sends all keys.",
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
+    readers.check(FLAGS, "consistency", readers.CONSISTENCY)
+    readers.check(FLAGS, "problem", dict.fromkeys(LOGISTIC, ["logistic"]))
     defaults = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or "sgd"
     lr = FLAGS.lr or default_rate(defaults, optimizer)

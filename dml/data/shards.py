@@ -17,8 +17,11 @@ def bounds(count: int, rank: int, size: int) -> tuple[int, int]:
     >>> [bounds(7, rank, 3) for rank in range(3)]
     [(0, 3), (3, 5), (5, 7)]
     """
-    if not 0 <= rank < size:
-        raise BadInput(f"expected 0 <= rank < size, got {rank=} and {size=}")
+    if not 0 <= rank < size or count < 0:
+        raise BadInput(
+            "expected 0 <= rank < size and 0 <= count, got "
+            f"{rank=}, {size=}, {count=}; correct them"
+        )
     length, remainder = divmod(count, size)
     start = rank * length + min(rank, remainder)
     return start, start + length + (rank < remainder)
@@ -32,6 +35,8 @@ def shard(index: Any, rank: int, size: int) -> Any:
 
 def shards(index: Any, size: int) -> list[Any]:
     """Return the shards of all ranks, in rank order."""
+    if size < 1:
+        raise BadInput(f"expected 1 shard or more, got {size}; pass a larger number")
     return [shard(index, rank, size) for rank in range(size)]
 
 

@@ -1,6 +1,7 @@
 """Strategies: generators of Step that train any Problem.
 
 Every strategy is called as `strategy(problem, batches, update, *, comm, timer, **own)`.
+The ranges of its options stand in its signature, and are checked by the call.
 STRATEGIES lists the optional fields of a Problem that each strategy needs.
 """
 
@@ -9,7 +10,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from dml import extend, extras
-from dml.types import BadInput, Problem
+from dml.types import BadInput, Problem, ranges
 from dml.wire.comm.metered import counted
 from dml.wire.comm.plain import as_comm
 
@@ -86,7 +87,8 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
         on one rank only and `ranks` is greater than 1.
     """
     if name not in STRATEGIES:
-        return on_any_comm(extend.find(name, {}, extend.STRATEGIES))
+        function: Callable[..., Any] = extend.find(name, {}, extend.STRATEGIES)
+        return on_any_comm(ranges.checked(function))
     entry = STRATEGIES[name]
     if entry.alone and ranks > 1:
         raise BadInput(
@@ -99,8 +101,15 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
             f"expected a problem with {' and '.join(missing)} for --strategy={name}, "
             f"got one without; pass --strategy={' or '.join(fitting(problem))}"
         )
-    module = extras.load(f"dml.strategies.{entry.module}")
-    return on_any_comm(getattr(module, entry.module.rpartition(".")[2]))
+    return on_any_comm(load(name))
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Return the function of a key of STRATEGIES."""
+    path = STRATEGIES[name].module
+    module = extras.load(f"dml.strategies.{path}")
+    function: Callable[..., Any] = getattr(module, path.rpartition(".")[2])
+    return function
 
 
 def on_any_comm(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,10 +30,12 @@ from dml.strategies.parameters import (
 )
 from dml.strategies.term_gradients import ALL, Named, term_gradients
 from dml.types import CountedComm, Grads, Problem, Reducer, Step, identity, no_op
+from dml.types.ranges import Count, Number, Size, checked
 from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
 
 
+@partial(checked, name="synchronous")
 def train_tree(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -42,11 +44,11 @@ def train_tree(
     comm: CountedComm,
     timer: Timer,
     reducer: Reducer,
-    bucket_mb: float = 0.0,
-    accumulate: int = 1,
-    shards: int = 0,
+    bucket_mb: Number = 0.0,
+    accumulate: Count = 1,
+    shards: Size = 0,
     noise: bool = False,
-    prefetch: int = 0,
+    prefetch: Size = 0,
     commit: Callable[[], object] = no_op,
     state: Any = None,
     memory: Any = None,

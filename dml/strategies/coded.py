@@ -32,12 +32,14 @@ from dml.strategies.parameters import Update, make_parameters
 from dml.strategies.vector_terms import check_workers, train_vectors
 from dml.strategies.vectors import ALL, make_vectors
 from dml.types import CountedComm, Problem, Step
+from dml.types.ranges import Size, checked
 from dml.wire.plans.coding import DEFAULT, Code, make_code
 from dml.wire.reducers.robust.coded import CodedSum, encode
 from dml.wire.reducers.robust.estimate import Estimator
 from dml.wire.reducers.robust.rule import Byzantine
 
 
+@checked
 def coded(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -48,9 +50,9 @@ def coded(
     code: str = DEFAULT,
     rule: Estimator | None = None,
     byzantine: Byzantine | None = None,
-    workers: int = 0,
+    workers: Size = 0,
     columns: Sequence[slice] = ALL,
-    prefetch: int = 0,
+    prefetch: Size = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:

@@ -39,6 +39,7 @@ from dml.strategies.vectors import (
     make_vectors,
 )
 from dml.types import BadInput, Comm, CountedComm, Problem, Request, Step
+from dml.types.ranges import checked
 from dml.wire.comm.metered import uncounted
 from dml.wire.plans.coding import Code
 from dml.wire.plans.decoding import DEFAULT, make_plan
@@ -50,6 +51,7 @@ from dml.wire.server import first_terms
 Work: TypeAlias = Callable[[float, Request], bool | None]
 
 
+@checked
 def gradient_coding(
     problem: Problem,
     batches: Iterable[np.ndarray],

@@ -22,9 +22,11 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, make_parameters, restore_memory
 from dml.strategies.rounds import local_rounds, local_shards
 from dml.types import CountedComm, Problem, Reducer, Step, identity
+from dml.types.ranges import Count, Every, Size, Updates, checked
 from dml.wire.comm.buffers import allocate, layout, pack, unpack
 
 
+@checked
 def local(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -33,10 +35,10 @@ def local(
     comm: CountedComm,
     timer: Timer,
     reducer: Reducer,
-    every: int,
-    after: int = 0,
-    accumulate: int = 1,
-    prefetch: int = 0,
+    every: Every,
+    after: Updates = 0,
+    accumulate: Count = 1,
+    prefetch: Size = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:

@@ -21,7 +21,7 @@ device for n parameters on k devices in a ring; Steps do not count them.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -34,16 +34,20 @@ from dml.metrics.timer import Timer
 from dml.models.gradient import add_scaled, gradient
 from dml.strategies.zero import ZERO, Level, Placement, placement
 from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
+from dml.types.ranges import Count, OneOf, Size, checked
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import DATA_SHARDED, EXAMPLES, REPLICATED
 from dml.wire.mesh.packed import sum_layers
 from dml.wire.mesh.slices import sum_into_slices
+
+CALL_NAMES = ("shard_map", "pmap")
 
 # (params, examples of this process) -> mean loss, the mean over devices of the squared
 # norm of a device's gradient, mean gradient
 Means = Callable[[Params, Batch], tuple[Any, Any, Grads]]
 
 
+@checked
 def mesh(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -52,11 +56,11 @@ def mesh(
     comm: Comm,
     timer: Timer,
     axes: Mesh,
-    call: str = "shard_map",
-    zero: int = 0,
-    accumulate: int = 1,
+    call: Annotated[str, OneOf(CALL_NAMES)] = "shard_map",
+    zero: Annotated[int, OneOf(tuple(ZERO))] = 0,
+    accumulate: Count = 1,
     noise: bool = False,
-    prefetch: int = 2,
+    prefetch: Size = 2,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on the devices of a mesh; yield a Step after every update.
@@ -269,7 +273,7 @@ def compile_pmap(
     return means
 
 
-CALLS = {"shard_map": compile_shard_map, "pmap": compile_pmap}
+CALLS = dict(zip(CALL_NAMES, (compile_shard_map, compile_pmap), strict=True))
 
 
 def local(leaf: jax.Array) -> jax.Array:

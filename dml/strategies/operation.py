@@ -18,10 +18,12 @@ from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, mean_loss
 from dml.types import AllReduce, CountedComm, Problem, Shard, Step
+from dml.types.ranges import Every, Large, checked
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.buffers import allocate
 
 
+@checked
 def operation(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -30,8 +32,8 @@ def operation(
     comm: CountedComm,
     timer: Timer,
     allreduce: AllReduce,
-    batch: int,
-    every: int | None = None,
+    batch: Large,
+    every: Every | None = None,
 ) -> Iterator[Step]:
     """Train as `serial`, each rank on its columns; yield a Step after every update.
 

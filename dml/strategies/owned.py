@@ -35,6 +35,7 @@ from dml.types import (
     Step,
     identity,
 )
+from dml.types.ranges import Count, Number, Size, checked
 from dml.update.dense import Optimizer
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.once import once_per_call
@@ -42,6 +43,7 @@ from dml.wire.plans.owners import owners
 from dml.wire.reducers.buckets import fill
 
 
+@checked
 def owned(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -51,10 +53,10 @@ def owned(
     timer: Timer,
     reducer: Reducer,
     costs: Callable[[Params], Sequence[float]] | None = None,
-    clip: float = 0.0,
-    accumulate: int = 1,
-    shards: int = 0,
-    prefetch: int = 0,
+    clip: Number = 0.0,
+    accumulate: Count = 1,
+    shards: Size = 0,
+    prefetch: Size = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -29,9 +29,10 @@ from dml.metrics.timer import Timer
 from dml.models.factors import Factors, multiply, path_name
 from dml.strategies.bucket_sums import update_once
 from dml.strategies.factor_gradients import Computed, rank_gradients
-from dml.strategies.factor_plan import Plan, make_plan
+from dml.strategies.factor_plan import SCHEMES, Plan, make_plan
 from dml.strategies.parameters import Tree, Update, split_shards
 from dml.types import AllReduce, CountedComm, Grads, Problem, Step
+from dml.types.ranges import Count, Number, OneOf, Size, checked
 from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
@@ -40,6 +41,7 @@ from dml.wire.reducers.sufficient_factors import gather_factors
 Pair = tuple[np.ndarray, np.ndarray]  # factors of a kernel, of all ranks
 
 
+@checked
 def poseidon(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -48,10 +50,10 @@ def poseidon(
     comm: CountedComm,
     timer: Timer,
     allreduce: AllReduce,
-    scheme: str = "hybrid",
-    bucket_mb: float = 0.0,
-    accumulate: int = 1,
-    prefetch: int = 0,
+    scheme: Annotated[str, OneOf(SCHEMES)] = "hybrid",
+    bucket_mb: Number = 0.0,
+    accumulate: Count = 1,
+    prefetch: Size = 0,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on all ranks in lockstep; yield a Step after every update.

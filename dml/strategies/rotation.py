@@ -20,7 +20,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import Descent, epoch_settings, serial_descent
-from dml.types import BadInput, CountedComm, Kernel, Problem, Step
+from dml.types import BadInput, CountedComm, Kernel, Problem, Step, ranges
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.block_transfers import BlockTransfers
 from dml.wire.memory.shared import shared_zeros
@@ -29,6 +29,7 @@ from dml.wire.plans import rotation as schedule
 from dml.wire.plans.rotation import Cell
 
 
+@ranges.checked
 def rotation(
     problem: Problem,
     batches: Iterable[Order],

@@ -16,7 +16,7 @@ from dml.data.feed import SplitMinibatch, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Table, Tree
-from dml.types import BadInput, Comm, Problem
+from dml.types import Comm, Problem
 
 
 class Round(NamedTuple):
@@ -75,11 +75,6 @@ def local_rounds(
       every: Number of updates in a round.
       after: Number of rounds of one update before the rounds of `every` updates.
     """
-    if every < 1 or after < 0:
-        raise BadInput(
-            f"expected rounds of 1 update or more, got {every=}, {after=}; pass "
-            "--local_every=<1 or more>"
-        )
     number = 0
     for minibatches in grouped(timer.waits("input", shards), every, after):
         loss_sum, examples, total = 0.0, 0, 0

@@ -39,6 +39,7 @@ from dml.types import (
     identity,
     no_op,
 )
+from dml.types.ranges import Count, Every, Size, checked
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
 from dml.wire.collectives.check import check_arguments
@@ -47,6 +48,7 @@ from dml.wire.comm.metered import uncounted
 from dml.wire.reducers.rows import sum_rows
 
 
+@partial(checked, name="synchronous")
 def train_table(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -57,10 +59,10 @@ def train_table(
     reducer: Reducer,
     dense: Callable[[np.ndarray, int], bool] = lambda buffer, nbytes: False,
     columns: Sequence[slice] = ALL,
-    accumulate: int = 1,
-    shards: int = 0,
-    every: int | None = None,
-    prefetch: int = 0,
+    accumulate: Count = 1,
+    shards: Size = 0,
+    every: Every | None = None,
+    prefetch: Size = 0,
     commit: Callable[[], object] = no_op,
     state: Any = None,
     memory: Any = None,

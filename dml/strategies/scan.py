@@ -20,9 +20,11 @@ from jax.tree_util import Partial
 
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Batch, Comm, Params, Problem, Step
+from dml.types.ranges import Count, Every, checked
 from dml.update.dense import Optimizer
 
 
+@checked
 def scan(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -30,8 +32,8 @@ def scan(
     *,
     comm: Comm,
     timer: Timer,
-    every: int = 1,
-    workers: int = 1,
+    every: Every = 1,
+    workers: Count = 1,
     rates: np.ndarray | None = None,
     measure: Partial | None = None,
 ) -> Iterator[Step]:

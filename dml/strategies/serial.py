@@ -14,8 +14,10 @@ from dml.data.shards import shards
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, make_parameters, mean_loss
 from dml.types import Comm, Problem, Step
+from dml.types.ranges import Count, Every, Size, checked
 
 
+@checked
 def serial(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -23,9 +25,9 @@ def serial(
     *,
     comm: Comm,
     timer: Timer,
-    accumulate: int = 1,
-    every: int | None = None,
-    prefetch: int = 0,
+    accumulate: Count = 1,
+    every: Every | None = None,
+    prefetch: Size = 0,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on one rank; yield a Step after every update, or after every epoch.

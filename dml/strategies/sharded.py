@@ -21,11 +21,13 @@ from jax.sharding import Mesh, NamedSharding
 from dml.metrics.timer import Timer
 from dml.strategies.mesh import local
 from dml.types import Batch, Comm, Params, Problem, Step, identity
+from dml.types.ranges import checked
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import REPLICATED
 from dml.wire.mesh.traffic import collectives, ring_bytes
 
 
+@checked
 def sharded(
     problem: Problem,
     batches: Iterable[np.ndarray],

@@ -21,8 +21,10 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
 from dml.types import CountedComm, Problem, Reducer, Step, no_op
+from dml.types.ranges import Count, Size, checked
 
 
+@checked
 def synchronous(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -31,9 +33,9 @@ def synchronous(
     comm: CountedComm,
     timer: Timer,
     reducer: Reducer,
-    accumulate: int = 1,
-    shards: int = 0,
-    prefetch: int = 0,
+    accumulate: Count = 1,
+    shards: Size = 0,
+    prefetch: Size = 0,
     commit: Callable[[], object] = no_op,
     state: Any = None,
     **own: Any,

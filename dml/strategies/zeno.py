@@ -30,11 +30,13 @@ from dml.strategies.parameters import (
 from dml.strategies.vector_terms import check_workers, train_vectors
 from dml.strategies.vectors import ALL, make_vectors
 from dml.types import BadInput, CountedComm, Problem, Step
+from dml.types.ranges import Count, Number, Seed, Size, checked
 from dml.wire.reducers.robust.rule import Byzantine
 from dml.wire.reducers.robust.slices import gather
 from dml.wire.reducers.robust.terms import Terms
 
 
+@checked
 def zeno(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -42,15 +44,15 @@ def zeno(
     *,
     comm: CountedComm,
     timer: Timer,
-    faulty: int = 1,
+    faulty: Size = 1,
     byzantine: Byzantine | None = None,
-    rate: float = 0.1,
-    penalty: float = 0.0005,
-    sample: int = 12,
-    seed: int = 0,
-    workers: int = 0,
+    rate: Number = 0.1,
+    penalty: Number = 0.0005,
+    sample: Count = 12,
+    seed: Seed = 0,
+    workers: Size = 0,
     columns: Sequence[slice] = ALL,
-    prefetch: int = 0,
+    prefetch: Size = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab import readers
 from lab.help import print_help
 from lab.progress import PROGRESS, is_rank_0
-from lab.shared_flags import SHARED, FlagValues
+from lab.shared_flags import SEEDS, SHARED, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
@@ -85,6 +86,7 @@ def ranks(
     values: FlagValues,
     devices: bool = False,
     sleeping: bool = True,
+    read: Sequence[str] = (),
 ) -> list[Any]:
     """Call program(comm) on this rank, or on --simulate virtual ranks.
 
@@ -94,6 +96,7 @@ def ranks(
         devices: whether the virtual ranks are devices of one rank.
         sleeping: whether real ranks sleep while they wait if there are more ranks than
           cores; MPI's own waiting takes the cores of the others.
+        read: flags of virtual ranks that the program also reads on real ranks.
 
     Returns:
         The results of all ranks of this process.
@@ -101,6 +104,8 @@ def ranks(
     from lab.recording import record_or_replay
 
     from dml.wire.comm import Metered, Traced
+
+    readers.check_virtual(values, read, devices)
 
     def counted(comm: Comm) -> Any:
         traced = "timeline" in values and values.timeline and not devices
@@ -112,11 +117,6 @@ def ranks(
         from dml.wire.comm.mpi import is_fault_tolerant, world
         from dml.wire.comm.sleeping import sleep_if_oversubscribed
 
-        if values.events:
-            raise BadInput(
-                f"expected --simulate with --events={values.events}, got real ranks; "
-                "pass --simulate=<number of ranks>"
-            )
         elastic = survives_deaths(values)  # dead ranks report nothing
         if elastic and not is_fault_tolerant():
             raise BadInput(
@@ -257,6 +257,17 @@ def integers(values: FlagValues, flag: str, empty: bool = False) -> list[int]:
     """Return the whole numbers above 0 of a comma-separated flag, or none if empty."""
     text = values[flag].value
     return [] if empty and not text else [positive(n, flag) for n in text.split(",")]
+
+
+def seeds(values: FlagValues) -> range:
+    """Return the seeds --seed, --seed + 1, … of --seeds repetitions."""
+    first, count = values.seed, values.seeds
+    if first + count > SEEDS:
+        raise BadInput(
+            f"expected seeds below {SEEDS}, got --seeds={count} from --seed={first}; "
+            "pass a smaller --seed"
+        )
+    return range(first, first + count)
 
 
 def shard_ranks(values: FlagValues, shards: int) -> list[int]:

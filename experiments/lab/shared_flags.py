@@ -8,15 +8,13 @@ from absl import flags
 
 from dml import extend
 from dml.types import BadInput
+from dml.types.ranges import MAX_COUNT as MAX_COUNT
+from dml.types.ranges import MAX_NUMBER, MAX_SIZE, SEEDS
 from dml.wire.reducers import names
 
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
-SEEDS = 1 << 63  # number of seeds that all random generators accept
-MAX_SIZE = 10**6  # default upper bound of whole numbers, which often are sizes
-MAX_COUNT = 10**9  # upper bound of counts that determine no allocation
-MAX_NUMBER = 1e38  # default upper bound of numbers; float32 has no larger ones
 MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # terms of energy, cost

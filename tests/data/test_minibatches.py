@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dml.data.minibatches import draws, minibatches, take
-from dml.data.shards import bounds, shard
+from dml.data.shards import bounds, microbatches, shard, shards
 from dml.types import BadInput, Batch, Examples
 
 
@@ -76,6 +76,9 @@ RANK = "expected 0 <= rank < size"
         *((draws, wrong, DRAWS) for wrong in [(0, 1, 0, 5), (5, 0, 0, 5)]),
         *((draws, wrong, DRAWS) for wrong in [(5, 2, 0, 5, 6), (5, 2, 0, 5, -1)]),
         *((bounds, wrong, RANK) for wrong in [(10, -1, 2), (10, 2, 2), (10, 0, 0)]),
+        (bounds, (-1, 0, 2), RANK),
+        *((shards, (range(10), size), "1 shard or more") for size in (0, -1)),
+        *((microbatches, (range(10), 0, 2, n), "1 shard or more") for n in (0, -1)),
     ],
 )
 def test_nothing_to_draw_or_share_is_bad_input_at_once(call, wrong, message):

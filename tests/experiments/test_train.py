@@ -11,7 +11,6 @@ import vision
 from studies.matrix.cells import cell
 from studies.matrix.methods import find_method
 from studies.matrix.problems import find_problem
-from studies.training import options
 
 from dml import extend
 from dml.data.text.corpora import corpus_files
@@ -217,7 +216,10 @@ def test_own_corpus(run, tmp_path):
         (["--strategy=./mine.py:make"], r"expected a function make\(problem, batches"),
         (["--strategy=./mine.py:needs"], "value of distance .*--options=distance=VAL"),
         (["--options=acumulate=2"], "expected options .*accumulate=VALUE"),
-        (["--options=accumulate=two"], "accumulate of type int"),
+        (
+            ["--options=accumulate=two"],
+            "a whole number from 1 to 1000000 for accumulate of --strategy=synchronous",
+        ),
         (["--reduce=./mine.py:make"], r"expected a function make\(allreduce\)"),
         (["--strategy=mesh", "--problem=./mine.py:make"], "a problem with model"),
     ],
@@ -225,9 +227,3 @@ def test_own_corpus(run, tmp_path):
 def test_bad_input_is_named(run, flags, message):
     with pytest.raises(BadInput, match=message):
         run(*flags)
-
-
-def test_a_whole_number_is_a_float_but_a_fraction_is_no_int():
-    assert options.check("rate", 1, float) == 1
-    with pytest.raises(BadInput, match="expected steps of type int in --options"):
-        options.check("steps", 1.5, int)

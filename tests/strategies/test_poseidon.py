@@ -284,7 +284,9 @@ def test_a_value_that_is_no_number_reaches_all_ranks():
 
 def test_a_run_without_minibatches_has_no_steps_and_unknown_schemes_are_refused():
     assert on_ranks(2, updates=0)[0] == []
-    with pytest.raises(BadInput, match="expected a scheme of hybrid, factors"):
+    with pytest.raises(
+        BadInput, match="expected one of hybrid, factors, .* for scheme of poseidon"
+    ):
         on_ranks(2, scheme="fastest")
 
 

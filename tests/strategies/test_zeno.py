@@ -170,10 +170,9 @@ def test_every_update_has_a_sample_of_its_own(monkeypatch):
     assert len(set(drawn)) == 3 and all(len(set(sample)) == 9 for sample in drawn)
 
 
-@pytest.mark.parametrize("faulty", [-1, 3])
-def test_a_worker_must_be_left(faulty):
+def test_a_worker_must_be_left():
     with pytest.raises(BadInput, match="expected 0 to 2 faulty terms of 3 workers"):
-        train(zeno, comm=alone(), workers=3, faulty=faulty)
+        train(zeno, comm=alone(), workers=3, faulty=3)
 
 
 def test_words_are_those_of_an_all_gather():

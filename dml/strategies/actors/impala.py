@@ -20,6 +20,7 @@ up. Actors have no state that must be saved: training continues if an actor dies
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,16 @@ from dml.strategies.actors.learner import learn_or_act
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
+from dml.strategies.synchronous import synchronous
 from dml.types import CountedComm, Params, Play, Problem, Step, no_op
+from dml.types.ranges import Count, Seed, Size, Updates, checked
 from dml.wire.comm.buffers import Layout, pack, unpack
 from dml.wire.comm.tags import Tag
 
 HEADER = 2  # words of a message of params: the version as one 64-bit integer
 
 
+@partial(checked, own=synchronous)
 def impala(
     problem: Problem,
     batches: Iterable[Any],
@@ -45,11 +49,11 @@ def impala(
     *,
     comm: CountedComm,
     timer: Timer,
-    learners: int = 1,
-    batch: int = 0,
-    lag: int = 1,
-    seed: int = 0,
-    version: int = 0,
+    learners: Count = 1,
+    batch: Size = 0,
+    lag: Size = 1,
+    seed: Seed = 0,
+    version: Updates = 0,
     elastic: bool = False,
     **own: Any,
 ) -> Iterator[Step]:

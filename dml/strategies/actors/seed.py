@@ -28,11 +28,14 @@ from dml.strategies.actors.learner import learn_or_act
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
+from dml.strategies.synchronous import synchronous
 from dml.types import CountedComm, Params, Play, Problem, Step, no_op
+from dml.types.ranges import Count, Seed, Size, Updates, checked
 from dml.wire.comm.buffers import Layout, pack, unpack
 from dml.wire.comm.tags import Tag
 
 
+@partial(checked, own=synchronous)
 def seed(
     problem: Problem,
     batches: Iterable[Any],
@@ -40,12 +43,12 @@ def seed(
     *,
     comm: CountedComm,
     timer: Timer,
-    learners: int = 1,
-    batch: int = 0,
-    lag: int = 1,
-    inference: int = 0,
-    seed: int = 0,
-    version: int = 0,
+    learners: Count = 1,
+    batch: Size = 0,
+    lag: Size = 1,
+    inference: Size = 0,
+    seed: Seed = 0,
+    version: Updates = 0,
     elastic: bool = False,
     **own: Any,
 ) -> Iterator[Step]:

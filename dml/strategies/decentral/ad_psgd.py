@@ -30,13 +30,15 @@ from dml.strategies.decentral.replicas import (
 )
 from dml.strategies.parameters import Update, make_parameters
 from dml.strategies.rounds import local_rounds, local_shards
-from dml.types import BadInput, CountedComm, Problem, Step, no_op
+from dml.types import CountedComm, Problem, Step, no_op
+from dml.types.ranges import Count, Every, Seed, Size, Updates, checked
 from dml.wire.averaging.pairs import pair_averages
 from dml.wire.comm.buffers import layout
 from dml.wire.plans.graphs import topology as find_topology
 from dml.wire.plans.sides import sides
 
 
+@checked
 def ad_psgd(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -45,11 +47,11 @@ def ad_psgd(
     comm: CountedComm,
     timer: Timer,
     topology: str = "complete",
-    every: int = 1,
-    barrier_every: int = 0,
-    seed: int = 0,
-    accumulate: int = 1,
-    prefetch: int = 0,
+    every: Every = 1,
+    barrier_every: Updates = 0,
+    seed: Seed = 0,
+    accumulate: Count = 1,
+    prefetch: Size = 0,
     consensus: bool = False,
     observe: Callable[[np.ndarray], object] = no_op,
     state: Any = None,
@@ -78,12 +80,6 @@ def ad_psgd(
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    if every < 1 or barrier_every < 0:
-        raise BadInput(
-            "expected 1 update or more between exchanges and 0 or more between "
-            f"barriers, got {every=} and {barrier_every=}; pass --mix_every=1 and "
-            "--barrier_every=0"
-        )
     side = sides(find_topology(topology, comm.size))[comm.rank]
     parameters = make_parameters(problem, update, state)
     like = layout(parameters.averaged()[0])

@@ -6,7 +6,7 @@ rank 1   θ ─ H       updates       ──────────────
 
 A worker starts from the newest outer parameters, and rank 0 applies the change when it
 arrives, so that no worker waits for a slower one. Tasks are parts of the shards of all
-ranks, assigned in the order of progress; fast workers have more tasks. Momentum
+ranks, assigned in the order of progress; fast workers have more tasks. Fraction
 amplifies stale changes; by default it is added once per K arrivals of K workers
 (delayed Nesterov).
 
@@ -39,10 +39,12 @@ from dml.strategies.decentral.replicas import Mixing, Protocol, packed, start
 from dml.strategies.parameters import Table, Tree, Update, make_parameters
 from dml.strategies.rounds import local_rounds
 from dml.types import BadInput, CountedComm, Problem, Step, no_op
+from dml.types.ranges import Count, Every, Fraction, Number, Size, Updates, checked
 from dml.wire.comm.buffers import layout, unpack
 from dml.wire.plans.tasks import Task, Tasks
 
 
+@checked
 def async_diloco(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -50,16 +52,16 @@ def async_diloco(
     *,
     comm: CountedComm,
     timer: Timer,
-    outer_every: int = 8,
-    outer_lr: float = 0.7,
-    outer_momentum: float = 0.9,
-    momentum_every: int = 0,
-    aggregation_count: int = 1,
+    outer_every: Every = 8,
+    outer_lr: Number = 0.7,
+    outer_momentum: Fraction = 0.9,
+    momentum_every: Updates = 0,
+    aggregation_count: Count = 1,
     discount: bool = False,
     dynamic: bool = False,
-    barrier_every: int = 0,
-    accumulate: int = 1,
-    prefetch: int = 0,
+    barrier_every: Updates = 0,
+    accumulate: Count = 1,
+    prefetch: Size = 0,
     observe: Callable[[np.ndarray], object] = no_op,
     state: Any = None,
     memory: Any = None,
@@ -90,7 +92,7 @@ def async_diloco(
       state: State of the update in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    period = momentum_every or max(1, comm.size // max(1, aggregation_count))
+    period = momentum_every or max(1, comm.size // aggregation_count)
     outer = Outer(
         outer_every,
         outer_lr,
@@ -100,7 +102,7 @@ def async_diloco(
         discount,
         dynamic,
     )
-    check(outer, comm.size, barrier_every)
+    check_arrivals(aggregation_count, comm.size)
     parameters = make_parameters(problem, update, state)
     like = layout(parameters.averaged()[0])
     protocol = Protocol(lambda vector, like: outer_state(vector), no_op)
@@ -194,16 +196,10 @@ class Worker:
         return sums
 
 
-def check(outer: Outer, workers: int, barrier_every: int) -> None:
-    """Raise BadInput if an option is out of range."""
-    if not 1 <= outer.aggregation_count <= workers:
+def check_arrivals(count: int, workers: int) -> None:
+    """Raise BadInput if an outer step has more changes than workers."""
+    if count > workers:
         raise BadInput(
             f"expected outer steps by the changes of 1 to {workers} workers, got "
-            f"{outer.aggregation_count}; pass another aggregation count"
-        )
-    if outer.every < 1 or outer.momentum_every < 1 or barrier_every < 0:
-        raise BadInput(
-            f"expected 1 update or more in a task, got {outer.every}, momentum after 1 "
-            f"outer step or more, got {outer.momentum_every}, and 0 updates or more "
-            f"between barriers, got {barrier_every}; correct them"
+            f"{count}; pass another aggregation count"
         )

@@ -21,6 +21,14 @@ from dml.strategies.decentral.outer import nesterov
 from dml.strategies.decentral.replicas import Protocol, train_replicas
 from dml.strategies.parameters import Update
 from dml.types import BadInput, Comm, CountedComm, Problem, Reducer, Step
+from dml.types.ranges import (
+    Count,
+    Every,
+    Fraction,
+    Number,
+    Updates,
+    checked,
+)
 from dml.wire.comm.buffers import Layout, layout
 from dml.wire.plans.topology import chunks
 
@@ -47,18 +55,19 @@ class Outer(NamedTuple):
     def check(self) -> None:
         """Raise BadInput for values that do not fit together."""
         every, parts = self.every, self.fragments
-        if every < 1 or parts < 1 or every % parts:
+        if every % parts:
             raise BadInput(
                 f"expected a number of fragments that divides the {every} updates of "
                 f"a round, got {parts}; pass another"
             )
-        if not 0 <= self.delay < every // parts or not 0 <= self.keep <= 1:
+        if self.delay >= every // parts:
             raise BadInput(
-                f"expected a delay of 0 to {every // parts - 1} updates and 0 <= keep "
-                f"<= 1, got delay {self.delay} and keep {self.keep}; correct them"
+                f"expected a delay of 0 to {every // parts - 1} updates, got "
+                f"{self.delay}; pass another delay"
             )
 
 
+@checked
 def diloco(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -66,12 +75,12 @@ def diloco(
     *,
     comm: CountedComm,
     reducer: Reducer,
-    outer_every: int = 8,
-    outer_lr: float = 0.7,
-    outer_momentum: float = 0.9,
-    fragments: int = 1,
-    delay: int = 0,
-    keep: float = 0.0,
+    outer_every: Every = 8,
+    outer_lr: Number = 0.7,
+    outer_momentum: Fraction = 0.9,
+    fragments: Count = 1,
+    delay: Updates = 0,
+    keep: Fraction = 0.0,
     **own: Any,
 ) -> Iterator[Step]:
     """Train replicas whose outer gradients are reduced every H updates.
@@ -97,8 +106,9 @@ def diloco(
     streaming = fragments > 1 or delay > 0
     every = 1 if streaming else outer_every
     protocol = outer_steps(reducer, outer, outer_every // fragments // every)
-    own["every"] = every
-    return train_replicas(problem, batches, update, protocol, comm=comm, **own)
+    return train_replicas(
+        problem, batches, update, protocol, comm=comm, every=every, **own
+    )
 
 
 class State(NamedTuple):

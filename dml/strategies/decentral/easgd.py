@@ -10,14 +10,17 @@ ranks have the centre, whose change is summed by an all-reduce of n words.
 import numpy as np
 
 from dml.strategies.decentral.replicas import Protocol, strategy
-from dml.types import AllReduce, BadInput, Comm
+from dml.types import AllReduce, Comm
+from dml.types.ranges import PositiveFraction
 from dml.wire.comm.buffers import Layout
 
 BETA = 0.9
 
 
 @strategy
-def easgd(size: int, *, allreduce: AllReduce, beta: float = BETA) -> Protocol:
+def easgd(
+    size: int, *, allreduce: AllReduce, beta: PositiveFraction = BETA
+) -> Protocol:
     """Train replicas that are tied to a common centre.
 
     Args:
@@ -25,8 +28,6 @@ def easgd(size: int, *, allreduce: AllReduce, beta: float = BETA) -> Protocol:
       allreduce: Sums the pulls.
       beta: β = pα, the pull of all replicas on the centre.
     """
-    if not 0 < beta <= 1:
-        raise BadInput(f"expected 0 < beta <= 1, got {beta}; pass beta=0.9")
     alpha = beta / size
 
     def init(start: np.ndarray, like: Layout) -> np.ndarray:

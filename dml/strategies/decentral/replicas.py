@@ -21,6 +21,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Table, Tree, Update, make_parameters
 from dml.strategies.rounds import local_rounds, local_shards
 from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step
+from dml.types.ranges import Count, Every, Size, checked
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.buffers import Layout, layout, pack, unpack
 from dml.wire.comm.metered import uncounted
@@ -74,7 +75,7 @@ def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]
     *common, others = inspect.signature(train).parameters.values()
     signature = inspect.Signature([*common, *options, others])
     train.__signature__ = signature  # type: ignore[attr-defined]
-    return update_wrapper(train, protocol)
+    return checked(update_wrapper(train, protocol))
 
 
 def stateless(mix: Callable[[Comm, np.ndarray, int], object]) -> Protocol:
@@ -92,6 +93,7 @@ def stateless(mix: Callable[[Comm, np.ndarray, int], object]) -> Protocol:
     return Protocol(lambda start, like: None, mix_after)
 
 
+@partial(checked, name="a decentralised strategy")
 def train_replicas(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -100,9 +102,9 @@ def train_replicas(
     *,
     comm: CountedComm,
     timer: Timer,
-    every: int = 1,
-    accumulate: int = 1,
-    prefetch: int = 0,
+    every: Every = 1,
+    accumulate: Count = 1,
+    prefetch: Size = 0,
     consensus: bool = False,
     state: Any = None,
     memory: Any = None,

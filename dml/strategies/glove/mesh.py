@@ -34,6 +34,7 @@ from dml.metrics.timer import Timer
 from dml.models.networks.glove import Records, log_errors
 from dml.strategies.glove.problem import take
 from dml.types import BadInput, Comm, Embeddings, Problem, Step, identity
+from dml.types.ranges import Count, checked
 from dml.update.rows import pack
 
 GROUP = 64  # largest number of minibatches in a call
@@ -44,6 +45,7 @@ SPECS = Embeddings(*_SPECS)
 RECORDS = PartitionSpec(None, "batch")
 
 
+@checked
 def mesh(
     problem: Problem,
     batches: Iterable[Any],
@@ -52,7 +54,7 @@ def mesh(
     comm: Comm,
     timer: Timer,
     axes: Mesh,
-    batch: int,
+    batch: Count,
 ) -> Iterator[Step]:
     """Train as `serial` does, on the devices of all ranks; yield a Step an epoch.
 

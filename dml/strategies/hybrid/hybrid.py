@@ -12,7 +12,7 @@ over each axis; `programs.bytes_sent` lists the collectives.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -31,11 +31,14 @@ from dml.strategies.hybrid.programs import (
     gathered_bytes,
 )
 from dml.strategies.mesh import local, nbytes
+from dml.strategies.zero import ZERO
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, identity
+from dml.types.ranges import Number, OneOf, Size, checked
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import REPLICATED
 
 
+@checked
 def hybrid(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -46,9 +49,9 @@ def hybrid(
     axes: Mesh,
     pipeline: Pipeline,
     tensor: Tensor | None = None,
-    clip: float = 0.0,
-    zero: int = 0,
-    prefetch: int = 2,
+    clip: Number = 0.0,
+    zero: Annotated[int, OneOf(tuple(ZERO))] = 0,
+    prefetch: Size = 2,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on a mesh of devices; yield a Step after every update.

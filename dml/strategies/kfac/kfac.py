@@ -40,6 +40,7 @@ from dml.strategies.kfac.state import CurvatureState, pack_pairs
 from dml.strategies.parameters import Tree, check_shards, restore_memory
 from dml.strategies.term_gradients import ALL
 from dml.types import BadInput, CountedComm, Grads, Problem, Reducer, Step
+from dml.types.ranges import Count, PositiveFraction, Size, checked
 from dml.update.curvature import DEFAULT, Rule
 from dml.update.dense import Optimizer
 from dml.wire.comm.buffers import Layout
@@ -47,6 +48,7 @@ from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.buckets import fill
 
 
+@checked
 def kfac(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -55,11 +57,11 @@ def kfac(
     comm: CountedComm,
     timer: Timer,
     reducer: Reducer,
-    fraction: float = 1.0,
+    fraction: PositiveFraction = 1.0,
     rule: Rule = DEFAULT,
-    accumulate: int = 1,
-    shards: int = 0,
-    prefetch: int = 0,
+    accumulate: Count = 1,
+    shards: Size = 0,
+    prefetch: Size = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:

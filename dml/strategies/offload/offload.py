@@ -15,7 +15,7 @@ plan: none after the first update if all buffers fit.
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -39,12 +39,15 @@ from dml.types import (
     identity,
     no_op,
 )
+from dml.types.ranges import Number, OneOf, Size, checked
 from dml.update.layers import join_states, separable, split_state
+from dml.wire.plans.offload import RULES
 
 MB = 1e6
 UNLIMITED = 1 << 62  # bytes
 
 
+@checked
 def offload(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -52,11 +55,11 @@ def offload(
     *,
     comm: CountedComm,
     timer: Timer,
-    device_mb: float = 0.0,
-    rule: str = "belady",
+    device_mb: Number = 0.0,
+    rule: Annotated[str, OneOf(tuple(RULES))] = "belady",
     ahead: bool = True,
     reducer: Reducer | None = None,
-    prefetch: int = 0,
+    prefetch: Size = 0,
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:

@@ -17,6 +17,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.server.report import WORK, Report
 from dml.strategies.server.server import Setup, collect_table, row_partition, server
 from dml.types import CountedComm, Problem, Shard, Step
+from dml.types.ranges import Every, checked
 from dml.wire.collectives import tree_allreduce
 from dml.wire.server.refusals import Refusal
 
@@ -24,6 +25,7 @@ MAX_STALENESS = 1023  # in updates; greater staleness is counted as this
 NO_REFUSAL = Refusal("", 0)
 
 
+@partial(checked, name="server")
 def train_epochs(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -32,7 +34,7 @@ def train_epochs(
     comm: CountedComm,
     timer: Timer,
     setup: Setup,
-    every: int,
+    every: Every,
     state: Sequence[np.ndarray] = (),
     summary: dict[str, Any] | None = None,
 ) -> Iterator[Step]:

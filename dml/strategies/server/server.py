@@ -25,6 +25,7 @@ from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import as_table, row_rule
 from dml.strategies.server.workers import MinibatchParts, WorkerOptions, worker_steps
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, no_op
+from dml.types.ranges import Every, checked
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.metered import uncounted
@@ -71,6 +72,7 @@ class Setup(NamedTuple):
     elastic: bool = False
 
 
+@checked
 def server(
     problem: Problem,
     batches: Iterable[np.ndarray],
@@ -80,7 +82,7 @@ def server(
     timer: Timer,
     setup: Setup,
     report: Report | None = None,
-    every: int | None = None,
+    every: Every | None = None,
     **epoch_options: Any,
 ) -> Iterator[Step]:
     """Train by the consistency of the setup; `bsp` is bit-identical to `serial`.

@@ -24,12 +24,14 @@ from dml.strategies.shared.workers import (
     train_epochs,
 )
 from dml.types import CountedComm, Problem, Step
+from dml.types.ranges import Threads, checked
 from dml.wire.memory import hogwild as hogwild_policy
 from dml.wire.memory import state as memory
 from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
+@checked
 def average(
     problem: Problem,
     batches: Iterable[Order],
@@ -37,7 +39,7 @@ def average(
     *,
     comm: CountedComm,
     timer: Timer,
-    threads: int = 1,
+    threads: Threads = 1,
 ) -> Iterator[Step]:
     """Train the table of each worker on its blocks; yield a Step per epoch.
 

@@ -25,6 +25,7 @@ from dml.strategies.shared.workers import (
     train_epochs,
 )
 from dml.types import CountedComm, Problem, Step
+from dml.types.ranges import Large, Threads, checked
 from dml.wire.memory import state as memory
 from dml.wire.memory.batches import Board, batch_loop
 from dml.wire.memory.conflicts import Plan, plan
@@ -32,6 +33,7 @@ from dml.wire.memory.shared import load_shared
 from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
+@checked
 def cyclades(
     problem: Problem,
     batches: Iterable[Order],
@@ -40,8 +42,8 @@ def cyclades(
     comm: CountedComm,
     timer: Timer,
     deferred: np.ndarray,
-    batch: int,
-    threads: int = 1,
+    batch: Large,
+    threads: Threads = 1,
 ) -> Iterator[Step]:
     """Train block after block; yield a Step per epoch.
 

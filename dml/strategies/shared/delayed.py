@@ -18,12 +18,14 @@ from dml.metrics.timer import Timer
 from dml.sim.delays import DelayDistribution, stream
 from dml.strategies.shared.workers import Descent, epoch_settings, settle
 from dml.types import Comm, Problem, Step
+from dml.types.ranges import Seed, Size, checked
 from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import Order
 
 MAX_DELAY = 1024  # in updates
 
 
+@checked
 def delayed(
     problem: Problem,
     batches: Iterable[Order],
@@ -32,9 +34,9 @@ def delayed(
     comm: Comm,
     timer: Timer,
     distribution: DelayDistribution,
-    seed: int = 0,
+    seed: Seed = 0,
     per_coordinate: bool = False,
-    max_delay: int = MAX_DELAY,
+    max_delay: Size = MAX_DELAY,
 ) -> Iterator[Step]:
     """Train as one worker with delayed reads; yield a Step per epoch.
 

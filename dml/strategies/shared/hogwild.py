@@ -26,12 +26,14 @@ from dml.strategies.shared.workers import (
     train_epochs,
 )
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
+from dml.types.ranges import Size, Threads, checked
 from dml.wire.memory import hogwild as hogwild_policy
 from dml.wire.memory import state as memory
 from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import EpochSettings, Order, State, Worker
 
 
+@checked
 def hogwild(
     problem: Problem,
     batches: Iterable[Order],
@@ -40,9 +42,9 @@ def hogwild(
     comm: CountedComm,
     timer: Timer,
     policy: ModuleType = hogwild_policy,
-    threads: int = 1,
+    threads: Threads = 1,
     counting: bool = False,
-    delay: int = 0,
+    delay: Size = 0,
 ) -> Iterator[Step]:
     """Train on one table; yield a Step per epoch.
 

@@ -24,12 +24,14 @@ from dml.strategies.shared.workers import (
     shared_table,
     train_epochs,
 )
-from dml.types import BadInput, CountedComm, Problem, Step
+from dml.types import CountedComm, Problem, Step
+from dml.types.ranges import Every, Threads, checked
 from dml.wire.memory import state as memory
 from dml.wire.memory.private import hot_rows, private_loop
 from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
+@checked
 def hogwild_private(
     problem: Problem,
     batches: Iterable[Order],
@@ -38,8 +40,8 @@ def hogwild_private(
     comm: CountedComm,
     timer: Timer,
     hot: np.ndarray,
-    period: int = 256,
-    threads: int = 1,
+    period: Every = 256,
+    threads: Threads = 1,
 ) -> Iterator[Step]:
     """Train on one table; yield a Step per epoch.
 
@@ -53,8 +55,6 @@ def hogwild_private(
       period: Number of edges of a worker after which the sums are added to the table.
       threads: Number of workers of each rank.
     """
-    if period < 1:
-        raise BadInput(f"expected a period of at least 1 edge, got {period}; pass more")
     with closing(Workers(comm, threads, problem.examples)) as workers:
         momentum = bool(update.momentum)
         state = memory.state(

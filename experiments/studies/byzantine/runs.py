@@ -68,7 +68,7 @@ def plan(values: flags.FlagValues) -> Plan:
         rules=unique(values.rules),
         attacks=unique(values.attacks),
         attackers=attackers,
-        seeds=range(values.seed, values.seed + values.seeds),
+        seeds=flags.seeds(values),
         sizes=Sizes(
             values.data,
             values.honest,

@@ -38,7 +38,7 @@ def rows(
       speeds: Seconds per update of each rank.
       values: The flags.
     """
-    seeds = range(values.seed, values.seed + values.seeds)
+    seeds = flags.seeds(values)
     tasks: list[Task] = [make_task(values, seed) for seed in seeds]
     targets: list[float] = []
     for name in methods:

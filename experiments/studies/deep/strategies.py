@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from lab import adversaries, flags
+from lab import adversaries, flags, readers
 import jax
 
 from dml import extend
@@ -143,6 +143,9 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "easgd": easgd,
     "diloco": diloco,
 }
+# Strategies that call --allreduce.
+SUMMING = ["synchronous", "owned", "kfac", "offload", "local", "poseidon", "diloco"]
+SUMMING += ["easgd"]
 ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 # Strategies that read a flag, if not all do.
 READERS = {
@@ -252,14 +255,10 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"microbatches, got {values.batch}; pass "
             f"--batch={' or '.join(map(str, nearest))}"
         )
-    for name, readers in READERS.items():
-        changed = values[name].value != values[name].default
-        if changed and values.strategy not in readers:
-            raise BadInput(
-                f"expected --strategy={' or '.join(readers)} with --{name}="
-                f"{values[name].value}, got --strategy={values.strategy}; leave "
-                f"--{name} out"
-            )
+    readers.check(values, "strategy", READERS)
+    if values.strategy in STRATEGIES:  # others are of a user
+        readers.check(values, "strategy", {"allreduce": SUMMING})
+    readers.check(values, "allreduce", readers.HIERARCHICAL)
     if values.accumulate > 1 and values.strategy in ("coded", "offload"):
         raise BadInput(
             f"expected --accumulate=1 with --strategy={values.strategy}, got "
@@ -267,8 +266,8 @@ def check(values: flags.FlagValues, workers: int) -> None:
         )
     if values.strategy in STRATEGIES:
         attacked = ["synchronous", "local", "coded", "diloco", "offload"]
-        readers = [*attacked, "owned", "kfac"]  # the last two need sums of parts
-        flags.check_reduce(values.reduce, values.strategy, readers, values.optimizer)
+        reducing = [*attacked, "owned", "kfac"]  # the last two need sums of parts
+        flags.check_reduce(values.reduce, values.strategy, reducing, values.optimizer)
         adversaries.check_strategy(values, attacked)
     adversaries.check(values, values.shards or workers)
     if values.strategy in ("synchronous", "local", "offload"):

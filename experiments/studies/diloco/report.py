@@ -30,7 +30,7 @@ def rows(
     task: Task, methods: Sequence[Method], values: flags.FlagValues
 ) -> Iterator[Row]:
     """Train by every method with all seeds; yield a row for each method."""
-    seeds = range(values.seed, values.seed + values.seeds)
+    seeds = flags.seeds(values)
     starts = {seed: pretrain(task, seed, values) for seed in seeds}
     for method in methods:
         trained = [

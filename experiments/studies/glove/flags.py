@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lab import flags
+from lab import flags, readers
 from lab.shared_flags import MAX_COUNT
 
 from dml import extend
@@ -48,6 +48,23 @@ def order(values: flags.FlagValues) -> Order:
         values.x_max,
         values.alpha,
     )
+
+
+READERS = {  # strategies that read a flag, if not all do
+    "batch": ["serial", "operation", "synchronous", "mesh", "server"],
+    "medium": ["rotation"],
+    "rows": ["synchronous"],
+    "columns": ["mesh"],
+    "allreduce": ["operation", "synchronous"],
+    **dict.fromkeys(readers.SERVER, ["server"]),
+}
+
+
+def check(values: flags.FlagValues) -> None:
+    """Raise BadInput for a flag that is set and that the strategy does not read."""
+    readers.check(values, "strategy", READERS)
+    readers.check(values, "consistency", readers.CONSISTENCY)
+    readers.check(values, "allreduce", readers.HIERARCHICAL)
 
 
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:

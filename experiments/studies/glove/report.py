@@ -44,10 +44,13 @@ def conclude(
     vocabulary.write(path / "vocab.txt", known)
     pca_plot(path / "words", known.words, word_table)
     digest = hashlib.sha256(word_table.tobytes()).hexdigest()
-    neighbours = words.neighbours(known.words, word_table, examples.split(","))
+    chosen = list(filter(None, examples.split(",")))
+    neighbours = words.neighbours(known.words, word_table, chosen)
+    unknown = [word for word in chosen if word not in neighbours]
     return words.evaluate(known.words, word_table) | {
         "vectors_sha256": digest,
         **{f"near_{word}": " ".join(others) for word, others in neighbours.items()},
+        "unknown_words": ", ".join(unknown),
     }
 
 
@@ -98,6 +101,8 @@ def results(summary: Mapping[str, Any]) -> str:
         for name, value in summary.items()
         if name.startswith("near_")
     ]
+    if unknown := summary["unknown_words"]:
+        neighbours.append(f"not in the vocabulary: {unknown}")
     templates = (
         "analogies {analogy_accuracy:.1%} of {analogy_questions}"
         "  semantic {analogy_semantic:.1%}  syntactic {analogy_syntactic:.1%}"

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from lab import flags
+from lab import flags, readers
 
-from dml.types import BadInput
 from studies.rl import by_actors, by_replay, by_servers, traffic
 from studies.rl.contract import Algorithm
 from studies.rl.settings import EPISODES, REPLAY, ROLLOUTS, Settings
@@ -23,6 +22,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 RESUMABLE = [name for name, known in ALGORITHMS.items() if known.resumes]
 READERS: Mapping[str, Sequence[str]] = {  # algorithms, by flag that others do not read
     **dict.fromkeys(("correction", "lag", "learners", "shards"), ("impala", "seed")),
+    **dict.fromkeys(("allreduce", "reduce"), ("impala", "seed")),
+    "length": ("impala", "seed", "apex"),
     **dict.fromkeys(("servers", "consistency", "staleness"), ("a3c",)),
     "batch": ("impala", "seed", "apex"),
     "inference": ("seed",),
@@ -33,13 +34,9 @@ READERS: Mapping[str, Sequence[str]] = {  # algorithms, by flag that others do n
 
 def check(values: flags.FlagValues) -> None:
     """Raise BadInput if a flag is passed that the algorithm does not read."""
-    for name, readers in READERS.items():
-        changed = values[name].value != values[name].default
-        if changed and values.algorithm not in readers:
-            raise BadInput(
-                f"expected --algorithm={' or '.join(readers)} with --{name}, got "
-                f"{values.algorithm}; delete --{name}"
-            )
+    readers.check(values, "algorithm", READERS)
+    readers.check(values, "consistency", readers.CONSISTENCY)
+    readers.check(values, "allreduce", readers.HIERARCHICAL)
 
 
 def settings(values: flags.FlagValues) -> Settings:

@@ -3,13 +3,21 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lab import flags
+from lab import flags, readers
 
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
+from dml.types.ranges import MAX_THREADS
 from studies.shared_memory.sparse_strategies import Settings
 
 DTYPES = ["float32", "float64"]
+
+
+READERS = {  # values of --updates that read a flag, if not all do
+    "hubs": ["cyclades"],
+    **dict.fromkeys(("hot", "period"), ["hogwild_private"]),
+    "blocks": ["rotation"],
+}
 
 
 class Defaults(NamedTuple):
@@ -33,7 +41,7 @@ class Defaults(NamedTuple):
 def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     """Define the flags; `updates` has the names of strategies."""
     values.choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
-    values.integer("threads", 1, "Number of workers per rank.", 1)
+    values.integer("threads", 1, "Number of workers per rank.", 1, MAX_THREADS)
     values.integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
     values.integer(
         "batch", 0, "Number of examples per block; 0 uses the problem's default.", 0
@@ -85,6 +93,7 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
 
 def replace_defaults(values: flags.FlagValues, defaults: Defaults) -> Defaults:
     """Return the defaults, replaced by flags of the command line."""
+    readers.check(values, "updates", READERS)
     if values.momentum >= 1:
         raise BadInput(
             f"expected --momentum below 1, got {values.momentum:g}; pass for instance "

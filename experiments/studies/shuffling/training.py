@@ -93,7 +93,7 @@ def make_task(values: flags.FlagValues) -> Task:
         )
     classes = int(training.targets.max()) + 1
     model = mlp(training.inputs.shape[1:], classes, widths=WIDTHS)
-    seeds = range(values.seed, values.seed + values.seeds)
+    seeds = flags.seeds(values)
     starts = {seed: model.init(jax.random.key(seed)) for seed in seeds}
     return Task(model, starts, training, held_out)
 

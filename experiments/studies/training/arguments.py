@@ -4,15 +4,16 @@ A strategy is called as `strategy(problem, batches, update, *, comm, timer, **op
 Parameters without a default receive a value by their name; --options sets others.
 """
 
+import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lab import adversaries, flags, timelines
+from lab import adversaries, flags, readers, timelines
 
-from dml.strategies import DECENTRALISED, strategy
+from dml.strategies import DECENTRALISED, load, strategy
 from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
@@ -36,6 +37,12 @@ STRATEGIES = [
 ]
 BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
 ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
+# Parameters of a strategy that a flag determines; a strategy without them ignores it.
+READ_BY = {
+    "allreduce": ("allreduce", "reducer"),
+    **dict.fromkeys(("servers", "consistency", "staleness"), ("setup",)),
+}
+OF_MINIBATCHES = ("batch", "optimizer", "skew", "attack")  # flags
 AVERAGING = 4  # updates between two averages of `local`
 
 
@@ -56,6 +63,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
         flags.check_reduce(values.reduce, name, readers, values.optimizer)
         adversaries.check_strategy(values, (*terms, "zeno"))
     function = strategy(name, problem, comm.size)
+    check_read(values, function)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
     if name == "coded":
@@ -65,7 +73,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every
     batches = read_batches(values, entry, problem)
-    if values.attack or values.skew:
+    if values.attack or values.attackers or values.skew:
         workers = own.get("workers") or comm.size
         if name == "server":
             workers = serving(values, comm).workers
@@ -88,6 +96,24 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     rule = choose_update(values, entry, problem)
     taken = function(problem, batches, rule, comm=comm, timer=timer, **own)
     return Training(problem, islice(taken, steps), every)
+
+
+def check_read(values: flags.FlagValues, function: Callable[..., Any]) -> None:
+    """Raise BadInput for a flag that is set and that the strategy does not read."""
+    for name, parameters in READ_BY.items():
+        if readers.is_set(values, name) and not takes(function, parameters):
+            others = [each for each in STRATEGIES if takes(load(each), parameters)]
+            readers.check(values, "strategy", {name: others})
+    if values.strategy in BY_EPOCHS:
+        others = [each for each in STRATEGIES if each not in BY_EPOCHS]
+        readers.check(values, "strategy", dict.fromkeys(OF_MINIBATCHES, others))
+    readers.check(values, "consistency", {"staleness": ["ssp", "essp"]})
+    readers.check(values, "allreduce", readers.HIERARCHICAL)
+
+
+def takes(function: Callable[..., Any], parameters: Collection[str]) -> bool:
+    """Return whether a function has one of the parameters."""
+    return not inspect.signature(function).parameters.keys().isdisjoint(parameters)
 
 
 def serving(values: flags.FlagValues, comm: CountedComm) -> Roles:

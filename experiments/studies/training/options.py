@@ -5,30 +5,34 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dml.types import BadInput
+from dml.types import BadInput, ranges
 
-Parameters = Mapping[str, inspect.Parameter]
 COMMON = ("comm", "timer", "state", "memory", "report")  # set by the command
 
 
-def parse(text: str, strategy: str, parameters: Parameters) -> dict[str, Any]:
+def parse(
+    text: str, strategy: str, known: Mapping[str, ranges.Option]
+) -> dict[str, Any]:
     """Return the options of `name=value,name=value`.
 
     Args:
       text: Value of --options.
       strategy: Name of the strategy, for messages.
-      parameters: Parameters of its function.
+      known: Options of its function, by name.
     """
     options: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")
-        if not equals or name not in parameters:
-            known = [f"{name}=VALUE" for name in parameters]
+        if not equals or name not in known or name in options:
+            pairs = [f"{name}=VALUE" for name in known]
             raise BadInput(
-                f"expected options {', '.join(known) or '(none)'} with "
-                f"--strategy={strategy}, got {part!r}; correct --options"
+                f"expected options {', '.join(pairs) or '(none)'}, each once, with "
+                f"--strategy={strategy}, got {part!r:.60}; correct --options"
             )
-        options[name] = check(name, literal(value), parameters[name].annotation)
+        options[name] = literal(value)
+        if known[name].kind is str and not isinstance(options[name], str):
+            options[name] = value
+    ranges.check(f"--strategy={strategy}", known, options)
     return options
 
 
@@ -36,31 +40,15 @@ def literal(text: str) -> Any:
     """Return a number, True, False or None of Python's syntax, else the text."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
 
 
-def check(name: str, value: Any, annotation: Any) -> Any:
-    """Return the value of an option; raise BadInput if it is of another type."""
-    kind = (int, float) if annotation is float else annotation
-    if annotation is not inspect.Parameter.empty and not isinstance(value, kind):
-        text = getattr(annotation, "__name__", str(annotation))
-        raise BadInput(
-            f"expected {name} of type {text} in --options, got {value!r}; correct it"
-        )
-    return value
-
-
-def settable(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the parameters that are numbers, texts, or of no declared type."""
-    plain = (int, float, bool, str, int | None, float | None, bool | None)
-    return {
-        name: parameter
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-        and name not in COMMON
-        and parameter.annotation in (*plain, parameter.empty)
-    }
+def settable(function: Callable[..., Any]) -> dict[str, ranges.Option]:
+    """Return the options of a function that --options sets."""
+    known = ranges.options(function)
+    named = inspect.signature(function).parameters
+    return {name: known[name] for name in named if name in known and name not in COMMON}
 
 
 def complete(

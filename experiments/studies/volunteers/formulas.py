@@ -7,6 +7,7 @@ import numpy as np
 from dml import sim
 from dml.runs.writers import Row
 from dml.types import Comm
+from dml.types.ranges import SEEDS
 from dml.wire.collectives import broadcast, swarm_broadcast
 from dml.wire.costs import square_cube
 from dml.wire.costs.square_cube import Speeds, Stage
@@ -76,7 +77,8 @@ def broadcast_rows(megabytes: float, bandwidth: float, seed: int) -> Iterator[Ro
             cubes = 0 in (peers & (peers - 1), peers & (peers + 1))
             runs = peers <= MOST_RUN
             swarms = [
-                len(swarm.rarest_first(pieces, peers, seed + s)) for s in range(SWARMS)
+                len(swarm.rarest_first(pieces, peers, (seed + s) % SEEDS))
+                for s in range(SWARMS)
             ]
             yield {
                 "pieces": pieces,

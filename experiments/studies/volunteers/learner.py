@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from dml.data.images.digits import digits
 from dml.models.networks.mlp import mlp
 from dml.types import Batch
+from dml.types.ranges import SEEDS
 
 WIDTHS = (32,)
 CHUNK = 250  # peers in a compiled call; a larger chunk exceeds the caches
@@ -46,7 +47,7 @@ def learner(seed: int, steps: int, batch: int, lr: float) -> Learner:
     training, held_out = (Batch(*map(jnp.asarray, part)) for part in digits())
     model = mlp(training.inputs.shape[1:], 10, widths=WIDTHS)
     start, unravel = ravel_pytree(model.init(jax.random.key(seed)))
-    key, count = jax.random.key(seed + 1), len(training.targets)
+    key, count = jax.random.key((seed + 1) % SEEDS), len(training.targets)
 
     def loss(vector: jax.Array, indices: jax.Array) -> jax.Array:
         chosen = Batch(training.inputs[indices], training.targets[indices])

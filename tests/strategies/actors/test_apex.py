@@ -303,9 +303,6 @@ def test_an_actor_sends_each_step_of_its_episodes_once():
     [
         (2, {}, "expected a learner, 1 replay or more and an actor for each"),
         (4, {"replays": 2}, "expected a learner, 1 replay or more and an actor"),
-        (4, {"batch": 0}, "expected batch of 1 or more, got 0"),
-        (4, {"alpha": 2}, "expected alpha from 0 to 1, got 2"),
-        (4, {"ratio": 0}, "expected a positive ratio"),
         (4, {"capacity": 110}, "expected a capacity of warmup and batch"),
     ],
 )

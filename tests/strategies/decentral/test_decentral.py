@@ -272,11 +272,8 @@ def test_a_strategy_has_the_options_of_its_protocol_and_of_the_loop():
         ("relay", {"topology": "ring"}, "tree, chain, star for relay"),
         ("d2", {"topology": "exponential"}, "symmetric weights for d2"),
         ("moshpit", {"topology": "ring"}, "a topology of groups for moshpit"),
-        ("easgd", {"beta": 1.5}, "0 < beta <= 1"),
         ("diloco", {"outer_every": 4, "fragments": 3}, "divides the 4 updates"),
         ("diloco", {"outer_every": 4, "delay": 4}, "a delay of 0 to 3"),
-        ("diloco", {"outer_every": 4, "keep": 2.0}, "0 <= keep"),
-        ("gossip", {"every": 0}, "rounds of 1 update or more"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(name, own, message):

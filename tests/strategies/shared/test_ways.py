@@ -265,9 +265,6 @@ def test_what_cannot_be_shared_out_is_said():
         run(hogwild, problem, settings(batch=2), threads=6, policy=lock_free)
     with pytest.raises(BadInput, match="batch of 1 to 5 examples, got 6"):
         run(hogwild, problem, settings(batch=6), policy=lock_free)
-    with pytest.raises(BadInput, match="period of at least 1 edge, got 0"):
-        hot = np.ones(len(problem.params), bool)
-        run(hogwild_private, problem, settings(batch=2), hot=hot, period=0)
 
     def two_hosts(comm):
         list(begin(hogwild, documents(), settings(), comm, 1))

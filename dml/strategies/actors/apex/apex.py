@@ -21,6 +21,7 @@ actor waits for params and credits, the learner for batches only.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,11 @@ from dml.strategies.actors.apex.replay import Replay
 from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.strategies.parameters import Update, make_parameters
 from dml.types import CountedComm, Problem, Step, no_op
+from dml.types.ranges import Updates, checked
 from dml.wire.comm.buffers import layout
 
 
+@partial(checked, own=Settings)
 def apex(
     problem: Problem,
     batches: Iterable[Any],
@@ -45,7 +48,7 @@ def apex(
     comm: CountedComm,
     timer: Timer,
     state: Any = None,
-    version: int = 0,
+    version: Updates = 0,
     **settings: Any,
 ) -> Iterator[Step]:
     """Train by prioritised replay.

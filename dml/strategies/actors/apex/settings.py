@@ -7,6 +7,16 @@ learner  │ replays │ actors             actor i sends to replay i mod R
 from typing import NamedTuple
 
 from dml.types import BadInput
+from dml.types.ranges import (
+    Count,
+    Every,
+    Fraction,
+    Large,
+    Number,
+    Positive,
+    Seed,
+    Updates,
+)
 
 
 class Settings(NamedTuple):
@@ -33,56 +43,32 @@ class Settings(NamedTuple):
       elastic: Whether the run continues when actors die.
     """
 
-    replays: int = 1
-    capacity: int = 2**17
-    batch: int = 64
-    warmup: int = 1000
-    ratio: float = 8.0
-    alpha: float = 0.6
-    beta: float = 0.4
-    n_step: int = 3
-    discount: float = 0.99
-    epsilon: float = 0.4
-    spread: float = 7.0
-    target_every: int = 200
-    pull_every: int = 2
-    window: int = 2
-    prefetch: int = 2
-    report_every: int = 100
-    seed: int = 0
+    replays: Count = 1
+    capacity: Large = 2**17
+    batch: Count = 64
+    warmup: Updates = 1000
+    ratio: Positive = 8.0
+    alpha: Fraction = 0.6
+    beta: Fraction = 0.4
+    n_step: Count = 3
+    discount: Fraction = 0.99
+    epsilon: Fraction = 0.4
+    spread: Number = 7.0
+    target_every: Every = 200
+    pull_every: Every = 2
+    window: Count = 2
+    prefetch: Count = 2
+    report_every: Every = 100
+    seed: Seed = 0
     elastic: bool = False
 
     def check(self) -> None:
-        """Raise BadInput if a setting is out of range."""
-        for name in COUNTS:
-            if getattr(self, name) < 1:
-                raise BadInput(
-                    f"expected {name} of 1 or more, got {getattr(self, name)}; pass "
-                    f"{name}=1 or more"
-                )
-        for name in SHARES:
-            if not 0 <= getattr(self, name) <= 1:
-                raise BadInput(
-                    f"expected {name} from 0 to 1, got {getattr(self, name)}; pass a "
-                    "number in this range"
-                )
-        if not self.ratio > 0:
-            raise BadInput(
-                f"expected a positive ratio of samples to transitions, got "
-                f"{self.ratio}; pass ratio=8"
-            )
+        """Raise BadInput for settings that do not fit together."""
         if self.warmup + self.batch > self.capacity:
             raise BadInput(
                 f"expected a capacity of warmup and batch, {self.warmup + self.batch} "
                 f"transitions, or more, got {self.capacity}; pass a larger capacity"
             )
-
-
-COUNTS = (
-    *("replays", "capacity", "batch", "n_step", "target_every", "pull_every"),
-    *("window", "prefetch", "report_every"),
-)
-SHARES = ("alpha", "beta", "discount", "epsilon")
 
 
 class Roles(NamedTuple):
