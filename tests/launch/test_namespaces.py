@@ -62,8 +62,9 @@ def house(tmp_path_factory):
     python = root / ".venv/bin/python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    wanted = "source launch/environment.sh; describe_wanted >.venv/installed"
-    subprocess.run(["bash", "-c", wanted], cwd=root, check=True)
+    ready = 'describe requirements.txt "$(accelerator)" >.venv/installed'
+    command = f"source launch/environment.sh; {ready}"
+    subprocess.run(["bash", "-c", command], cwd=root, check=True)
     return root
 
 
