@@ -20,7 +20,15 @@ from typing import Any
 
 from lab import flags, writing
 from studies.kfac.claims import CLAIMS
-from studies.kfac.runs import SETTINGS, SHARDS, TARGETS, Task, to_target, with_fraction
+from studies.kfac.runs import (
+    SETTINGS,
+    SHARDS,
+    TARGETS,
+    Task,
+    conclude,
+    to_target,
+    with_fraction,
+)
 
 from dml.data.images.datasets import IMAGES
 from dml.runs import folder, writers
@@ -73,7 +81,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         writers.tables(COLUMNS, TITLES, FLAGS.wide),
     )
     summary: dict[str, Any] = {}
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
+    ) as writer:
         for size in ranks:
             for columns in range(1, size + 1):
                 if size % columns == 0:

@@ -79,7 +79,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     }
     shown = writers.tables(memory_report.COLUMNS, titles, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
+        path,
+        FLAGS,
+        None,
+        shown,
+        claims=(counted, sixteen_bytes),
+        conclude=memory_report.conclude,
     ) as writer:
         tables = writing.write_tables(writer, memory_report.TABLES, arguments)
         summary = memory_report.totals(arguments, tables)

@@ -8,6 +8,7 @@ with writing.run_writer(
 """
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -92,7 +93,8 @@ def run_writer(
             default = partial(writers.training_sentence, virtual=virtual)
             texts = [conclude(run) if conclude else default(run.summary)]
             texts += [count_verdicts(verdicts)] if claims else []
-            sys.stdout.write(f"{' '.join(texts)} The results are in {path}.\n")
+            text = textwrap.fill(" ".join(texts), writers.WIDTH)
+            sys.stdout.write(f"{text}\nThe results are in {path}.\n")
             sys.stdout.flush()
 
 

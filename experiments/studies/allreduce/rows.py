@@ -5,9 +5,11 @@ from typing import Any
 
 from lab import estimates
 from lab import flags as lab
+from lab.claims import grouped
 from lab.shared_flags import FlagValues
 import numpy as np
 
+from dml.runs.results import Run
 from dml.types import CountedComm
 from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.benchmark import benchmark
@@ -75,3 +77,29 @@ def summary_entries(row: Row) -> Row:
         f"{prefix}speedup_{row['bytes']}": row["speedup"],
         f"{prefix}memcpy_share_{row['bytes']}": row["memcpy_seconds"] / row["seconds"],
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest algorithm of each size, on registered buffers if there are."""
+    kind = any(row["registered"] for row in run.rows)
+    rows = [row for row in run.rows if row["registered"] == kind and row["seconds"]]
+    rows = [row for row in rows if row["algorithm"] != "auto"]  # one of the others
+    fastest = [
+        min(group, key=lambda row: row["seconds"])
+        for group in grouped(rows, "bytes").values()
+    ]
+    if not fastest:
+        return "No algorithm was timed."
+    unit = "virtual ms" if run.flags.get("simulate") else "ms"
+    texts = [
+        f"{row['algorithm']} for {size_text(row['bytes'])} "
+        f"({1e3 * row['seconds']:.3g} {unit})"
+        for row in fastest
+    ]
+    return f"On {fastest[0]['p']} ranks the fastest are {', '.join(texts)}."
+
+
+def size_text(nbytes: int) -> str:
+    """Return a number of bytes such as "4 KB"; a KB is 1024 bytes."""
+    power = max(power for power in range(4) if not power or nbytes >> 10 * power)
+    return f"{nbytes / 2 ** (10 * power):.4g} {['B', 'KB', 'MB', 'GB'][power]}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, printer
 from dml.wire.costs import allreduce as cost
 from studies.large_batch.claims import BASELINE, SCALED
@@ -199,6 +200,17 @@ def summary(
         for key in ("warmup", *(f"{kind}_to_target" for kind in kinds)):
             totals[f"x{row['workers']}_{key}"] = row[key]
     return totals
+
+
+def conclude(run: Run) -> str:
+    """Return the test errors of one worker and of each warm-up of most workers."""
+    large = run.flags["large"]
+    texts = [
+        f"{row['warmup']} {row['error']:.1%}"
+        for row in run.rows
+        if row["workers"] in (1, large)
+    ]
+    return f"Test errors with {large} workers (baseline: one): {', '.join(texts)}."
 
 
 def print_tables(

@@ -15,6 +15,7 @@ from dml.models.memory import (
     stage_parameters,
 )
 from dml.models.networks.transformer import SIZES, Shape
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from studies.memory import compilation as memory_compiled
 from studies.memory.search import (
@@ -253,3 +254,14 @@ def totals(arguments: Arguments, tables: Mapping[str, Sequence[Row]]) -> dict[st
         summary[f"arguments_ratio_{name}"] = row["arguments_ratio"]
         summary[f"high_water_ratio_{name}"] = row["high_water_ratio"]
     return summary | plan_columns(cheapest(arguments.plans_by_devices))
+
+
+def conclude(run: Run) -> str:
+    """Return the fewest devices that hold the model, and the cheapest plan."""
+    summary, rows = run.summary, run.rows
+    fewest = min(row["devices"] for row in rows if row["table"] == "proposals")
+    return (
+        f"{summary['model']} fits {fewest} devices of {run.flags['device_gb']:g} GB; "
+        f"the cheapest plan has {summary['devices']}: mesh {summary['mesh']}, "
+        f"{summary['options']}, {summary['seconds']:.3g} s per step."
+    )

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.claims import grouped
+
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from studies.offload import brute_force, training, virtual
 from studies.offload.workload import Device, Workload
@@ -139,6 +142,29 @@ def summarize(tables: Tables) -> dict[str, Any]:
             name = f"{row['network']}_{row['fraction']:.2f}"
             summary[f"throughput_{name}"] = row["throughput"]
     return summary
+
+
+def conclude(run: Run) -> str:
+    """Return the equality of bits, and the speed in the least virtual memory."""
+    tables = grouped(run.rows, "table")
+    trained, virtual = tables.get("trained", []), tables.get("virtual", [])
+    texts = []
+    if trained:
+        hashes = {row["sha256"] for row in trained}
+        least = min(row["fraction"] for row in trained)
+        bits = "equal bits" if len(hashes) == 1 else f"{len(hashes)} different results"
+        texts.append(
+            f"The {len(trained)} trainings in {least:.0%} to 100% of the memory have "
+            f"{bits}"
+        )
+    planned = [row for row in virtual if row["method"] == "belady"]
+    for name, rows in grouped(planned, "network").items():
+        row = min(rows, key=lambda row: row["fraction"])
+        texts.append(
+            f"{name} activations have {row['throughput']:.0%} of the speed in "
+            f"{row['fraction']:.0%} of the memory"
+        )
+    return "; ".join(texts) + "." if texts else "No training was made."
 
 
 def draw(path: Path, tables: Tables) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector, scaled_cell
 from dml.wire.costs.allreduce import Rates
 from studies.scaling import bert as scaling_bert
@@ -59,6 +60,21 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
         f"{min(PUBLISHED)}; "
         f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the largest number of workers, its speed-up and its bottleneck."""
+    rows = [row for row in run.rows if row["table"] == "prediction"]
+    most = max(row["p"] for row in rows)
+    texts = []
+    for row in rows:
+        if row["p"] == most:
+            overlap = "with" if row["overlap"] else "without"
+            texts.append(
+                f"{row['speedup']:.4g} {overlap} overlap ({row['efficiency']:.0%} of "
+                f"linear, by {row['best']}, limited by {row['bottleneck']})"
+            )
+    return f"Predicted speed-up of {most:,} workers: {', '.join(texts)}."
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

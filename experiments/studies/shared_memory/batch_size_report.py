@@ -9,6 +9,7 @@ from lab.claims import grouped
 from lab.writing import flatten_rows
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
 from studies.shared_memory.batch_size_claims import efficient_batch
 from studies.shared_memory.batch_size_runs import Fastest
@@ -79,6 +80,15 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
         keys = ("examples", "steps", *seconds, "speedup")
         summary |= flatten_rows(rows_of_data, "{data}_{batch}_{key}", *keys)
     return summary
+
+
+def conclude(run: Run) -> str:
+    """Return the largest useful batch of each data set, and its bound."""
+    texts = [
+        f"{name}: {run.summary[f'{name}_b0']} ({rows[0]['bound']:,.0f} by diversity)"
+        for name, rows in grouped(run.rows, "data").items()
+    ]
+    return f"The largest useful batch is, {'; '.join(texts)}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

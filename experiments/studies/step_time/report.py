@@ -24,6 +24,7 @@ from dml.data.shards import shard
 from dml.figures import style as figures
 from dml.figures.allreduce_times import ratio
 from dml.models.gradient import gradient
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 from studies.step_time.strategies import LARGE, PRODUCT, PSUM, Laps, Setup
 from studies.step_time.torch_training import first_loss_difference, threads
@@ -228,3 +229,13 @@ def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
             fontsize=9,
         )
         figures.legend(figure, "outside lower center", ncols=len(PHASES))
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest strategy, and the milliseconds of all strategies."""
+    rows = sorted(run.rows, key=lambda row: row["ms"])
+    texts = [f"{row['strategy']} {row['ms']:.3g}" for row in rows]
+    return (
+        f"{rows[0]['strategy']} has the shortest step; milliseconds: "
+        f"{', '.join(texts)}."
+    )
