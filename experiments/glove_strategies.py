@@ -43,12 +43,12 @@ COLUMNS: writers.Columns = {
     "ranks": (5, "{ranks:d}"),
     "loss": (8, "{loss:.5f}"),
     "analogies": (9, "{analogy_accuracy:.4f}"),
-    "WordSim": (7, "{wordsim353:.3f}"),
-    "SimLex": (6, "{simlex999:.3f}"),
     "M records/s": (11, writers.scaled_cell("records_per_second", 1e-6, ".1f")),
     "seconds": (8, "{seconds:,.1f}"),
-    "elements sent": (16, "{words_sent:,d}"),
     "sha256": (8, "{vectors_sha256:.8}"),
+    "WordSim": (7, "{wordsim353:.3f}"),
+    "SimLex": (6, "{simlex999:.3f}"),
+    "elements sent": (16, "{words_sent:,d}"),
 }
 
 

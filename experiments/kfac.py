@@ -52,9 +52,9 @@ COLUMNS: dict[str, writers.Columns] = {
         "words sent": (11, "{words_sent:,}"),
         "predicted": (11, "{predicted_words:,}"),
         "bytes": (9, "{state_bytes:,.0f}"),
-        "predicted bytes": (15, "{predicted_bytes:,}"),
         "virtual ms": (10, writers.scaled_cell("update_seconds", 1e3, ".3f")),
         "sha256": (12, lambda row: row["sha256"][:12]),
+        "predicted bytes": (15, "{predicted_bytes:,}"),
     },
     "training": {
         "name": (8, "{name}"),

@@ -93,8 +93,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         title = f"{FLAGS.model}, devices of {FLAGS.device_gb:g} GB"
         bars = memory_figure.bars(query, best, others)
         memory_figure.draw(path / "memory", bars, query.limit, title)
+        print_cheapest(arguments, summary)
         writer.summary(summary)
-    print_cheapest(arguments, summary)
     return summary
 
 

@@ -47,11 +47,11 @@ COLUMNS: dict[str, writers.Columns] = {
         "strategy": (11, "{strategy}"),
         "sums": (10, "{reducer}"),
         "ranks": (5, "{ranks}"),
-        "loss": (8, "{loss:.5f}"),
         "words sent": (11, "{words_sent:,}"),
-        "predicted": (11, lambda row: predicted_text(row)),
         "state": (10, "{state_bytes:,}"),
         "sha256": (12, lambda row: row["sha256"][:12]),
+        "loss": (8, "{loss:.5f}"),
+        "predicted": (11, lambda row: predicted_text(row)),
     },
     "update": {
         "optimizer": (9, "{optimizer}"),

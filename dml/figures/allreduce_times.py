@@ -25,10 +25,10 @@ COLUMNS: Columns = {
     "bytes": (11, "{bytes:,}"),
     "algorithm": (16, "{algorithm}"),
     "ms": (9, scaled_cell("seconds", 1e3, ".4f")),
-    "bus GB/s": (8, lambda row: ratio(bus_gigabytes(row), row["seconds"])),
     "x native": (8, lambda row: ratio(row["native_seconds"], row["seconds"])),
-    "pred/meas": (9, lambda row: ratio(row["predicted_seconds"], row["seconds"])),
     "words sent": (13, lambda row: f"{row['words_sent'] or 0:,}"),
+    "bus GB/s": (8, lambda row: ratio(bus_gigabytes(row), row["seconds"])),
+    "pred/meas": (9, lambda row: ratio(row["predicted_seconds"], row["seconds"])),
     "sha256": (8, lambda row: f"{(row['sha256'] or '-')[:8]:>8}"),
 }
 

@@ -183,8 +183,9 @@ def printer(
     def row(row: Row) -> None:
         if not shown:
             if title:
-                text = textwrap.fill(cell(row, title), WIDTH)
-                sys.stdout.write(f"\n{text}\n")
+                texts = cell(row, title).splitlines()
+                lines = [textwrap.fill(text, WIDTH) for text in texts]
+                sys.stdout.write("\n".join(["", *lines, ""]))
             if omitted:
                 plural = "s" if omitted > 1 else ""
                 sys.stdout.write(f"({omitted} more column{plural}: --wide)\n")

@@ -23,10 +23,10 @@ COLUMNS: Columns = {
     "workers": (8, "{n}"),
     "spares": (7, "{k}"),
     "formula ms": (11, scaled_cell("paper_seconds", 1e3, ".4g")),
-    "with drain": (11, scaled_cell("predicted_seconds", 1e3, ".4g")),
     "virtual": (9, scaled_cell("virtual_seconds", 1e3, ".4g")),
     "measured": (9, scaled_cell("seconds", 1e3, ".4g")),
     "/ formula": (10, "{ratio:.3f}"),
+    "with drain": (11, scaled_cell("predicted_seconds", 1e3, ".4g")),
     "bits of a serial sum": (21, "{exact}"),
 }
 SUMS: Columns = {

@@ -23,10 +23,10 @@ MEASURED: Columns = {
     "code": (33, "{code}"),
     "bytes": (9, "{nbytes}"),
     "ratio": (6, "{ratio:.1f}"),
-    "encode GB/s": (11, "{encode_gbs:.2f}"),
-    "decode GB/s": (11, "{decode_gbs:.2f}"),
     "both GB/s": (9, "{both_gbs:.2f}"),
     "us": (7, scaled_cell("seconds", 1e6, ".0f")),
+    "encode GB/s": (11, "{encode_gbs:.2f}"),
+    "decode GB/s": (11, "{decode_gbs:.2f}"),
 }
 TITLES = {
     "code": "Seconds of codes on one core; GB of float32 per second",

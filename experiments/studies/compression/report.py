@@ -25,14 +25,14 @@ CLOSE = 0.01  # accuracies are close if they differ by at most this much
 CLOSE_LOSS = 0.05  # losses are close if they differ by at most this share
 
 COLUMNS: Columns = {
-    "reducer": (31, "{reducer}"),
-    "MB/epoch": (8, "{megabytes_per_epoch:.3g}"),
+    "reducer": (30, "{reducer}"),
     "ratio": (6, "{ratio:.1f}"),
     "loss": (7, "{loss:.4f}"),
     "accuracy": (8, "{accuracy:.3f}"),
-    "codec us": (8, scaled_cell("codec_seconds", 1e6, ".0f")),
     "ms": (7, scaled_cell("step_seconds", 1e3, ".3f")),
     "pays below": (12, "{pays}"),
+    "MB/epoch": (8, "{megabytes_per_epoch:.3g}"),
+    "codec us": (8, scaled_cell("codec_seconds", 1e6, ".0f")),
 }
 
 

@@ -60,15 +60,15 @@ def optional_number(key: str) -> Any:
 
 COLUMNS = {
     "mesh": (24, "{mesh}"),
-    "first s": (7, "{first_seconds:.1f}"),
     "tokens/s": (8, "{tokens_per_second:,.0f}"),
     "held MB": (7, optional_number("held_mb")),
+    "last loss": (9, "{loss:.5f}"),
+    "loss diff": (9, "{loss_difference:.1e}"),
+    "first s": (7, "{first_seconds:.1f}"),
     "temporary": (9, optional_number("temporary_mb")),
     "sent MB: tensor": (15, optional_number("tensor_mb")),
     "stage": (6, optional_number("stage_mb")),
     "data": (6, optional_number("data_mb")),
-    "last loss": (9, "{loss:.5f}"),
-    "loss diff": (9, "{loss_difference:.1e}"),
 }
 
 

@@ -29,11 +29,11 @@ COLUMNS: Columns = {
     "s": (2, "{stragglers}"),
     "scheme": (10, "{scheme}"),
     "load": (5, "{load:.2f}"),
-    "predicted": (9, "{predicted:.3f}"),
     "measured": (8, "{measured:.3f}"),
-    "virtual error": (13, "{virtual_error:.0e}"),
     "AUC": (7, "{auc:.4f}"),
     "s to AUC": (8, "{seconds_to_auc:.1f}"),
+    "predicted": (9, "{predicted:.3f}"),
+    "virtual error": (13, "{virtual_error:.0e}"),
 }
 COLOURS = {name: f"C{number}" for number, name in enumerate(CODES)}
 MARK: dict[str, Any] = {"fillstyle": "none", "markersize": 8}

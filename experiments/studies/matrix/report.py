@@ -15,7 +15,7 @@ COLUMNS = {
     "method": (19, lambda row: short(row["method"])),
     "ranks": (5, lambda row: str(row.get("ranks", ""))),
     "bits": (4, lambda row: row["bits"]),
-    "loss": (9, lambda row: f"{row['loss']:.5f}" if row["fits"] else ""),
+    "loss": (8, lambda row: f"{row['loss']:.5f}" if row["fits"] else ""),
     "words": (9, lambda row: f"{row['words_sent']:,}" if row["fits"] else ""),
     "virtual ms": (10, lambda row: milliseconds(row)),
 }

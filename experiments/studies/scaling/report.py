@@ -17,12 +17,12 @@ COLUMNS: dict[str, Columns] = {
     "prediction": {
         "p": (5, "{p}"),
         "overlap": (7, lambda row: "yes" if row["overlap"] else "no"),
-        "gradient ms": (11, scaled_cell("gradient_seconds", 1e3, ".3f")),
         "step ms": (9, scaled_cell("step_seconds", 1e3, ".3f")),
         "best": (16, "{best}"),
         "speed-up": (8, "{speedup:.4g}"),
         "of linear": (9, "{efficiency:.1%}"),
         "bottleneck": (10, "{bottleneck}"),
+        "gradient ms": (11, scaled_cell("gradient_seconds", 1e3, ".3f")),
         **{
             name: (max(6, len(name)), f"{{{name}_speedup:.4g}}")
             for name in (*BY_HAND, "native")

@@ -30,8 +30,8 @@ COLUMNS: Columns = {
         9,
         lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
     ),
-    **select_columns("updates", "seconds", "to target"),
-    **select_columns("stale", "max", "late", "idle"),
+    **select_columns("to target", "stale", "idle"),
+    **select_columns("seconds", "updates", "max", "late"),
 }
 
 

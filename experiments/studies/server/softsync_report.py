@@ -19,14 +19,13 @@ from studies.server.runs import RunResult, select_columns
 POINT = 0.01  # one percentage point; smaller differences of test errors are ignored
 COLUMNS: Columns = {
     "strategy": (22, "{strategy}"),
-    "rate": (6, "{rate:g}"),
     "test error": (10, "{error:.1%}"),
     "objective": (9, lambda row: f"{row['objective'] or math.inf:.4f}"),
-    **select_columns("updates", "seconds"),
     "tau": NUMBERS["stale"],  # mean staleness
     **select_columns("max"),
     "P(tau>2n)": (9, "{beyond:.1e}"),
-    **select_columns("idle"),
+    **select_columns("idle", "seconds", "updates"),
+    "rate": (6, "{rate:g}"),
 }
 
 

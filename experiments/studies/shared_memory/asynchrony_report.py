@@ -31,11 +31,11 @@ COLUMNS: writers.Columns = {
     "overlap": (7, "{overlap:.4f}"),
     "rate": (5, "{rate:g}"),
     "tau": (5, "{tau:g}"),
-    "mean delay": (10, "{delay_mean:.1f}"),
-    "max delay": (9, "{delay_max:.0f}"),
     "error": (8, "{error:.5f}"),
     "x serial": (8, "{ratio:.2f}"),
     "": (9, lambda row: "diverged" if row["diverged"] else ""),
+    "mean delay": (10, "{delay_mean:.1f}"),
+    "max delay": (9, "{delay_max:.0f}"),
 }
 
 

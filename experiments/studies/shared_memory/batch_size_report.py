@@ -21,11 +21,11 @@ def columns(workers: Sequence[int]) -> Columns:
         "data": (8, "{data}"),
         "batch": (6, "{batch:,d}"),
         "rate": (8, "{rate:.4g}"),
-        "examples": (9, "{examples:,d}"),
         "steps": (8, "{steps:,d}"),
         "speed-up": (8, "{speedup:,.1f}"),
         "of ideal": (8, "{of_ideal:.0%}"),
         "bound": (7, "{bound:,.0f}"),
+        "examples": (9, "{examples:,d}"),
         "min bound": (9, "{bound_least:,.0f}"),
         **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in workers},
     }

@@ -46,8 +46,8 @@ KINDS = {
         "hubs": (6, "{hubs:g}"),
         "updates/s": (11, "{updates_per_second:,.0f}"),
         "x hogwild": (9, "{to_hogwild:.2f}"),
-        "plan s": (7, "{planned:.4f}"),
         "objective": (9, "{objective:.5f}"),
+        "plan s": (7, "{planned:.4f}"),
     },
     "step": CASE
     | {

@@ -28,12 +28,12 @@ COLUMNS: Columns = {
     "strategy": (11, "{strategy}"),
     "shards": (6, "{shards}"),
     "Q": (5, "{fraction:g}"),
+    "accuracy %": (12, lambda row: mean_and_deviation(row["accuracies"])),
     "shuffle MB": (10, scaled_cell("shuffle_bytes", 1e-6, ".5f")),
     "gradient MB": (11, scaled_cell("gradient_bytes", 1e-6, ".5f")),
-    "r": (6, "{compression:.1f}"),
     "ratio": (8, "{ratio:.2%}"),
+    "r": (6, "{compression:.1f}"),
     "formula": (8, "{formula:.2%}"),
-    "accuracy %": (12, lambda row: mean_and_deviation(row["accuracies"])),
 }
 
 

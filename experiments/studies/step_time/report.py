@@ -141,14 +141,14 @@ def columns(unit: str) -> Columns:
     return {
         "strategy": (18, "{strategy}"),
         "ms": (8, "{ms:.1f}"),
-        "quartiles ms": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
         f"{unit}/s": (10, f"{{{unit}_per_second:,.0f}}"),
-        "TFLOP/s": (7, "{teraflops:.3g}"),
-        "of peak": (7, "{share_of_peak:.1%}"),
         "MB held": (8, lambda row: f"{row['bytes_held'] / 1e6:,.1f}"),
         "wire share": (10, "{wire_share:.1%}"),
-        "overlap share": (13, "{overlap_share:.1%}"),
         "x torch": (7, lambda row: ratio(row["torch_ratio"], 1)),
+        "quartiles ms": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
+        "TFLOP/s": (7, "{teraflops:.3g}"),
+        "of peak": (7, "{share_of_peak:.1%}"),
+        "overlap share": (13, "{overlap_share:.1%}"),
         "first loss": (10, "{first_loss:.5f}"),
     }
 

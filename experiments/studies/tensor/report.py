@@ -20,10 +20,10 @@ COLUMNS: Columns = {
     "collective": (18, "{kind}"),
     "devices": (7, "{tensor}"),
     "compiled": (8, "{count}"),
-    "formula": (7, lambda row: str(row["formula_count"] or "-")),
-    "bytes sent": (11, "{bytes:,.0f}"),
-    "by formula": (11, "{formula_bytes:,.0f}"),
     "equal": (5, lambda row: "yes" if equal(row) else "no"),
+    "bytes sent": (11, "{bytes:,.0f}"),
+    "formula": (7, lambda row: str(row["formula_count"] or "-")),
+    "by formula": (11, "{formula_bytes:,.0f}"),
 }
 
 
