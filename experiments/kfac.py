@@ -20,12 +20,12 @@ from typing import Any
 
 from lab import flags, writing
 from studies.kfac.claims import CLAIMS
+from studies.kfac.report import conclude, draw
 from studies.kfac.runs import (
     SETTINGS,
     SHARDS,
     TARGETS,
     Task,
-    conclude,
     to_target,
     with_fraction,
 )
@@ -81,17 +81,19 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         writers.tables(COLUMNS, TITLES, FLAGS.wide),
     )
     summary: dict[str, Any] = {}
+    rows: list[writers.Row] = []
     with writing.run_writer(
         path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
     ) as writer:
         for size in ranks:
             for columns in range(1, size + 1):
                 if size % columns == 0:
-                    row = with_fraction(task, size, columns / size, FLAGS.steps)
-                    writer.row(row)
+                    rows.append(with_fraction(task, size, columns / size, FLAGS.steps))
+                    writer.row(rows[-1])
         for name, settings in SETTINGS.items():
             for setting in settings:
                 writer.row(to_target(task, name, setting, FLAGS.updates))
+        draw(path / "kfac", rows)
         writer.summary(summary)
     return summary
 

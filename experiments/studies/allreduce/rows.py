@@ -11,6 +11,7 @@ import numpy as np
 
 from dml.runs.results import Run
 from dml.types import CountedComm
+from dml.wire.collectives import chosen_allreduce
 from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm.buffers import is_registered
@@ -55,6 +56,8 @@ def measure(
     for row in rows:
         name = row["algorithm"]
         row["registered"] = is_registered(comm, buffer)
+        if not row["words_sent"] and uncounted(comm, name, buffer):
+            row["words_sent"] = None
         row["predicted_seconds"] = None  # other libraries have no cost model
         if name in table:
             row["predicted_seconds"] = estimates.predicted_seconds(
@@ -66,6 +69,12 @@ def measure(
                 comm, buffer, table[name], seconds, overlap
             )
     return rows
+
+
+def uncounted(comm: CountedComm, name: str, buffer: np.ndarray) -> bool:
+    """Return whether an all-reduce is MPI's own, whose words nothing counts."""
+    chosen = chosen_allreduce(comm, buffer) if name == "auto" else name
+    return chosen == "native" and comm.size > 1
 
 
 def summary_entries(row: Row) -> Row:
@@ -96,7 +105,9 @@ def conclude(run: Run) -> str:
         f"({1e3 * row['seconds']:.3g} {unit})"
         for row in fastest
     ]
-    return f"On {fastest[0]['p']} ranks the fastest are {', '.join(texts)}."
+    size = fastest[0]["p"]
+    ranks = f"{size} rank{'s' * (size > 1)}"
+    return f"On {ranks} the fastest are {', '.join(texts)}."
 
 
 def size_text(nbytes: int) -> str:

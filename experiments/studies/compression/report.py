@@ -132,8 +132,8 @@ def conclude(run: Run) -> str:
     return (
         f"At the {metric} of the exact reducer, {exact:.3g}, {best} sends "
         f"{summary[f'{best}_ratio']:.3g} times fewer bytes ({metric} "
-        f"{summary[f'{best}_{metric}']:.3g}). {fastest} has the fastest updates, of "
-        f"{own:.3f} ms; exact ones take {plain:.3f} ms."
+        f"{summary[f'{best}_{metric}']:.3g}). Here an exact update takes {plain:.3f} "
+        f"ms, the fastest of these codes, {fastest}, {own:.3f} ms."
     )
 
 

@@ -4,7 +4,6 @@ import time
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from lab.claims import grouped
 import jax
 import numpy as np
 
@@ -14,7 +13,6 @@ from dml.evaluation.scores import digest, evaluate
 from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.mlp import mlp
-from dml.runs.results import Run
 from dml.sim.run import run
 from dml.strategies.kfac.kfac import kfac
 from dml.strategies.kfac.plan import make_plan
@@ -220,26 +218,3 @@ def target_program(
     # the first updates compile
     mean = float(np.mean(seconds[RULE.inverses_every :]))
     return np.array(losses), mean, last.params()
-
-
-def conclude(run: Run) -> str:
-    """Return the equality of the fractions, their memory, and the updates to a loss."""
-    tables = grouped(run.rows, "table")
-    fractions, trainings = tables["fraction"], tables.get("training", [])
-    hashes = len({row["sha256"] for row in fractions})
-    equal = "equal bits" if hashes == 1 else f"{hashes} different results"
-    texts = [f"All fractions on all ranks have {equal}"]
-    most = max(row["ranks"] for row in fractions)
-    stored = [row["state_bytes"] for row in fractions if row["ranks"] == most]
-    texts.append(
-        f"on {most} ranks the largest fraction stores {stored[-1] / stored[0]:.3g} "
-        "times the bytes of the smallest"
-    )
-    for target in TARGETS:
-        counts = {}
-        for name, rows in grouped(trainings, "name").items():
-            found = [row[f"updates_{target:g}"] for row in rows]
-            counts[name] = min([count for count in found if count], default=None)
-        parts = [f"{name} {count or 'never'}" for name, count in counts.items()]
-        texts.append(f"updates to loss {target:g}: {', '.join(parts)}")
-    return "; ".join(texts) + "."
