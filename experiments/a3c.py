@@ -18,7 +18,7 @@ from typing import Any
 
 from lab import flags, writing
 from studies.a3c.claims import CLAIMS as CLAIMS
-from studies.a3c.report import COLUMNS, chart, summarize
+from studies.a3c.report import COLUMNS, chart, conclude, summarize
 from studies.a3c.runs import default_task, rows
 from studies.rl.settings import EPISODES
 
@@ -59,7 +59,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "a3c")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
-    with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, *shown, claims=CLAIMS, conclude=conclude
+    ) as writer:
         written: list[Row] = []
         for row in rows(task, workers, seeds, FLAGS.processes):
             written.append(row)

@@ -15,7 +15,7 @@ from typing import Any
 
 from lab import flags, writing
 import numpy as np
-from studies.allreduce.rows import measure, select_algorithms, summary_entries
+from studies.allreduce.rows import conclude, measure, select_algorithms, summary_entries
 from studies.topology.claims import optimal
 
 from dml import extend
@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             path / "allreduce", compared=[*SCHEDULES, "shared"]
         )
         with writing.run_writer(
-            path, FLAGS, comm, console, chart, claims=(optimal,)
+            path, FLAGS, comm, console, chart, claims=(optimal,), conclude=conclude
         ) as writer:
             for buffer in buffers(comm):
                 for row in measure(comm, table, buffer, FLAGS, checked):

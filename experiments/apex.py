@@ -21,7 +21,7 @@ from typing import Any
 
 from lab import flags, writing
 from studies.apex.claims import CLAIMS as CLAIMS
-from studies.apex.report import COLUMNS, chart, summarize
+from studies.apex.report import COLUMNS, chart, conclude, summarize
 from studies.apex.runs import default_task, rows
 from studies.rl.settings import REPLAY
 
@@ -43,7 +43,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "apex")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
-    with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, *shown, claims=CLAIMS, conclude=conclude
+    ) as writer:
         written: list[Row] = []
         for row in rows(task, seeds, FLAGS.processes):
             written.append(row)

@@ -26,6 +26,7 @@ from studies.shared_memory.asynchrony_claims import CLAIMS
 from studies.shared_memory.asynchrony_report import (
     COLUMNS,
     chart,
+    conclude,
     errors,
     overlap,
     summarize,
@@ -71,7 +72,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     batches = {name: problem(name) for name in FLAGS.problems.split(",")}
     table = writers.table(COLUMNS, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, table, chart(path), claims=CLAIMS
+        path, FLAGS, None, table, chart(path), claims=CLAIMS, conclude=conclude
     ) as writer:
         rows: list[Row] = []
         for name, batch in sorted(batches.items(), key=lambda item: overlap(item[1])):

@@ -24,7 +24,13 @@ from typing import Any
 
 from lab import flags, writing
 from studies.shared_memory.batch_size_claims import CLAIMS
-from studies.shared_memory.batch_size_report import columns, draw, row, summarize
+from studies.shared_memory.batch_size_report import (
+    columns,
+    conclude,
+    draw,
+    row,
+    summarize,
+)
 from studies.shared_memory.batch_size_runs import (
     DATA,
     bounds,
@@ -83,7 +89,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 writer.row(row_of_batch)
 
     table = writers.table(columns(workers), FLAGS.wide)
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
+    ) as writer:
         # Every evaluation allocates windows; a virtual rank frees them.
         sim.run(program, 1)
         summary = summarize(rows)

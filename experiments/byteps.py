@@ -84,7 +84,14 @@ def main(argv: Sequence[str]) -> list[Row]:
             "hub": hub.COLUMNS,
         }
         console = writers.tables(columns, TITLES, FLAGS.wide)
-        with writing.run_writer(path, FLAGS, comm, console, claims=CLAIMS) as writer:
+        with writing.run_writer(
+            path,
+            FLAGS,
+            comm,
+            console,
+            claims=CLAIMS,
+            conclude=exchanges.conclude,
+        ) as writer:
             for row in rows(comm):
                 writer.row(row)
             summary = {"p": comm.size, "spares": FLAGS.spares}

@@ -49,7 +49,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     names = strategies() if FLAGS.measure else []
     path = folder.path(FLAGS.out, "carbon")
     tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES, FLAGS.wide)
-    with writing.run_writer(path, FLAGS, None, tables, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, tables, claims=CLAIMS, conclude=carbon_report.conclude
+    ) as writer:
         kept = writing.write_tables(writer, carbon_rows.TABLES, None)
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))

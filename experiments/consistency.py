@@ -28,6 +28,7 @@ from studies.server.consistency_report import (
     COLUMNS,
     NEAR,
     case,
+    conclude,
     draw,
     last_objective,
     summarize,
@@ -105,6 +106,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         summarize=summarize,
         draw=draw,
         claims=CONSISTENCY,
+        conclude=conclude,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from lab import flags
 from studies.server.claims import DOWNPOUR
 from studies.server.comparison import SKIP_NONFINITE, Case, Run, compare
-from studies.server.downpour_report import COLUMNS, case, draw, summarize
+from studies.server.downpour_report import COLUMNS, case, conclude, draw, summarize
 from studies.server.flags import images
 from studies.server.problems import PROBLEMS, shards
 
@@ -77,6 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         summarize=summarize,
         draw=draw,
         claims=DOWNPOUR,
+        conclude=conclude,
     )
 
 

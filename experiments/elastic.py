@@ -85,6 +85,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             writer.row(row)
         report.draw(path, progress, rows, begun)
         summary = report.summarize(rows, real.summary(path / "elastic"), plain.summary)
+        summary["virtual"] = bool(simulated)
         writer.summary(summary)
     return summary
 

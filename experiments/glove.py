@@ -114,6 +114,7 @@ def program(
         summary |= setup.summary | speeds(summary, len(tiles.logs), timeless)
         summary["words_sent"] = total(comm, summary["words_sent"])
         summary["cooccurrence_seconds"] = counted
+        summary["virtual"] = virtual
         summary["total_seconds"] = time.perf_counter() - begun
         writer.summary(summary)
     if (epoch := summary["epochs"]) < FLAGS.epochs:

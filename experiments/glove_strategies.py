@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags, started, writing
+from lab.claims import grouped
 from studies.glove import counting, strategies
 from studies.glove import flags as glove_flags
 from studies.glove import reference as glove_reference
@@ -25,6 +26,7 @@ from studies.glove.claims import CLAIMS
 
 from dml.figures import style as figures
 from dml.runs import folder, writers
+from dml.runs.results import Run
 
 FLAGS = flags.define("seed")
 counting.define(FLAGS)
@@ -41,12 +43,12 @@ COLUMNS: writers.Columns = {
     "ranks": (5, "{ranks:d}"),
     "loss": (8, "{loss:.5f}"),
     "analogies": (9, "{analogy_accuracy:.4f}"),
-    "WordSim": (7, "{wordsim353:.3f}"),
-    "SimLex": (6, "{simlex999:.3f}"),
     "M records/s": (11, writers.scaled_cell("records_per_second", 1e-6, ".1f")),
     "seconds": (8, "{seconds:,.1f}"),
-    "elements sent": (16, "{words_sent:,d}"),
     "sha256": (8, "{vectors_sha256:.8}"),
+    "WordSim": (7, "{wordsim353:.3f}"),
+    "SimLex": (6, "{simlex999:.3f}"),
+    "elements sent": (16, "{words_sent:,d}"),
 }
 
 
@@ -70,7 +72,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         ]
     rows = []
     table = writers.table(COLUMNS, FLAGS.wide)
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
+    ) as writer:
         for cell in cells:
             rows.append(cell())
             writer.row(rows[-1])
@@ -86,6 +90,17 @@ def ours(path: Path, strategy: str, size: int, options: list[str]) -> dict[str, 
     options = [*options, f"--strategy={strategy}"]
     run = started.run(name, size, "glove.py", options, path / f"{strategy}-{size}")
     return {"strategy": strategy, "ranks": size, **run.summary}
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest cell, and the number of cells with equal bits."""
+    best = max(run.rows, key=lambda row: row["records_per_second"])
+    cells = max(grouped(run.rows, "vectors_sha256").values(), key=len)
+    names = ", ".join(f"{row['strategy']} on {row['ranks']}" for row in cells)
+    return (
+        f"{best['strategy']} on {best['ranks']} ranks is fastest "
+        f"({best['records_per_second'] / 1e6:.1f} M records/s); equal bits: {names}."
+    )
 
 
 def chart(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -28,7 +28,13 @@ from typing import Any
 
 from lab import flags, writing
 from studies.gradient_coding.claims import CLAIMS
-from studies.gradient_coding.report import COLUMNS, chart, summarize, with_times
+from studies.gradient_coding.report import (
+    COLUMNS,
+    chart,
+    conclude,
+    summarize,
+    with_times,
+)
 from studies.gradient_coding.runs import DATA, Task, auc_problem, rows
 from studies.gradient_coding.schemes import CODES, FIXED, LOAD, TAILS, make_scheme
 
@@ -62,7 +68,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             make_scheme(name, n, FLAGS.stragglers)  # raises if it does not exist
     path = folder.path(FLAGS.out, "gradient_coding")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path, FLAGS.law)
-    with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, *shown, claims=CLAIMS, conclude=conclude
+    ) as writer:
         problem = auc_problem(FLAGS.data)
         task = Task(
             problem, FLAGS.batch, FLAGS.optimizer, FLAGS.lr, FLAGS.updates, FLAGS.seed

@@ -20,7 +20,15 @@ from typing import Any
 
 from lab import flags, writing
 from studies.kfac.claims import CLAIMS
-from studies.kfac.runs import SETTINGS, SHARDS, TARGETS, Task, to_target, with_fraction
+from studies.kfac.report import conclude, draw
+from studies.kfac.runs import (
+    SETTINGS,
+    SHARDS,
+    TARGETS,
+    Task,
+    to_target,
+    with_fraction,
+)
 
 from dml.data.images.datasets import IMAGES
 from dml.runs import folder, writers
@@ -44,9 +52,9 @@ COLUMNS: dict[str, writers.Columns] = {
         "words sent": (11, "{words_sent:,}"),
         "predicted": (11, "{predicted_words:,}"),
         "bytes": (9, "{state_bytes:,.0f}"),
-        "predicted bytes": (15, "{predicted_bytes:,}"),
         "virtual ms": (10, writers.scaled_cell("update_seconds", 1e3, ".3f")),
         "sha256": (12, lambda row: row["sha256"][:12]),
+        "predicted bytes": (15, "{predicted_bytes:,}"),
     },
     "training": {
         "name": (8, "{name}"),
@@ -73,15 +81,19 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         writers.tables(COLUMNS, TITLES, FLAGS.wide),
     )
     summary: dict[str, Any] = {}
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    rows: list[writers.Row] = []
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
+    ) as writer:
         for size in ranks:
             for columns in range(1, size + 1):
                 if size % columns == 0:
-                    row = with_fraction(task, size, columns / size, FLAGS.steps)
-                    writer.row(row)
+                    rows.append(with_fraction(task, size, columns / size, FLAGS.steps))
+                    writer.row(rows[-1])
         for name, settings in SETTINGS.items():
             for setting in settings:
                 writer.row(to_target(task, name, setting, FLAGS.updates))
+        draw(path / "kfac", rows)
         writer.summary(summary)
     return summary
 

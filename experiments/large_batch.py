@@ -67,7 +67,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     chosen = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
     rows, curves = [], {}
     table = writers.table(report.COLUMNS, FLAGS.wide)
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=report.conclude
+    ) as writer:
         for row, trainings in compare(chosen, factors):
             rows.append(row)
             writer.row(row)

@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     methods = flags.names(FLAGS.methods, table, "methods", extend.STRATEGIES)
     path = folder.path(FLAGS.out, "matrix")
     comm, rows = world(FLAGS.watchdog), []
-    table_writer = writers.table(report.COLUMNS, FLAGS.wide)
+    table_writer = writers.table(report.COLUMNS, FLAGS.wide, report.TITLE)
     with writing.run_writer(
         path, FLAGS, comm, table_writer, conclude=report.conclude
     ) as writer:

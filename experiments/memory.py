@@ -79,7 +79,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     }
     shown = writers.tables(memory_report.COLUMNS, titles, FLAGS.wide)
     with writing.run_writer(
-        path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
+        path,
+        FLAGS,
+        None,
+        shown,
+        claims=(counted, sixteen_bytes),
+        conclude=memory_report.conclude,
     ) as writer:
         tables = writing.write_tables(writer, memory_report.TABLES, arguments)
         summary = memory_report.totals(arguments, tables)
@@ -88,8 +93,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         title = f"{FLAGS.model}, devices of {FLAGS.device_gb:g} GB"
         bars = memory_figure.bars(query, best, others)
         memory_figure.draw(path / "memory", bars, query.limit, title)
+        print_cheapest(arguments, summary)
         writer.summary(summary)
-    print_cheapest(arguments, summary)
     return summary
 
 

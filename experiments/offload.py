@@ -81,7 +81,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         seed=FLAGS.seed,
     )
     console = writers.tables(report.COLUMNS, report.TITLES, FLAGS.wide)
-    with writing.run_writer(path, FLAGS, None, console, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, console, claims=CLAIMS, conclude=report.conclude
+    ) as writer:
         tables = writing.write_tables(writer, report.TABLES, arguments)
         report.draw(path, tables)
         summary = report.summarize(tables)

@@ -20,7 +20,7 @@ from typing import Any
 
 from lab import flags, writing
 from studies.owners.claims import CLAIMS
-from studies.owners.runs import REDUCERS, SHARDS, Plan, train, update_seconds
+from studies.owners.runs import REDUCERS, SHARDS, Plan, conclude, train, update_seconds
 
 from dml.models.layers.blocks import Shape
 from dml.runs import folder, writers
@@ -47,11 +47,11 @@ COLUMNS: dict[str, writers.Columns] = {
         "strategy": (11, "{strategy}"),
         "sums": (10, "{reducer}"),
         "ranks": (5, "{ranks}"),
-        "loss": (8, "{loss:.5f}"),
         "words sent": (11, "{words_sent:,}"),
-        "predicted": (11, lambda row: predicted_text(row)),
         "state": (10, "{state_bytes:,}"),
         "sha256": (12, lambda row: row["sha256"][:12]),
+        "loss": (8, "{loss:.5f}"),
+        "predicted": (11, lambda row: predicted_text(row)),
     },
     "update": {
         "optimizer": (9, "{optimizer}"),
@@ -87,7 +87,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         writers.tables(COLUMNS, TITLES, FLAGS.wide),
     )
     summary: dict[str, Any] = {}
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
+    ) as writer:
         for name in names:
             plan = Plan(shape, name, FLAGS.steps, FLAGS.seed)
             for reducer in REDUCERS:

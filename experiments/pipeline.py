@@ -22,7 +22,13 @@ from typing import Any
 
 from lab import flags, writing
 from studies.pipeline.claims import CLAIMS
-from studies.pipeline.tables import MOST_STAGES, TABLES, Arguments, make_schedules
+from studies.pipeline.tables import (
+    MOST_STAGES,
+    TABLES,
+    Arguments,
+    conclude,
+    make_schedules,
+)
 from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
 from studies.pipeline.zero_bubble_claims import CLAIMS as ZERO_BUBBLE
 from studies.tensor.measurements import devices
@@ -70,7 +76,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         FLAGS.wide,
     )
     with writing.run_writer(
-        path, FLAGS, None, tables, claims=CLAIMS + ZERO_BUBBLE
+        path, FLAGS, None, tables, claims=CLAIMS + ZERO_BUBBLE, conclude=conclude
     ) as writer:
         sizes = shape(FLAGS.blocks)
         seconds = given_seconds or measured_seconds(sizes, FLAGS.microbatch)

@@ -21,7 +21,7 @@ from typing import Any
 
 from lab import flags, writing
 from studies.policy_lag.claims import CLAIMS as CLAIMS
-from studies.policy_lag.report import COLUMNS, chart, summarize
+from studies.policy_lag.report import COLUMNS, chart, conclude, summarize
 from studies.policy_lag.runs import Task, rows, whole_numbers
 from studies.rl.settings import ROLLOUTS
 
@@ -65,7 +65,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "policy_lag")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)
-    with writing.run_writer(path, FLAGS, None, *shown, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, *shown, claims=CLAIMS, conclude=conclude
+    ) as writer:
         written: list[Row] = []
         for row in rows(task, corrections, lags, seeds, FLAGS.processes):
             written.append(row)

@@ -62,7 +62,9 @@ def main(argv: Sequence[str]) -> list[Row]:
             writers.tables(scaling_report.COLUMNS, titles, FLAGS.wide),
             scaling_report.chart(path / "scaling"),
         )
-        with writing.run_writer(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
+        with writing.run_writer(
+            path, FLAGS, comm, *shown, claims=CLAIMS, conclude=scaling_report.conclude
+        ) as writer:
             for name, rows in tables.items():
                 for row in rows:
                     writer.row({"table": name} | row)

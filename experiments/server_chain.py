@@ -24,6 +24,7 @@ import numpy as np
 from studies.server.claims import recovers
 from studies.server.deaths import (
     COLUMNS,
+    conclude,
     count_updates,
     death_rows,
     recoveries,
@@ -102,7 +103,9 @@ def program(
     waits = recoveries(comm, report.acknowledged, [start + time for time in times])
     path, living = folder.path(FLAGS.out, "server_chain"), comm.Shrink()
     console = writers.table(COLUMNS, FLAGS.wide)
-    with writing.run_writer(path, FLAGS, living, console, claims=[recovers]) as writer:
+    with writing.run_writer(
+        path, FLAGS, living, console, claims=[recovers], conclude=conclude
+    ) as writer:
         if result is None or waits is None:
             return {}
         rows = death_rows(list(deaths), FLAGS.kill.split(","), times, waits)

@@ -52,7 +52,9 @@ def main(argv: Sequence[str]) -> report.Row:
     task = make_task(FLAGS)
     rows: list[report.Row] = []
     table = writers.table(report.COLUMNS, FLAGS.wide)
-    with writing.run_writer(path, FLAGS, None, table, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, table, claims=CLAIMS, conclude=report.conclude
+    ) as writer:
         for row in report.rows(task, strategies, fractions, FLAGS):
             rows.append(row)
             writer.row(row)

@@ -28,6 +28,7 @@ from studies.server.runs import broadcast_number
 from studies.server.softsync_report import (
     COLUMNS,
     case,
+    conclude,
     draw,
     lowest_good_rate,
     summarize,
@@ -84,6 +85,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         summarize=summarize,
         draw=draw,
         claims=SOFTSYNC,
+        conclude=conclude,
     )
 
 

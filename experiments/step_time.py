@@ -103,7 +103,9 @@ def compare(
     path = folder.path(FLAGS.out, "step_time")
     table = writers.table(report.columns(task.unit), FLAGS.wide)
     chart = report.chart(path / "step_time")
-    with writing.run_writer(path, FLAGS, comm, table, chart) as writer:
+    with writing.run_writer(
+        path, FLAGS, comm, table, chart, conclude=report.conclude
+    ) as writer:
         for row in rows:
             writer.row(row)
         summary = report.summary(setup, rows, laps)

@@ -28,7 +28,7 @@ from studies.stragglers.ranks import (
     real_starts,
     start_measurement,
 )
-from studies.stragglers.report import COLUMNS, barrier_rows, chart, totals
+from studies.stragglers.report import COLUMNS, barrier_rows, chart, conclude, totals
 
 from dml.runs import folder, writers
 from dml.runs.writers import Writer
@@ -70,7 +70,9 @@ def main(argv: Sequence[str]) -> list[Row]:
             draws_TxP = seconds(distribution, FLAGS.seed, REAL_STEPS, p)
             real[text] = real_starts(comm, table(p), draws_TxP, FLAGS.scale)
         shown = (writers.table(COLUMNS, FLAGS.wide), chart(path / "stragglers", table))
-        with writing.run_writer(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
+        with writing.run_writer(
+            path, FLAGS, comm, *shown, claims=CLAIMS, conclude=conclude
+        ) as writer:
             return first_of_all(
                 comm, lambda: {} if comm.rank else tabulate(writer, real, p)
             )

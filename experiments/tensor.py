@@ -65,6 +65,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             None,
             writers.table(report.COLUMNS, FLAGS.wide),
             claims=(two_and_two,),
+            conclude=report.conclude,
         ) as writer,
     ):
         compiling.enable_cache()

@@ -64,7 +64,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     console = writers.tables(
         topology_tables.columns(names), topology_tables.TITLES, FLAGS.wide
     )
-    with writing.run_writer(path, FLAGS, None, console, claims=CLAIMS) as writer:
+    with writing.run_writer(
+        path, FLAGS, None, console, claims=CLAIMS, conclude=topology_report.conclude
+    ) as writer:
         tables = writing.write_tables(writer, topology_report.TABLES, arguments)
         summary = topology_report.totals(tables)
         topology_report.draw(path / "topology", tables["race"], names)

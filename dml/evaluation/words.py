@@ -35,7 +35,8 @@ def evaluate(
     """Return accuracies of analogies, and Spearman correlations with human ratings.
 
     A score is None if the vocabulary has too few words of the data set.
-    analogy_questions is the number of questions.
+    analogy_questions is the number of questions, wordsim353_pairs and simlex999_pairs
+    are the numbers of rated pairs of known words.
 
     Args:
       words: The vocabulary, most frequent words first.
@@ -53,8 +54,8 @@ def evaluate(
             "analogy_semantic": _share(scores, SEMANTIC),
             "analogy_syntactic": _share(scores, syntactic),
             "analogy_questions": sum(count for _, count in scores.values()),
-            "wordsim353": _spearman(word_vectors, datapath("wordsim353.tsv")),
-            "simlex999": _spearman(word_vectors, datapath("simlex999.txt")),
+            **_spearman(word_vectors, "wordsim353", datapath("wordsim353.tsv")),
+            **_spearman(word_vectors, "simlex999", datapath("simlex999.txt")),
         }
 
 
@@ -218,9 +219,13 @@ def _share(scores: Mapping[str, Score], sections: Sequence[str]) -> float | None
     return float(correct / total) if total else None
 
 
-def _spearman(word_vectors: Any, path: str) -> float | None:
+def _spearman(word_vectors: Any, name: str, path: str) -> dict[str, float | None]:
+    """Return the correlation with human ratings, and the number of rated pairs."""
     try:
-        _, spearman, _ = word_vectors.evaluate_word_pairs(path)
+        _, spearman, unknown = word_vectors.evaluate_word_pairs(path)
     except ValueError:  # fewer than two pairs are known
-        return None
-    return None if math.isnan(spearman[0]) else float(spearman[0])
+        return {name: None, f"{name}_pairs": 0}
+    lines = Path(path).read_text("utf-8").splitlines()
+    pairs = sum(not line.startswith("#") for line in lines)
+    score = None if math.isnan(spearman[0]) else float(spearman[0])
+    return {name: score, f"{name}_pairs": round(pairs * (1 - unknown / 100))}

@@ -10,6 +10,15 @@ from dml.figures.style import drawing, legend, note
 from dml.runs.writers import Columns, Row, Writer, collector, scaled_cell
 
 
+def words_text(row: Row) -> str:
+    """Return the counted words, or why there are none."""
+    if row["words_sent"] is None:
+        return "not counted"
+    if not row["words_sent"] and row["p"] > 1:
+        return "shared memory"
+    return f"{row['words_sent']:,}"
+
+
 def ratio(above: float | None, below: float) -> str:
     """Return above / below as text; a dash if `above` is None or `below` is 0."""
     return "-" if above is None or not below else f"{above / below:.3g}"
@@ -25,10 +34,10 @@ COLUMNS: Columns = {
     "bytes": (11, "{bytes:,}"),
     "algorithm": (16, "{algorithm}"),
     "ms": (9, scaled_cell("seconds", 1e3, ".4f")),
-    "bus GB/s": (8, lambda row: ratio(bus_gigabytes(row), row["seconds"])),
     "x native": (8, lambda row: ratio(row["native_seconds"], row["seconds"])),
+    "words sent": (13, lambda row: words_text(row)),
+    "bus GB/s": (8, lambda row: ratio(bus_gigabytes(row), row["seconds"])),
     "pred/meas": (9, lambda row: ratio(row["predicted_seconds"], row["seconds"])),
-    "words sent": (13, lambda row: f"{row['words_sent'] or 0:,}"),
     "sha256": (8, lambda row: f"{(row['sha256'] or '-')[:8]:>8}"),
 }
 

@@ -49,7 +49,8 @@ def histograms(
 def waiting_times(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
     """Draw the computing and waiting time of each worker, one panel per title.
 
-    With more than MAX_BARS workers, a bar is the mean over adjacent workers.
+    The panels have one scale. With more than MAX_BARS workers, a bar is the mean over
+    adjacent workers.
 
     Args:
       path: Path of the figure, without suffix.
@@ -69,6 +70,9 @@ def waiting_times(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -
             axes.stairs(computed, edges, **style)
             share = seconds_Wx2[:, 1].sum() / (seconds_Wx2.sum() or 1)
             axes.set(title=f"{name}: {share:.0%} waiting", xlabel="worker", ylabel=unit)
+        top = max(axes.get_ylim()[1] for axes in panels)
+        for axes in panels:
+            axes.set_ylim(0, top)
         figures.legend(figure, "outside lower center", ncols=2)
 
 

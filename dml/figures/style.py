@@ -160,10 +160,25 @@ def panels(
                 axes.set_ylim(within)
             axes.set_xscale("log" if "x" in log else "linear")
             axes.set_yscale("log" if "y" in log else "linear")
+            numbers = [x for xs, _ in panel.series.values() for x in xs]
+            if "x" not in log and are_integers(numbers):
+                whole_ticks(axes.xaxis)
         if side_by_side or len(panels[0].series) > MAX_CURVES_IN_LEGEND:
             legend(figure)
         elif len(panels[0].series) > 1:
             all_axes[0].legend()
+
+
+def are_integers(numbers: Sequence[float]) -> bool:
+    """Return whether all numbers are integers."""
+    return all(isinstance(number, int | np.integer) for number in numbers)
+
+
+def whole_ticks(axis: Any) -> None:
+    """Set the ticks of an axis of counts to whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
 
 
 def curves(

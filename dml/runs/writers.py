@@ -106,6 +106,9 @@ def collector(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
 PAIRS = 3  # largest number of (name, value) pairs per line of a summary
 WIDTH = 80  # characters of a line
 GAP = "  "  # between the columns of a table
+UNCOUNTED = (
+    "No words were counted: the ranks shared memory, or called MPI's own all-reduce."
+)
 
 
 # title of a column -> width, and template or function of the row
@@ -183,8 +186,9 @@ def printer(
     def row(row: Row) -> None:
         if not shown:
             if title:
-                text = textwrap.fill(cell(row, title), WIDTH)
-                sys.stdout.write(f"\n{text}\n")
+                texts = cell(row, title).splitlines()
+                lines = [textwrap.fill(text, WIDTH) for text in texts]
+                sys.stdout.write("\n".join(["", *lines, ""]))
             if omitted:
                 plural = "s" if omitted > 1 else ""
                 sys.stdout.write(f"({omitted} more column{plural}: --wide)\n")
@@ -197,9 +201,9 @@ def printer(
 
 
 @contextmanager
-def table(columns: Columns, wide: bool = False) -> Iterator[Writer]:
+def table(columns: Columns, wide: bool = False, title: str = "") -> Iterator[Writer]:
     """Print the rows as one table; the summary is not printed."""
-    yield Writer(printer(columns, wide=wide), ignore)
+    yield Writer(printer(columns, title, wide), ignore)
 
 
 @contextmanager
@@ -228,6 +232,7 @@ def summary_table(summary: Row) -> str:
         (name.replace("_", " "), f"{value:.6g}")
         for name, value in summary.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
+        if name != "words_sent" or value  # see `training_sentence`
     ]
     lines: list[str] = []
     for pairs in range(PAIRS, 0, -1):
@@ -244,12 +249,13 @@ def padded_pairs(texts: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{name:{widths[0]}}  {value:>{widths[1]}}" for name, value in texts]
 
 
-def training_sentence(summary: Row, virtual: bool = False) -> str:
+def training_sentence(summary: Row, virtual: bool = False, ranks: int = 1) -> str:
     """Return the main results of a training in one sentence.
 
     Args:
       summary: Summary of the training.
       virtual: Whether its seconds are virtual.
+      ranks: Number of ranks.
     """
     unit = "virtual seconds" if virtual else "s"
     start = line(summary, f"Trained {{steps:,}} updates in {{seconds:.3g}} {unit}")
@@ -259,7 +265,10 @@ def training_sentence(summary: Row, virtual: bool = False) -> str:
         "perplexity {perplexity:.4g}",
     )
     texts = filter(None, (line(summary, template) for template in results))
-    return f"{start}: {', '.join(texts)}." if start else "Finished."
+    text = f"{start}: {', '.join(texts)}." if start else "Finished."
+    if ranks > 1 and summary.get("words_sent") == 0:
+        text += f" {UNCOUNTED}"
+    return text
 
 
 @contextmanager
@@ -301,8 +310,9 @@ def console(
             text = row_text(row)
             bar.update(task.id, advance=1, description=text)
             if not live and task.completed % max(1, total // 10) == 0:
-                left = f"{task.time_remaining or 0:.0f} s left"
-                screen.print(f"{unit} {task.completed:.0f}/{total}  {text}  {left}")
+                seconds = task.time_remaining  # None: unknown
+                left = "" if seconds is None else f"  {seconds:.0f} s left"
+                screen.print(f"{unit} {task.completed:.0f}/{total}  {text}{left}")
 
         def summary(summary: Row) -> None:
             bar.stop()

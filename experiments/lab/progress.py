@@ -3,9 +3,9 @@
 hogwild.py: HOGWILD! (Niu 2011) against locked and serial SGD; 54 s in the last run
 hogwild.py: 10 s, about 44 s left: svm, 2 workers
 
-The first line appears after one second, so that bad input remains a single line; the
-status line after 5 silent seconds on a terminal, after 10 under mpirun, whose output
-may be a terminal, and after 60 in a file.
+The first line appears with the first output or after one second, so that bad input
+remains a single line; the status line after 5 silent seconds on a terminal, and after
+10 in a file and under mpirun, whose output may be a terminal.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ FIRST_SECONDS = 1.0  # until the first line
 Item = TypeVar("Item")
 
 # silence before a status line
-TERMINAL_SECONDS, MPIRUN_SECONDS, FILE_SECONDS = 5.0, 10.0, 60.0
+TERMINAL_SECONDS, FILE_SECONDS = 5.0, 10.0
 MAX_DURATIONS = 1000  # commands of which the last duration is kept
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -35,8 +35,9 @@ ERASE = "\r\x1b[2K"
 class Output:
     """Standard output that remembers when it was written last."""
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: TextIO, first: str = ""):
         self.stream, self.written = stream, time.monotonic()
+        self.first = first  # line to print before all others
         self.has_status = False  # a terminal shows the status line
         self.lock = threading.RLock()
 
@@ -44,6 +45,7 @@ class Output:
         with self.lock:
             self.erase()
             self.written = time.monotonic()
+            text, self.first = self.first + text, ""
             return self.stream.write(text)
 
     def show(self, line: str) -> None:
@@ -67,7 +69,7 @@ class Progress:
     """The progress of this process's command; its methods do nothing on other ranks."""
 
     def __init__(self) -> None:
-        self.name, self.key, self.first, self.task = "", "", "", ""
+        self.name, self.key, self.task = "", "", ""
         self.begun, self.done, self.total, self.rows = 0.0, 0, 0, 0
         self.expected = 0.0  # seconds of the last run
         self.output: Output | None = None
@@ -84,8 +86,8 @@ class Progress:
         time_text = "no earlier run with these flags"
         if self.expected:
             time_text = f"{seconds(self.expected)} in the last run with these flags"
-        self.first = f"{self.name}: {purpose}; {time_text}\n"
-        self.output = Output(sys.stdout)
+        first = f"{self.name}: {purpose}; {time_text}\n"
+        self.output = Output(sys.stdout, first)
         sys.stdout = self.output  # type: ignore[assignment]
         threading.Thread(target=self.watch, daemon=True).start()
 
@@ -114,11 +116,9 @@ class Progress:
         output = self.output
         if output is None or self.ended.wait(FIRST_SECONDS):
             return
-        output.write(self.first)
+        output.write("")  # the first line
         output.flush()
-        interval = MPIRUN_SECONDS if first_set(RANKS, "") else FILE_SECONDS
-        if output.isatty():
-            interval = TERMINAL_SECONDS
+        interval = TERMINAL_SECONDS if output.isatty() else FILE_SECONDS
         shown = 0.0
         while not self.ended.wait(min(0.5, interval / 10)):
             now = time.monotonic()

@@ -8,6 +8,7 @@ with writing.run_writer(
 """
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -89,10 +90,11 @@ def run_writer(
             verdicts = print_verdicts(claims, run)
             writer.summary(run.summary | verdicts | spent)
             virtual = comm is not None and comm.platform.virtual
-            default = partial(writers.training_sentence, virtual=virtual)
+            default = partial(writers.training_sentence, virtual=virtual, ranks=size)
             texts = [conclude(run) if conclude else default(run.summary)]
             texts += [count_verdicts(verdicts)] if claims else []
-            sys.stdout.write(f"{' '.join(texts)} The results are in {path}.\n")
+            text = textwrap.fill(" ".join(texts), writers.WIDTH)
+            sys.stdout.write(f"{text}\nThe results are in {path}.\n")
             sys.stdout.flush()
 
 
@@ -104,9 +106,9 @@ def write_tables(
     A table is a function of the arguments and of the rows of the tables before it.
     """
     written: dict[str, list[Row]] = {}
-    for name, make in tables.items():
+    for name in PROGRESS.each([*tables]):
         written[name] = []
-        for row in make(arguments, written):
+        for row in tables[name](arguments, written):
             writer.row({"table": name} | row)
             written[name].append(row)
     return written

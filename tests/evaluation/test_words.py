@@ -20,7 +20,8 @@ from dml.evaluation.words import (
 from dml.types import BadInput
 
 SHARES = {"analogy_accuracy", "analogy_semantic", "analogy_syntactic"}
-KEYS = SHARES | {"analogy_questions", "wordsim353", "simlex999"}
+PAIRS = {"wordsim353_pairs", "simlex999_pairs"}
+KEYS = SHARES | PAIRS | {"analogy_questions", "wordsim353", "simlex999"}
 KINDS = ("correct", "incorrect")
 
 
@@ -130,13 +131,17 @@ def test_the_scores_are_those_of_gensim(english, tmp_path):
         with quiet():
             _, spearman, _ = known.evaluate_word_pairs(datapath(name))
         assert scores[key] == spearman[0] != 0
+    assert scores["wordsim353_pairs"] == 353
+    assert scores["simlex999_pairs"] == 999
 
 
 @pytest.mark.parametrize("known", [[], ["tiger", "cat"], ["tiger", "cat", "tiger's"]])
 def test_sets_without_known_words_score_none_and_make_good_json(known):
     words = ["zyx", *known]
     scores = evaluate(words, np.ones((len(words), 3), np.float32))
-    assert scores == dict.fromkeys(KEYS) | {"analogy_questions": 0}
+    counts = {name: scores.pop(name) for name in PAIRS}
+    assert scores == dict.fromkeys(KEYS - PAIRS) | {"analogy_questions": 0}
+    assert counts["simlex999_pairs"] == 0 and counts["wordsim353_pairs"] <= 2
 
 
 @pytest.mark.parametrize("value", [0, math.nan])

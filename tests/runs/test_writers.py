@@ -5,7 +5,18 @@ from contextlib import contextmanager
 import pytest
 
 from dml.runs import exports
-from dml.runs.writers import Writer, jsonl, line, rank_0_writer, scaled_cell, tables
+from dml.runs.writers import (
+    UNCOUNTED,
+    Writer,
+    jsonl,
+    line,
+    rank_0_writer,
+    scaled_cell,
+    summary_table,
+    table,
+    tables,
+    training_sentence,
+)
 
 
 @contextmanager
@@ -63,6 +74,35 @@ def test_tables_fill_templates_and_show_a_dash_for_a_missing_number(capsys):
         "n",
         " 30",
     ]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_table_has_the_first_columns_that_fit_in_80_characters(wide, capsys):
+    columns = {f"column {n}": (18, "{n}") for n in range(6)}
+    with table(columns, wide, "a title " * 20) as writer:
+        writer.row({"n": "x" * 18})
+    *title, header, row = capsys.readouterr().out.splitlines()
+    assert max(map(len, title)) <= 80
+    assert len(header.split("column")) - 1 == (6 if wide else 4)
+    assert len(row) == (118 if wide else 78)
+    assert ("(2 more columns: --wide)" in title) != wide
+
+
+def test_a_summary_fits_in_80_characters():
+    summary = {f"a_long_name_of_a_number_{n}": 1 / 3 for n in range(4)}
+    assert max(map(len, summary_table(summary).splitlines())) <= 80
+    assert len(summary_table({"a": 1, "b": 2, "c": 3}).splitlines()) == 1
+    assert summary_table({}) == ""
+
+
+def test_the_sentence_of_a_training_names_virtual_seconds_and_uncounted_words():
+    summary = {"steps": 100, "seconds": 7.11e-05, "loss": 0.5, "words_sent": 0}
+    start = "Trained 100 updates in 7.11e-05"
+    virtual = training_sentence(summary, virtual=True, ranks=4)
+    assert virtual == f"{start} virtual seconds: loss 0.5. {UNCOUNTED}"
+    assert training_sentence(summary) == f"{start} s: loss 0.5."
+    counted = training_sentence(summary | {"words_sent": 8}, ranks=4)
+    assert counted == f"{start} s: loss 0.5."
 
 
 def test_a_line_leaves_out_templates_whose_fields_are_missing():

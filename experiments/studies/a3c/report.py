@@ -8,6 +8,7 @@ from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 
 COLUMNS: Columns = {
@@ -24,6 +25,17 @@ def summarize(rows: Sequence[Row]) -> Row:
     """Return the flat summary by number of workers."""
     keys = "seconds", "frames", "updates", "staleness_mean", "staleness_max"
     return flatten_rows(rows, "workers_{workers}_{key}", *keys)
+
+
+def conclude(run: Run) -> str:
+    """Return the virtual seconds to the return by number of workers."""
+    texts = [
+        f"{row['workers']} in {row['seconds']:.3g}"
+        if row["seconds"] is not None
+        else f"{row['workers']} never"
+        for row in run.rows
+    ]
+    return f"Virtual seconds to the return, by workers: {', '.join(texts)}."
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

@@ -5,10 +5,13 @@ from typing import Any
 
 from lab import estimates
 from lab import flags as lab
+from lab.claims import grouped
 from lab.shared_flags import FlagValues
 import numpy as np
 
+from dml.runs.results import Run
 from dml.types import CountedComm
+from dml.wire.collectives import chosen_allreduce
 from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm.buffers import is_registered
@@ -53,6 +56,8 @@ def measure(
     for row in rows:
         name = row["algorithm"]
         row["registered"] = is_registered(comm, buffer)
+        if not row["words_sent"] and uncounted(comm, name, buffer):
+            row["words_sent"] = None
         row["predicted_seconds"] = None  # other libraries have no cost model
         if name in table:
             row["predicted_seconds"] = estimates.predicted_seconds(
@@ -66,6 +71,12 @@ def measure(
     return rows
 
 
+def uncounted(comm: CountedComm, name: str, buffer: np.ndarray) -> bool:
+    """Return whether an all-reduce is MPI's own, whose words nothing counts."""
+    chosen = chosen_allreduce(comm, buffer) if name == "auto" else name
+    return chosen == "native" and comm.size > 1
+
+
 def summary_entries(row: Row) -> Row:
     """Return entries of the summary: speed of `auto` relative to MPI and to memcpy."""
     if row["algorithm"] != "auto" or not row["seconds"]:
@@ -75,3 +86,31 @@ def summary_entries(row: Row) -> Row:
         f"{prefix}speedup_{row['bytes']}": row["speedup"],
         f"{prefix}memcpy_share_{row['bytes']}": row["memcpy_seconds"] / row["seconds"],
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest algorithm of each size, on registered buffers if there are."""
+    kind = any(row["registered"] for row in run.rows)
+    rows = [row for row in run.rows if row["registered"] == kind and row["seconds"]]
+    rows = [row for row in rows if row["algorithm"] != "auto"]  # one of the others
+    fastest = [
+        min(group, key=lambda row: row["seconds"])
+        for group in grouped(rows, "bytes").values()
+    ]
+    if not fastest:
+        return "No algorithm was timed."
+    unit = "virtual ms" if run.flags.get("simulate") else "ms"
+    texts = [
+        f"{row['algorithm']} for {size_text(row['bytes'])} "
+        f"({1e3 * row['seconds']:.3g} {unit})"
+        for row in fastest
+    ]
+    size = fastest[0]["p"]
+    ranks = f"{size} rank{'s' * (size > 1)}"
+    return f"On {ranks} the fastest are {', '.join(texts)}."
+
+
+def size_text(nbytes: int) -> str:
+    """Return a number of bytes such as "4 KB"; a KB is 1024 bytes."""
+    power = max(power for power in range(4) if not power or nbytes >> 10 * power)
+    return f"{nbytes / 2 ** (10 * power):.4g} {['B', 'KB', 'MB', 'GB'][power]}"

@@ -8,6 +8,7 @@ from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 
 COLUMNS: Columns = {
@@ -21,6 +22,17 @@ COLUMNS: Columns = {
 def summarize(rows: Sequence[Row]) -> Row:
     """Return the flat summary by method."""
     return flatten_rows(rows, "{method}_{key}", "updates", "frames", "reached")
+
+
+def conclude(run: Run) -> str:
+    """Return the median number of updates to the return by method."""
+    texts = [
+        f"{row['method']} {row['updates']:,.0f}"
+        if row["updates"] is not None
+        else f"{row['method']} never"
+        for row in run.rows
+    ]
+    return f"Updates to the return (median of seeds): {', '.join(texts)}."
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

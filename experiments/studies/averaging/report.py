@@ -163,7 +163,7 @@ def conclude(run: Run) -> str:
 def draw(path: Path, tables: Tables, arguments: Arguments) -> None:
     """Draw the variance by round: by method, and of teapots with absent peers."""
     p = max(size for size in arguments.sizes if size <= MAX_DENSE)
-    with figures.drawing(path, 1, 2, size=(10.5, 4.0)) as (_, (left, right)):
+    with figures.drawing(path, 1, 2, size=(10.5, 4.8)) as (_, (left, right)):
         for name in DRAWN:
             found = evaluate(name, p, arguments.seed, DRAWN_ROUNDS).variances
             last = rounds.first_below(found, FLOOR)
@@ -183,4 +183,4 @@ def draw(path: Path, tables: Tables, arguments: Arguments) -> None:
         right.set(title=f"{peers:,} peers in a grid (dashed: formula)")
         for axes in (left, right):
             axes.set(xlabel="round", yscale="log")
-            axes.legend()
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)

@@ -14,16 +14,16 @@ def optional(key: str, text: str) -> Callable[[Row], str]:
 
 PROTOCOL = {"protocol": (20, "{protocol}")}
 ROUNDS = {
-    "to 1e-4": (13, optional("rounds_1e-4", ",")),
-    "to 1e-9": (15, optional("rounds_1e-9", ",")),
+    "to 1e-4": (8, optional("rounds_1e-4", ",")),
+    "to 1e-9": (8, optional("rounds_1e-9", ",")),
 }
 COLUMNS: dict[str, Columns] = {
     "topologies": {
         "topology": (20, "{topology}"),
         "p": (9, "{p:,}"),
-        "messages per peer": (17, "{degree:.2f}"),
+        "messages/peer": (13, "{degree:.2f}"),
         "spectral gap": (12, "{gap:.3g}"),
-        "1e-9 by the gap": (18, optional("rounds_by_gap", ",")),
+        "1e-9 by the gap": (15, optional("rounds_by_gap", ",")),
     },
     "rounds": {
         "p": (9, "{p:,}"),
@@ -38,9 +38,9 @@ COLUMNS: dict[str, Columns] = {
         "peers": (5, "{peers}"),
         "absence": (7, "{absence:g}"),
         "method": (20, "{method}"),
-        "published 1e-9": (14, optional("published_1e-9", ".1f")),
+        "paper 1e-9": (10, optional("published_1e-9", ".1f")),
         "ours": (5, "{rounds_1e-9:.1f}"),
-        "published 1e-4": (14, optional("published_1e-4", ".1f")),
+        "paper 1e-4": (10, optional("published_1e-4", ".1f")),
         "ours ": (5, "{rounds_1e-4:.1f}"),
         "mean moves by": (13, "{mean_error:.0e}"),
     },

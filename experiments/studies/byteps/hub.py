@@ -41,15 +41,17 @@ COLUMNS: Columns = {
     "ranks": (6, "{p}"),
     "MB": (5, "{megabytes:g}"),
     "KB": (5, "{chunk_kb:g}"),
+    "fused us": (9, scaled_cell("fused_seconds", 1e6, ".3g")),
+    "passes/fused": (12, "{fusion:.2f}"),
+    "separate/fused": (14, "{speedup:.2f}"),
+    "equal bits": (10, "{exact}"),
+    "copy/fused": (10, "{copy_share:.2f}"),
+    "raw/fused": (9, "{raw_share:.2f}"),
     **{
         f"{name} us": (len(name) + 4, scaled_cell(f"{name}_seconds", 1e6, ".3g"))
         for name in METHODS
+        if name != "fused"
     },
-    "copy/fused": (11, "{copy_share:.2f}"),
-    "passes/fused": (13, "{fusion:.2f}"),
-    "raw/fused": (10, "{raw_share:.2f}"),
-    "separate/fused": (15, "{speedup:.2f}"),
-    "equal bits": (11, "{exact}"),
 }
 Buffers = tuple[np.ndarray, np.ndarray]  # gradients, parameters
 RATE = 1e-3  # learning rate

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import NamedTuple
 
+from lab.claims import grouped
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from dml.types import BadInput, Comm
 from dml.wire.collectives.benchmark import time_alternately
@@ -21,10 +23,10 @@ COLUMNS: Columns = {
     "workers": (8, "{n}"),
     "spares": (7, "{k}"),
     "formula ms": (11, scaled_cell("paper_seconds", 1e3, ".4g")),
-    "with drain": (11, scaled_cell("predicted_seconds", 1e3, ".4g")),
     "virtual": (9, scaled_cell("virtual_seconds", 1e3, ".4g")),
     "measured": (9, scaled_cell("seconds", 1e3, ".4g")),
     "/ formula": (10, "{ratio:.3f}"),
+    "with drain": (11, scaled_cell("predicted_seconds", 1e3, ".4g")),
     "bits of a serial sum": (21, "{exact}"),
 }
 SUMS: Columns = {
@@ -188,3 +190,30 @@ def links(
         yield "throttled", Throttled(comm, rates.beta, rates.alpha, BURST), rates
     measured = measure_bandwidth(comm, sizes)
     yield "machine", comm, Rates(0.0, 1 / measured, 0.0)
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest number of spare ranks, and the speed-up of fused updates."""
+    tables = grouped(run.rows, "table")
+    texts = []
+    for n, rows in grouped(tables.get("spares", []), "n").items():
+        best = min(rows, key=seconds)
+        unit = "ms" if best["seconds"] else "virtual ms"
+        times = [f"{row['k']} spares {1e3 * seconds(row):.3g}" for row in rows]
+        texts.append(
+            f"{n} workers are fastest with {best['k']} spare ranks "
+            f"({', '.join(times)} {unit})"
+        )
+    for row in tables.get("hub", [])[-1:]:
+        texts.append(
+            f"a fused update of {row['megabytes']:g} MB takes "
+            f"{1e3 * row['fused_seconds']:.3g} ms, {row['fusion']:.2f} times as fast "
+            "as separate passes"
+        )
+    return "; ".join(texts) + "." if texts else "Nothing was timed."
+
+
+def seconds(row: Row) -> float:
+    """Return the measured seconds of an exchange, or else the virtual ones."""
+    found: float = row["seconds"] or row["virtual_seconds"]
+    return found

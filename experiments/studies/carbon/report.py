@@ -1,10 +1,12 @@
 """Tables, figure and printed summary of carbon.py."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from dml.figures import style as figures
 from dml.runs.carbon import POUND
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from studies.carbon.rows import days_agree
 from studies.carbon.tables import POUNDS, PUE, SEARCH
@@ -38,14 +40,14 @@ COLUMNS: dict[str, Columns] = {
         "model": (11, "{model}"),
         " on": (11, "{hardware}"),
         " days": (4, "{days:g}"),
-        " W": (3, "{watts:d}"),
-        " PUE": (4, "{pue:.2f}"),
-        " kg/kWh": (6, "{intensity:.3f}"),
         " MWh": (6, "{mwh:g}"),
         " ours": (7, "{mwh_ours:,.1f}"),
         " t CO2e": (6, "{tonnes:g}"),
         "  ours": (6, "{tonnes_ours:.1f}"),
         " by days": (7, "{implied_days:.2f}"),
+        " W": (3, "{watts:d}"),
+        " PUE": (4, "{pue:.2f}"),
+        " kg/kWh": (6, "{intensity:.3f}"),
         f" t at {PUE}, {POUND * POUNDS:.3f}": (15, "{average_tonnes:,.1f}"),
         " times": (5, "{average_ratio:.2f}"),
     },
@@ -83,6 +85,24 @@ def best(rows: Sequence[Row]) -> Row | None:
     """Return the row of least energy that reached the target."""
     reached = [row for row in rows if row["kwh"] is not None]
     return min(reached, key=lambda row: row["kwh"], default=None)
+
+
+def conclude(run: Run) -> str:
+    """Return the recomputed cells, and the strategy of least energy."""
+    summary = run.summary
+    text = (
+        f"{summary['strubell_exact']} of {summary['strubell_cells']} cells of "
+        "Strubell's table are recomputed"
+    )
+    rows = [row for row in run.rows if row["table"] == "glove"]
+    texts = [
+        f"{row['strategy']} on {row['ranks']} ranks {1e3 * row['kwh']:.3g} Wh"
+        for row in sorted(rows, key=lambda row: row["kwh"] or math.inf)
+        if row["kwh"] is not None
+    ]
+    if texts:
+        text += f"; least energy to loss {rows[0]['target']:.5f}: {', '.join(texts)}"
+    return f"{text}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

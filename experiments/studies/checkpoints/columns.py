@@ -31,13 +31,13 @@ COLUMNS: dict[str, Columns] = {
         "MB": (6, "{megabytes:.1f}"),
         "step ms": (8, scaled_cell("step", 1e3, ".2f")),
         "stall ms": (8, scaled_cell("stall", 1e3, ".1f")),
-        "write ms": (8, scaled_cell("write", 1e3, ".0f")),
-        "cost ms": (8, scaled_cell("estimated", 1e3, ".0f")),
         "added ms": (8, scaled_cell("added", 1e3, ".0f")),
-        "processor ms": (12, scaled_cell("added_processor", 1e3, ".0f")),
         "interval s": (10, "{interval:.2f}"),
         "overhead": (8, "{overhead:.1%}"),
         "± ": (5, "{error:.1%}"),
+        "write ms": (8, scaled_cell("write", 1e3, ".0f")),
+        "cost ms": (8, scaled_cell("estimated", 1e3, ".0f")),
+        "processor ms": (12, scaled_cell("added_processor", 1e3, ".0f")),
     },
 }
 TITLES = {

@@ -3,9 +3,8 @@
 from lab.claims import Verdict, claim, untested, verdict
 
 from dml.runs.results import Run
-from studies.compression.crossovers import shares
+from studies.compression.crossovers import DATA_CENTRE, shares
 
-DATA_CENTRE = 10  # least Gb/s of a network of a data centre
 SHARE = 0.1  # largest share of setups that counts as rare
 MIN_SETUPS = 200
 

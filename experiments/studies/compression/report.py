@@ -25,14 +25,14 @@ CLOSE = 0.01  # accuracies are close if they differ by at most this much
 CLOSE_LOSS = 0.05  # losses are close if they differ by at most this share
 
 COLUMNS: Columns = {
-    "reducer": (31, "{reducer}"),
-    "MB/epoch": (8, "{megabytes_per_epoch:.3g}"),
+    "reducer": (30, "{reducer}"),
     "ratio": (6, "{ratio:.1f}"),
     "loss": (7, "{loss:.4f}"),
     "accuracy": (8, "{accuracy:.3f}"),
-    "codec us": (8, scaled_cell("codec_seconds", 1e6, ".0f")),
     "ms": (7, scaled_cell("step_seconds", 1e3, ".3f")),
     "pays below": (12, "{pays}"),
+    "MB/epoch": (8, "{megabytes_per_epoch:.3g}"),
+    "codec us": (8, scaled_cell("codec_seconds", 1e6, ".0f")),
 }
 
 
@@ -132,8 +132,8 @@ def conclude(run: Run) -> str:
     return (
         f"At the {metric} of the exact reducer, {exact:.3g}, {best} sends "
         f"{summary[f'{best}_ratio']:.3g} times fewer bytes ({metric} "
-        f"{summary[f'{best}_{metric}']:.3g}). {fastest} has the fastest updates, of "
-        f"{own:.3f} ms; exact ones take {plain:.3f} ms."
+        f"{summary[f'{best}_{metric}']:.3g}). Here an exact update takes {plain:.3f} "
+        f"ms, the fastest of these codes, {fastest}, {own:.3f} ms."
     )
 
 

@@ -17,12 +17,12 @@ Row = dict[str, Any]
 COLUMNS: Columns = {
     "skew": (15, "{skew}"),
     "strategy": (31, "{name}"),
-    "lr": (5, "{lr:g}"),
     "accuracy": (8, "{accuracy:.3f}"),
     "range": (6, "{range:.3f}"),
+    "MB": (8, scaled_cell("bytes_sent", 1e-6, ".3f")),
+    "lr": (5, "{lr:g}"),
     "each": (8, "{each:.3f}"),
     "consensus": (10, "{consensus:.2g}"),
-    "MB": (8, scaled_cell("bytes_sent", 1e-6, ".3f")),
     "seconds": (8, "{seconds:.2f}"),
 }
 

@@ -58,17 +58,19 @@ def optional_number(key: str) -> Any:
     return lambda row: "" if row[key] is None else f"{row[key]:.2f}"
 
 
+FLOOR = 1e-8  # least loss difference in the figure
+OUTSIDE = "outside right center"  # place of the legend
 COLUMNS = {
     "mesh": (24, "{mesh}"),
-    "first s": (7, "{first_seconds:.1f}"),
     "tokens/s": (8, "{tokens_per_second:,.0f}"),
     "held MB": (7, optional_number("held_mb")),
+    "last loss": (9, "{loss:.5f}"),
+    "loss diff": (9, "{loss_difference:.1e}"),
+    "first s": (7, "{first_seconds:.1f}"),
     "temporary": (9, optional_number("temporary_mb")),
     "sent MB: tensor": (15, optional_number("tensor_mb")),
     "stage": (6, optional_number("stage_mb")),
     "data": (6, optional_number("data_mb")),
-    "last loss": (9, "{loss:.5f}"),
-    "loss diff": (9, "{loss_difference:.1e}"),
 }
 
 
@@ -99,11 +101,22 @@ def conclude(run: Run) -> str:
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Draw the loss of every mesh when the summary is written."""
+    """Draw the loss of one mesh, and the differences of the others from it."""
 
     def finish(rows: Sequence[Row], summary: Row) -> None:
-        steps = range(1, 1 + len(rows[0]["losses"]))
-        curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
-        figures.curves(path, curves, x="step", y="loss")
+        first, *others = rows
+        steps = range(1, 1 + len(first["losses"]))
+        with figures.drawing(path, 1, 2, size=(10.5, 4.0)) as (figure, (left, right)):
+            left.plot(steps, first["losses"], label=first["mesh"])
+            left.set(title=f"mesh {first['mesh']}", xlabel="step", ylabel="loss")
+            for row in others:
+                differences = np.abs(np.subtract(row["losses"], first["losses"]))
+                right.plot(steps, np.maximum(differences, FLOOR), label=row["mesh"])
+            right.set(title=f"difference of other meshes (at least {FLOOR:g})")
+            right.set(xlabel="step", ylabel="loss difference", yscale="log")
+            for axes in (left, right):
+                figures.whole_ticks(axes.xaxis)
+            if others:
+                figure.legend(*right.get_legend_handles_labels(), loc=OUTSIDE)
 
     return collector(finish)

@@ -26,7 +26,7 @@ COLUMNS = {
     "accuracy": (8, "{accuracy:.1%}"),
     "loss": (6, "{cross_entropy:.4f}"),
     "KB per step": (11, scaled_cell("formula_bytes", 1 / 1024, ",.0f")),
-    "compiled": (9, scaled_cell("compiled_bytes", 1 / 1024, ",.0f")),
+    "compiled": (8, scaled_cell("compiled_bytes", 1 / 1024, ",.0f")),
     "ms per step": (11, scaled_cell("seconds_per_step", 1000, ".1f")),
 }
 

@@ -18,10 +18,10 @@ COLUMNS: Columns = {
     "method": (26, "{name}"),
     "loss": (7, "{loss:.4f}"),
     "range": (7, "{range:.4f}"),
-    "tokens": (9, "{tokens:,}"),
     "MB": (9, scaled_cell("bytes_sent", 1e-6, ".3f")),
     "peak KB": (8, scaled_cell("peak_bytes", 1e-3, ".1f")),
     "peak/mean": (9, "{peak_to_mean:.1f}"),
+    "tokens": (9, "{tokens:,}"),
     "seconds": (8, "{seconds:.2f}"),
 }
 

@@ -79,13 +79,14 @@ def summarize(rows: Sequence[Row], elastic: Row, undisturbed: Row) -> dict[str, 
 
 
 def conclude(run: Run) -> str:
-    """Return the sentence of a summary."""
+    """Return the deaths, the longest recovery, and whether the bits are equal."""
     summary = run.summary
+    unit = "virtual s" if summary["virtual"] else "s"
     bits = "the same bits as" if summary["same_bits"] else "other bits than"
     return (
         f"{summary['deaths']} ranks died; the next update was committed after "
-        f"at most {summary['recovery_seconds']:.2g} s, and the parameters have {bits} "
-        "an undisturbed run."
+        f"at most {summary['recovery_seconds']:.2g} {unit}, and the parameters have "
+        f"{bits} an undisturbed run."
     )
 
 

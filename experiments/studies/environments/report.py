@@ -26,10 +26,10 @@ COLUMNS: dict[str, Columns] = {
         "stepper": (16, "{stepper}"),
         "us/call": (9, scaled_cell("seconds", 1e6, ".2f")),
         "M steps/s": (9, scaled_cell("speed", 1e-6, ".3f")),
-        "quartiles": (15, "{low:.3f} {high:.3f}"),
-        "best": (9, scaled_cell("best", 1e-6, ".3f")),
         "dml/this": (8, "{ratio:.1f}"),
         "of best": (8, "{best_ratio:.1f}"),
+        "quartiles": (15, "{low:.3f} {high:.3f}"),
+        "best": (9, scaled_cell("best", 1e-6, ".3f")),
     }
 }
 TITLES = {"speeds": "Steps of environments per second"}

@@ -85,9 +85,10 @@ def progress(row: Mapping[str, Any], virtual: bool) -> str:
 def conclude_run(run: Run) -> str:
     """Return the conclusion of a run."""
     summary = run.summary
+    unit = "virtual s" if summary["virtual"] else "s"
     return cell(
         summary,
-        "Trained {epochs} epochs in {seconds:.3g} s: loss {loss:.4f}, "
+        f"Trained {{epochs}} epochs in {{seconds:.3g}} {unit}: loss {{loss:.4f}}, "
         "{analogy_accuracy:.1%} of {analogy_questions:,} analogies correct.",
     )
 
@@ -96,6 +97,10 @@ def results(summary: Mapping[str, Any]) -> str:
     """Return the printed conclusion of a run."""
     rate = summary["records_per_second"]
     speed = "on virtual ranks" if rate is None else f"{rate / 1e6:.1f} M records/s"
+    unit = "virtual s" if summary.get("virtual") else "s"
+    sent = "no words sent in messages"
+    if summary["words_sent"]:
+        sent = f"{summary['words_sent']:,} words sent"
     neighbours = [
         f"{name.removeprefix('near_')}: {value}"
         for name, value in summary.items()
@@ -106,10 +111,11 @@ def results(summary: Mapping[str, Any]) -> str:
     templates = (
         "analogies {analogy_accuracy:.1%} of {analogy_questions}"
         "  semantic {analogy_semantic:.1%}  syntactic {analogy_syntactic:.1%}"
-        "  WordSim-353 {wordsim353:.3f}  SimLex-999 {simlex999:.3f}",
+        "\nWordSim-353 {wordsim353:.3f} ({wordsim353_pairs} pairs)"
+        "  SimLex-999 {simlex999:.3f} ({simlex999_pairs} pairs)",
         f"loss {{loss:.5f}}  {{records:,}} records  {speed}"
-        "  {words_sent:,} elements sent  vectors {vectors_sha256:.8}",
-        "counting {cooccurrence_seconds:.1f} s  training {seconds:.1f} s"
+        f"  {sent}  vectors {{vectors_sha256:.8}}",
+        f"counting {{cooccurrence_seconds:.1f}} s  training {{seconds:.3g}} {unit}"
         "  total {total_seconds:.1f} s",
     )
     return "\n".join(

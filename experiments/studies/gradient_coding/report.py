@@ -1,5 +1,6 @@
 """Table, summary and figures of gradient_coding.py."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,6 +10,7 @@ from lab.claims import grouped, matching
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 from dml.sim.delays import DelayDistribution, delay_distribution
 from dml.types import BadInput
@@ -27,11 +29,11 @@ COLUMNS: Columns = {
     "s": (2, "{stragglers}"),
     "scheme": (10, "{scheme}"),
     "load": (5, "{load:.2f}"),
-    "predicted": (9, "{predicted:.3f}"),
     "measured": (8, "{measured:.3f}"),
-    "virtual error": (13, "{virtual_error:.0e}"),
     "AUC": (7, "{auc:.4f}"),
     "s to AUC": (8, "{seconds_to_auc:.1f}"),
+    "predicted": (9, "{predicted:.3f}"),
+    "virtual error": (13, "{virtual_error:.0e}"),
 }
 COLOURS = {name: f"C{number}" for number, name in enumerate(CODES)}
 MARK: dict[str, Any] = {"fillstyle": "none", "markersize": 8}
@@ -67,6 +69,28 @@ def summarize(rows: Sequence[Row]) -> Row:
         for key in ("measured", "auc", "seconds_to_auc"):
             summary[f"{name}_{key}"] = row[key]
     return summary
+
+
+def conclude(run: Run) -> str:
+    """Return the scheme that reaches the AUC first, by tail, on most workers."""
+    texts = []
+    for tail, rows in grouped(run.rows, "tail").items():
+        most = max(row["workers"] for row in rows)
+        rows = [row for row in rows if row["workers"] == most]
+        first, *others = sorted(rows, key=lambda row: row["seconds_to_auc"] or math.inf)
+        if first["seconds_to_auc"] is None:
+            continue
+        rest = ", ".join(
+            f"{row['scheme']} {row['seconds_to_auc']:.3g}"
+            for row in others
+            if row["seconds_to_auc"] is not None
+        )
+        texts.append(
+            f"with tail {tail} {first['scheme']} reaches the AUC first on {most} "
+            f"workers, after {first['seconds_to_auc']:.3g} virtual s ({rest})"
+        )
+    text = "; ".join(texts) or "no scheme reaches the AUC"
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def chart(path: Path, law: str) -> AbstractContextManager[Writer]:

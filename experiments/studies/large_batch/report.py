@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, printer
 from dml.wire.costs import allreduce as cost
 from studies.large_batch.claims import BASELINE, SCALED
@@ -27,12 +28,12 @@ COLUMNS = {
     "warm-up": (8, "{warmup}"),
     "workers": (7, "{workers:d}"),
     "batch": (5, "{batch:d}"),
-    "rate": (6, "{rate:.4g}"),
-    "steps": (6, "{steps:,d}"),
     "error %": (14, lambda row: mean_and_deviation(row["errors"])),
     "loss": (8, "{loss:.4f}"),
     "at target": (9, lambda row: f"{row['reached']} of {len(row['errors'])}"),
     "epochs to": (9, "{epochs_to_target:.2f}"),
+    "rate": (6, "{rate:.4g}"),
+    "steps": (6, "{steps:,d}"),
     "steps to": (8, "{steps_to_target:,.0f}"),
     "seconds to": (10, "{seconds_to_target:.3f}"),
 }
@@ -53,7 +54,7 @@ TIMES: Columns = {
     "warm-up": (8, "{warmup}"),
     "epochs": (6, "{epochs_to_target:.2f}"),
     "steps": (6, "{steps_to_target:.1f}"),
-    "seconds": (8, "{seconds_to_target:.4f}"),
+    "seconds": (7, "{seconds_to_target:.4f}"),
     "in steps": (8, "{in_steps:.2f}"),
     "predicted": (9, "{predicted:.2f}"),
     "measured": (8, "{measured:.2f}"),
@@ -199,6 +200,17 @@ def summary(
         for key in ("warmup", *(f"{kind}_to_target" for kind in kinds)):
             totals[f"x{row['workers']}_{key}"] = row[key]
     return totals
+
+
+def conclude(run: Run) -> str:
+    """Return the test errors of one worker and of each warm-up of most workers."""
+    large = run.flags["large"]
+    texts = [
+        f"{row['warmup']} {row['error']:.1%}"
+        for row in run.rows
+        if row["workers"] in (1, large)
+    ]
+    return f"Test errors with {large} workers (baseline: one): {', '.join(texts)}."
 
 
 def print_tables(

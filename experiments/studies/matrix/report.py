@@ -10,12 +10,16 @@ from dml.runs.results import Run
 
 Row = dict[str, Any]
 KEYS = "method", "problem"
+TITLE = (
+    "bits: equal letters of a problem mean equal parameters; step loss: mean over the "
+    "last step, which is a minibatch or an epoch, before its update"
+)
 COLUMNS = {
     "problem": (13, lambda row: short(row["problem"])),
     "method": (19, lambda row: short(row["method"])),
     "ranks": (5, lambda row: str(row.get("ranks", ""))),
     "bits": (4, lambda row: row["bits"]),
-    "loss": (9, lambda row: f"{row['loss']:.5f}" if row["fits"] else ""),
+    "step loss": (9, lambda row: f"{row['loss']:.5f}" if row["fits"] else ""),
     "words": (9, lambda row: f"{row['words_sent']:,}" if row["fits"] else ""),
     "virtual ms": (10, lambda row: milliseconds(row)),
 }

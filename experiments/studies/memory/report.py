@@ -15,6 +15,7 @@ from dml.models.memory import (
     stage_parameters,
 )
 from dml.models.networks.transformer import SIZES, Shape
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from studies.memory import compilation as memory_compiled
 from studies.memory.search import (
@@ -34,11 +35,13 @@ from studies.tensor.claims import ROUNDING
 SIZES_GB = (16, 32, 40, 80)  # memory of a P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
 VERDICTS = {0.005: "agrees", ROUNDING: "agrees as rounded"}  # by largest deviation
-DEVICES: Columns = {
+PLAN: Columns = {
     "devices": (7, "{devices:d}"),
+    "s per step": (10, "{seconds:.3g}"),
+    "GB used": (7, "{gb:.4g}"),
     "mesh": (27, "{mesh}"),
     "options": (21, "{options}"),
-    "b x M": (7, "{microbatch} x {microbatches}"),
+    "b x M": (8, "{microbatch} x {microbatches}"),
 }
 PARTS_GB: Columns = {
     "params": (7, "{parameters_gb:.3g}"),
@@ -50,25 +53,22 @@ PARTS_GB: Columns = {
 COLUMNS: dict[str, Columns] = {
     "lecture": {
         "model": (10, "{model}"),
-        "published B": (11, "{published_billions:g}"),
-        "counted B": (9, "{billions:.3f}"),
         "published GB": (12, "{published_gigabytes:g}"),
-        "16 x published": (14, "{sixteen_byte_gigabytes:g}"),
         "16 x counted": (12, "{gigabytes:.2f}"),
         "diff": (6, "{deviation:+.1%}"),
-        " verdict": (0, " {verdict}"),
+        " verdict": (18, " {verdict}"),
+        "published B": (11, "{published_billions:g}"),
+        "counted B": (9, "{billions:.3f}"),
+        "16 x published": (14, "{sixteen_byte_gigabytes:g}"),
     },
     "holding": {
         "model": (10, "{model}"),
         "device GB": (9, "{device_gb:d}"),
-        **DEVICES,
-        "GB used": (7, "{gb:.4g}"),
-        "s per step": (10, "{seconds:.3g}"),
+        **PLAN,
     },
     "proposals": {
-        **DEVICES,
+        **PLAN,
         **PARTS_GB,
-        "s per step": (10, "{seconds:.3g}"),
         "tokens/s": (10, "{tokens_per_second:,.0f}"),
         "compute": (7, "{compute_share:.1%}"),
         "largest other": (14, "{largest_other} {largest_other_share:.1%}"),
@@ -77,19 +77,19 @@ COLUMNS: dict[str, Columns] = {
         "stage": (5, "{stage:d}"),
         "blocks": (6, "{blocks:d}"),
         "in flight": (9, "{in_flight:d}"),
-        "parameters/device": (17, "{parameters:,}"),
         **PARTS_GB,
+        "parameters/device": (17, "{parameters:,}"),
     },
     "compiled": {
         "case": (20, "{case}"),
-        "batch": (5, "{batch:d}"),
-        "length": (6, "{length:d}"),
         "arguments": (9, scaled_cell("arguments", 1e-6, ".2f")),
         "pred/comp": (9, "{arguments_ratio:.3f}"),
-        "output": (7, scaled_cell("output", 1e-6, ".2f")),
         "temporary": (9, scaled_cell("temporary", 1e-6, ".2f")),
         "predicted": (9, scaled_cell("expected_temporary", 1e-6, ".2f")),
         "pred/comp ": (9, "{temporary_ratio:.3f}"),
+        "batch": (5, "{batch:d}"),
+        "length": (6, "{length:d}"),
+        "output": (7, scaled_cell("output", 1e-6, ".2f")),
         "high water": (10, scaled_cell("high_water", 1e-6, ".2f")),
         "s": (4, "{compile_seconds:.1f}"),
     },
@@ -253,3 +253,14 @@ def totals(arguments: Arguments, tables: Mapping[str, Sequence[Row]]) -> dict[st
         summary[f"arguments_ratio_{name}"] = row["arguments_ratio"]
         summary[f"high_water_ratio_{name}"] = row["high_water_ratio"]
     return summary | plan_columns(cheapest(arguments.plans_by_devices))
+
+
+def conclude(run: Run) -> str:
+    """Return the fewest devices that hold the model, and the cheapest plan."""
+    summary, rows = run.summary, run.rows
+    fewest = min(row["devices"] for row in rows if row["table"] == "proposals")
+    return (
+        f"{summary['model']} fits {fewest} devices of {run.flags['device_gb']:g} GB; "
+        f"the cheapest plan has {summary['devices']}: mesh {summary['mesh']}, "
+        f"{summary['options']}, {summary['seconds']:.3g} s per step."
+    )

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.claims import grouped
+
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from studies.offload import brute_force, training, virtual
 from studies.offload.workload import Device, Workload
@@ -40,7 +43,7 @@ COLUMNS: dict[str, Columns] = {
     "searched": {
         "accesses of 4 to 8 buffers": (33, "{case}"),
         "rule": (9, "{method}"),
-        "best": (11, lambda row: f"{row['best']} of {row['draws']}"),
+        "best": (9, lambda row: f"{row['best']} of {row['draws']}"),
         "mean/least": (10, "{mean_ratio:.3f}"),
         "worst/least": (11, "{worst_ratio:.3f}"),
     },
@@ -57,25 +60,25 @@ COLUMNS: dict[str, Columns] = {
     "trained": {
         "ranks": (5, "{ranks}"),
         "rule": (11, "{method}"),
-        "memory MB": (9, scaled_cell("capacity", 1e-6, ".1f")),
         "of all": (6, "{fraction:.0%}"),
-        "peak MB": (8, scaled_cell("peak_bytes", 1e-6, ".1f")),
         "moved MB/step": (13, lambda row: per_step(row, "counted_bytes")),
         "planned": (8, lambda row: per_step(row, "predicted_bytes")),
-        "ms/step": (7, scaled_cell("seconds", 1e3, ".0f")),
         "loss": (7, "{loss:.4f}"),
         "sha256": (8, lambda row: row["sha256"][:8]),
+        "ms/step": (7, scaled_cell("seconds", 1e3, ".0f")),
+        "memory MB": (9, scaled_cell("capacity", 1e-6, ".1f")),
+        "peak MB": (8, scaled_cell("peak_bytes", 1e-6, ".1f")),
     },
     "virtual": {
         "activations": (11, "{network}"),
         "method": (19, "{method}"),
-        "memory MB": (9, scaled_cell("capacity", 1e-6, ",.0f")),
         "of all": (6, "{fraction:.0%}"),
-        "compute s": (9, "{compute:.3f}"),
-        "transfer s": (10, "{transfer:.3f}"),
         "T s": (7, "{seconds:.3f}"),
         "T/max": (6, "{above_bound:.3f}"),
         "speed": (6, "{throughput:.0%}"),
+        "memory MB": (9, scaled_cell("capacity", 1e-6, ",.0f")),
+        "compute s": (9, "{compute:.3f}"),
+        "transfer s": (10, "{transfer:.3f}"),
     },
 }
 TITLES = {
@@ -139,6 +142,29 @@ def summarize(tables: Tables) -> dict[str, Any]:
             name = f"{row['network']}_{row['fraction']:.2f}"
             summary[f"throughput_{name}"] = row["throughput"]
     return summary
+
+
+def conclude(run: Run) -> str:
+    """Return the equality of bits, and the speed in the least virtual memory."""
+    tables = grouped(run.rows, "table")
+    trained, virtual = tables.get("trained", []), tables.get("virtual", [])
+    texts = []
+    if trained:
+        hashes = {row["sha256"] for row in trained}
+        least = min(row["fraction"] for row in trained)
+        bits = "equal bits" if len(hashes) == 1 else f"{len(hashes)} different results"
+        texts.append(
+            f"The {len(trained)} trainings in {least:.0%} to 100% of the memory have "
+            f"{bits}"
+        )
+    planned = [row for row in virtual if row["method"] == "belady"]
+    for name, rows in grouped(planned, "network").items():
+        row = min(rows, key=lambda row: row["fraction"])
+        texts.append(
+            f"{name} activations have {row['throughput']:.0%} of the speed in "
+            f"{row['fraction']:.0%} of the memory"
+        )
+    return "; ".join(texts) + "." if texts else "No training was made."
 
 
 def draw(path: Path, tables: Tables) -> None:

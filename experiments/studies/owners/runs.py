@@ -6,6 +6,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+from lab.claims import grouped, matching
 import jax
 import numpy as np
 
@@ -15,6 +16,7 @@ from dml.metrics.timer import Timer
 from dml.models.layers.blocks import Shape
 from dml.models.model_problem import model_problem
 from dml.models.networks.transformer import transformer
+from dml.runs.results import Run
 from dml.sim.run import run
 from dml.strategies.owned import owned
 from dml.strategies.owned_leaves import OwnedLeaves
@@ -204,3 +206,28 @@ def time_update(
         leaves.update(comm, params, values, 0.0)
         seconds.append(time.perf_counter() - start)
     return min(seconds[1:])  # the first compiles
+
+
+def conclude(run: Run) -> str:
+    """Return the equality of owned trainings over ranks, their state, and the times."""
+    tables = grouped(run.rows, "table")
+    owned = matching(tables["training"], strategy="owned")
+    groups = grouped(owned, "optimizer", "reducer").values()
+    equal = sum(len({row["sha256"] for row in group}) == 1 for group in groups)
+    ranks = sorted({row["ranks"] for row in owned})
+    texts = [
+        f"{equal} of {len(groups)} owned trainings have equal bits on "
+        f"{', '.join(map(str, ranks))} ranks"
+    ]
+    first, *_ = groups
+    state = [row["state_bytes"] for row in (first[0], first[-1])]
+    texts.append(
+        f"an owner of {ranks[-1]} stores {state[1] / state[0]:.0%} of the state"
+    )
+    for name, rows in grouped(tables.get("update", []), "optimizer").items():
+        times = [1e3 * row["seconds"] for row in (rows[0], rows[-1])]
+        texts.append(
+            f"an update by {name} takes {times[0]:.3g} ms on {rows[0]['ranks']} rank "
+            f"and {times[1]:.3g} ms on {rows[-1]['ranks']}"
+        )
+    return "; ".join(texts) + "."

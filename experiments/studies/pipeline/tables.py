@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from lab.claims import grouped
+
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
@@ -262,3 +265,17 @@ TABLES: dict[str, Table] = {
         },
     ),
 }
+
+
+def conclude(run: Run) -> str:
+    """Return the speed-up of most stages, and the schedule of the least bubble."""
+    tables = grouped(run.rows, "table")
+    last = tables["grid"][-1]
+    text = (
+        f"{last['stages']} stages and {last['microbatches']} microbatches are "
+        f"{last['virtual']:.2f} times as fast as one device (published "
+        f"{last['published']:.2f}, formula {last['formula']:.2f})"
+    )
+    bubbles = sorted(tables.get("schedules", []), key=lambda row: row["bubble"])
+    parts = [f"{row['schedule']} {row['bubble']:.1%}" for row in bubbles]
+    return f"{text}; bubbles: {', '.join(parts)}." if parts else f"{text}."

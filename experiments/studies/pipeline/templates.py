@@ -25,11 +25,11 @@ COLUMNS: Columns = {
     "nodes": (5, "{nodes}"),
     "died": (4, "{died}"),
     "pipelines": (22, lambda row: "+".join(map(str, row["sizes"]))),
-    "microbatches": (22, lambda row: "+".join(map(str, row["shares"]))),
+    "efficiency": (10, "{efficiency:.0%}"),
+    "slots": (6, "{slots:.2f}"),
     "changed": (7, "{changed}"),
     "moved": (5, "{moved}"),
-    "slots": (6, "{slots:.2f}"),
-    "efficiency": (10, "{efficiency:.0%}"),
+    "microbatches": (22, lambda row: "+".join(map(str, row["shares"]))),
 }
 
 

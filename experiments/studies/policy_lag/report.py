@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from lab.claims import grouped
+from lab.claims import grouped, matching
 from lab.writing import flatten_rows
 import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 
 COLUMNS: Columns = {
@@ -26,6 +27,21 @@ def summarize(rows: Sequence[Row]) -> Row:
     """Return the flat summary: returns by correction and lag."""
     keys = "mean_return", "mean_return_error", "final_return"
     return flatten_rows(rows, "{correction}_{lag}_{key}", *keys)
+
+
+def conclude(run: Run) -> str:
+    """Return the share of the return that each correction keeps at the largest lag."""
+    lags = [row["lag"] for row in run.rows]
+    texts = []
+    for name, rows in grouped(run.rows, "correction").items():
+        first, last = (matching(rows, lag=lag(lags)) for lag in (min, max))
+        if first and last and first[0]["mean_return"]:
+            share = last[0]["mean_return"] / first[0]["mean_return"]
+            texts.append(f"{name} {share:.0%}")
+    return (
+        f"Share of the mean return at lag {min(lags)} kept at lag {max(lags)}: "
+        f"{', '.join(texts) or 'none'}."
+    )
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

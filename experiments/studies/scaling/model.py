@@ -99,13 +99,15 @@ def bottleneck(
 def rows(
     training: Training, rates: Rates, most: int, overlap: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield predictions for 1, 2, 4, ... workers, up to `most`.
+    """Yield predictions for 1, 2, 4, ... workers below `most`, and for `most`.
 
     A row has the speed-up with every all-reduce, the fastest all-reduce of BY_HAND, and
     its bottleneck. Strong scaling ends at one example per worker.
     """
-    size = 1
-    while size <= most and training.examples(size) >= 1:
+    powers = [1 << k for k in range(most.bit_length())]
+    for size in sorted({*powers, most}):
+        if training.examples(size) < 1:
+            break
         speedups = {
             name: speedup(training, rates, name, size, overlap)
             for name in (*BY_HAND, "native")
@@ -122,4 +124,3 @@ def rows(
             "bottleneck": bottleneck(training, rates, best, size, overlap),
             **{f"{name}_speedup": value for name, value in speedups.items()},
         }
-        size *= 2

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector, scaled_cell
 from dml.wire.costs.allreduce import Rates
 from studies.scaling import bert as scaling_bert
@@ -16,12 +17,12 @@ COLUMNS: dict[str, Columns] = {
     "prediction": {
         "p": (5, "{p}"),
         "overlap": (7, lambda row: "yes" if row["overlap"] else "no"),
-        "gradient ms": (11, scaled_cell("gradient_seconds", 1e3, ".3f")),
         "step ms": (9, scaled_cell("step_seconds", 1e3, ".3f")),
         "best": (16, "{best}"),
         "speed-up": (8, "{speedup:.4g}"),
         "of linear": (9, "{efficiency:.1%}"),
         "bottleneck": (10, "{bottleneck}"),
+        "gradient ms": (11, scaled_cell("gradient_seconds", 1e3, ".3f")),
         **{
             name: (max(6, len(name)), f"{{{name}_speedup:.4g}}")
             for name in (*BY_HAND, "native")
@@ -59,6 +60,21 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
         f"{min(PUBLISHED)}; "
         f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the largest number of workers, its speed-up and its bottleneck."""
+    rows = [row for row in run.rows if row["table"] == "prediction"]
+    most = max(row["p"] for row in rows)
+    texts = []
+    for row in rows:
+        if row["p"] == most:
+            overlap = "with" if row["overlap"] else "without"
+            texts.append(
+                f"{row['speedup']:.4g} {overlap} overlap ({row['efficiency']:.0%} of "
+                f"linear, by {row['best']}, limited by {row['bottleneck']})"
+            )
+    return f"Predicted speed-up of {most:,} workers: {', '.join(texts)}."
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

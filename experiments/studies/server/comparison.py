@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lab import flags, writing
 from lab.claims import Claim
 
-from dml.runs import folder, writers
+from dml.runs import folder, results, writers
 from dml.runs.writers import Columns, Row
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import MakeShard, Setup
@@ -50,6 +50,7 @@ def compare(
     summarize: Callable[[Sequence[Case]], Row],
     draw: Callable[[Path, Sequence[Case]], None],
     claims: Sequence[Claim],
+    conclude: Callable[[results.Run], str],
 ) -> list[Row]:
     """Compare runs with the parsed flags; return the summaries of this process's ranks.
 
@@ -65,6 +66,7 @@ def compare(
       summarize: cases -> the summary.
       draw: (run folder, cases) -> None; draws the figures.
       claims: Claims that are judged at the end.
+      conclude: Run -> the conclusion.
     """
     defaults = PROBLEMS[flag_values.problem]
     path = folder.path(flag_values.out, study)
@@ -105,7 +107,7 @@ def compare(
         cases: list[Case] = []
         table = writers.table(columns, flag_values.wide)
         with writing.run_writer(
-            path, flag_values, comm, table, claims=claims
+            path, flag_values, comm, table, claims=claims, conclude=conclude
         ) as writer:
             for case in trials(comm, run):
                 if case:

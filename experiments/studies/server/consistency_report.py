@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.claims import grouped, matching
+
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns
 from studies.server.comparison import Case
 from studies.server.runs import (
@@ -27,8 +30,8 @@ COLUMNS: Columns = {
         9,
         lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
     ),
-    **select_columns("updates", "seconds", "to target"),
-    **select_columns("stale", "max", "late", "idle"),
+    **select_columns("to target", "stale", "idle"),
+    **select_columns("seconds", "updates", "max", "late"),
 }
 
 
@@ -79,6 +82,26 @@ def summarize(cases: Sequence[Case]) -> dict[str, Any]:
         for consistency, result in runs_by_consistency.items()
         for key in ("objective", "seconds", "staleness_mean", "idle_share")
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the consistency that reaches the target first, by delay distribution."""
+    unit = "virtual s" if run.flags.get("simulate") else "units of the delay"
+    texts = []
+    for delay, rows in grouped(run.rows, "delay").items():
+        reached = [row for row in rows if row["seconds_to_target"] is not None]
+        first = min(reached, key=lambda row: row["seconds_to_target"], default=None)
+        text = "no consistency reaches the target"
+        if first:
+            text = (
+                f"{first['consistency']} reaches the target first, after "
+                f"{first['seconds_to_target']:.3g} {unit}"
+            )
+            bsp = matching(reached, consistency="bsp")
+            if bsp and first is not bsp[0]:
+                text += f" (bsp {bsp[0]['seconds_to_target']:.3g})"
+        texts.append(f"With delay {delay} {text}")
+    return "; ".join(texts) + "."
 
 
 def draw(path: Path, cases: Sequence[Case]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dml.runs.results import Run
 from dml.runs.writers import Columns
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives.gather_arrays import gather_arrays
@@ -117,3 +118,21 @@ def death_rows(
         {"rank": rank, "role": name, "killed_at": time, "recovery_seconds": wait}
         for rank, name, time, wait in columns
     ]
+
+
+def conclude(run: Run) -> str:
+    """Return the numbers of lost and repeated updates, and the slowest recovery."""
+    summary = run.summary
+    text = (
+        f"{summary['deaths']} ranks died: {summary['lost_updates']} updates of living "
+        f"workers were lost, {summary['repeated_updates']} applied twice"
+    )
+    seconds = summary["recovery_seconds"]
+    if seconds is not None:
+        unit = "virtual s" if summary["virtual"] else "s"
+        text += f"; workers continued after at most {seconds:.3g} {unit}"
+    if run.flags.get("consistency") == "bsp":
+        equal = summary["sha256"] == summary["sha256_without_deaths"]
+        text += f"; the bits are {'equal' if equal else 'NOT equal'} to those without"
+        text += " deaths"
+    return f"{text}."

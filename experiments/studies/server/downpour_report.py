@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.claims import grouped
+
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns
 from studies.server.comparison import Case
 from studies.server.runs import (
@@ -67,6 +70,20 @@ def summarize(cases: Sequence[Case]) -> dict[str, Any]:
         for strategy, case in best(cases).items()
         for key in ("accuracy", "rate", "seconds_to_target")
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the seconds of each strategy to the target, at its best rate."""
+    unit = "virtual s" if run.flags.get("simulate") else "s"
+    texts = []
+    for strategy, rows in grouped(run.rows, "strategy").items():
+        times = [row["seconds_to_target"] for row in rows]
+        reached = [seconds for seconds in times if seconds is not None]
+        accuracy = max(row["accuracy"] for row in rows)
+        text = f"never (at most {accuracy:.1%})"
+        text = f"{min(reached):.3g} {unit}" if reached else text
+        texts.append(f"{strategy}: {text}")
+    return f"Time to accuracy {run.flags['target']:g}: {', '.join(texts)}."
 
 
 def draw(path: Path, cases: Sequence[Case]) -> None:

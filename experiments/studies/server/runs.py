@@ -221,10 +221,11 @@ def summarize(result: RunResult) -> dict[str, Any]:
 
 def conclude(run: Run) -> str:
     """Return the conclusion of a run."""
-    summary = run.summary
+    unit = "virtual s" if run.flags.get("simulate") else "s"
     return cell(
-        summary,
-        "Made {updates:,} updates in {seconds:.3g} s: objective {objective:.4g}; "
+        run.summary,
+        f"Made {{updates:,}} updates in {{seconds:.3g}} {unit}: "
+        "objective {objective:.4g}; "
         "workers waited {idle_share:.1%} of the time.",
     )
 

@@ -29,10 +29,10 @@ COLUMNS: Columns = {
     "servers": (7, "{servers}"),
     "workers": (7, "{workers}"),
     "us": (9, scaled_cell("seconds", 1e6, ".1f")),
-    "pushes/s": (9, "{pushes_per_second:,.0f}"),
     "GB/s": (6, "{gigabytes_per_second:.2f}"),
     "of raw": (6, "{of_raw:.2f}"),
     "of both": (7, "{of_both:.2f}"),
+    "pushes/s": (9, "{pushes_per_second:,.0f}"),
     "formula us": (10, scaled_cell("predicted_seconds", 1e6, ".1f")),
 }
 

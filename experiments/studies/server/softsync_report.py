@@ -10,6 +10,7 @@ import numpy as np
 from dml.figures import server as server_figure
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Columns
 from studies.server.comparison import Case
 from studies.server.runs import COLUMNS as NUMBERS
@@ -18,14 +19,13 @@ from studies.server.runs import RunResult, select_columns
 POINT = 0.01  # one percentage point; smaller differences of test errors are ignored
 COLUMNS: Columns = {
     "strategy": (22, "{strategy}"),
-    "rate": (6, "{rate:g}"),
     "test error": (10, "{error:.1%}"),
     "objective": (9, lambda row: f"{row['objective'] or math.inf:.4f}"),
-    **select_columns("updates", "seconds"),
     "tau": NUMBERS["stale"],  # mean staleness
     **select_columns("max"),
     "P(tau>2n)": (9, "{beyond:.1e}"),
-    **select_columns("idle"),
+    **select_columns("idle", "seconds", "updates"),
+    "rate": (6, "{rate:g}"),
 }
 
 
@@ -79,6 +79,20 @@ def summarize(cases: Sequence[Case]) -> dict[str, Any]:
         summary[f"{key}_tau"] = row["staleness_mean"]
         summary[f"{key}_beyond_2n"] = row["beyond"]
     return summary
+
+
+def conclude(run: Run) -> str:
+    """Return the test errors of the largest n, and of hard synchronous training."""
+    rows = run.rows
+    error = run.summary["hard_sync_error"]
+    text = f"Hard synchronous training has a test error of {error:.1%}"
+    soft = [row for row in rows if row["n"]]
+    n = max((row["n"] for row in soft), default=0)
+    for row in soft:
+        if row["n"] == n:
+            rate = "scaled by staleness" if row["scaled"] else "fixed"
+            text += f"; {n}-softsync at a rate {rate} {row['error']:.1%}"
+    return f"{text}."
 
 
 def draw(path: Path, cases: Sequence[Case]) -> None:

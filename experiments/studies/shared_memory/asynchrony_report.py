@@ -17,6 +17,7 @@ from dml.metrics.timer import Timer
 from dml.models.sparse import problem as descent
 from dml.models.sparse import svm
 from dml.runs import writers
+from dml.runs.results import Run
 from dml.runs.writers import Row, Writer
 from dml.sim.delays import DelayDistribution
 from dml.strategies.shared.delayed import delayed
@@ -30,11 +31,11 @@ COLUMNS: writers.Columns = {
     "overlap": (7, "{overlap:.4f}"),
     "rate": (5, "{rate:g}"),
     "tau": (5, "{tau:g}"),
-    "mean delay": (10, "{delay_mean:.1f}"),
-    "max delay": (9, "{delay_max:.0f}"),
     "error": (8, "{error:.5f}"),
     "x serial": (8, "{ratio:.2f}"),
     "": (9, lambda row: "diverged" if row["diverged"] else ""),
+    "mean delay": (10, "{delay_mean:.1f}"),
+    "max delay": (9, "{delay_max:.0f}"),
 }
 
 
@@ -109,6 +110,21 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
         for (problem, rate), tau in tolerated_delays(rows).items()
     }
     return delays | flatten_rows(rows, "{key}_{problem}_{rate:g}_{tau:g}", "error")
+
+
+def conclude(run: Run) -> str:
+    """Return the largest tolerated delay of each problem, at the smallest rate."""
+    rate = min(row["rate"] for row in run.rows)
+    texts = []
+    for problem, rows in grouped(run.rows, "problem").items():
+        taus = [
+            row["tau"]
+            for row in rows
+            if row["rate"] == rate and not row["diverged"] and row["ratio"] <= 2
+        ]
+        overlap = rows[0]["overlap"]
+        texts.append(f"{max(taus):g} on {problem} (overlap {overlap:.3g})")
+    return f"Largest tolerated delays at rate {rate:g}: {', '.join(texts)}."
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:

@@ -9,6 +9,7 @@ from lab.claims import grouped
 from lab.writing import flatten_rows
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
 from studies.shared_memory.batch_size_claims import efficient_batch
 from studies.shared_memory.batch_size_runs import Fastest
@@ -20,11 +21,11 @@ def columns(workers: Sequence[int]) -> Columns:
         "data": (8, "{data}"),
         "batch": (6, "{batch:,d}"),
         "rate": (8, "{rate:.4g}"),
-        "examples": (9, "{examples:,d}"),
         "steps": (8, "{steps:,d}"),
         "speed-up": (8, "{speedup:,.1f}"),
         "of ideal": (8, "{of_ideal:.0%}"),
         "bound": (7, "{bound:,.0f}"),
+        "examples": (9, "{examples:,d}"),
         "min bound": (9, "{bound_least:,.0f}"),
         **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in workers},
     }
@@ -79,6 +80,15 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
         keys = ("examples", "steps", *seconds, "speedup")
         summary |= flatten_rows(rows_of_data, "{data}_{batch}_{key}", *keys)
     return summary
+
+
+def conclude(run: Run) -> str:
+    """Return the largest useful batch of each data set, and its bound."""
+    texts = [
+        f"{name}: {run.summary[f'{name}_b0']} ({rows[0]['bound']:,.0f} by diversity)"
+        for name, rows in grouped(run.rows, "data").items()
+    ]
+    return f"The largest useful batch is, {'; '.join(texts)}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

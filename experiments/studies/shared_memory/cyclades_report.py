@@ -12,6 +12,7 @@ from lab.writing import flatten_rows
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from studies.shared_memory.cyclades_measurements import CYCLADES
 from studies.shared_memory.hogwild_runs import SERIAL
@@ -45,8 +46,8 @@ KINDS = {
         "hubs": (6, "{hubs:g}"),
         "updates/s": (11, "{updates_per_second:,.0f}"),
         "x hogwild": (9, "{to_hogwild:.2f}"),
-        "plan s": (7, "{planned:.4f}"),
         "objective": (9, "{objective:.5f}"),
+        "plan s": (7, "{planned:.4f}"),
     },
     "step": CASE
     | {
@@ -137,3 +138,17 @@ def speeds(runs: Sequence[Row]) -> dict[str, figures.Curve]:
         )
         for strategy, group in grouped(runs, "strategy").items()
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the number of equal trainings, and the speed relative to HOGWILD!."""
+    kinds = grouped(run.rows, "kind")
+    bits, races = kinds.get("bits", []), kinds.get("race", [])
+    equal = sum(bool(row["equal"]) for row in bits)
+    workers = ", ".join(map(str, sorted({row["workers"] for row in bits})))
+    text = f"{equal} of {len(bits)} trainings by {workers} workers have serial's bits"
+    speeds = [row["to_hogwild"] for row in races if row["strategy"] == "cyclades"]
+    if speeds:
+        text += f"; CYCLADES has {min(speeds):.2f} to {max(speeds):.2f} of HOGWILD!'s"
+        text += " speed"
+    return f"{text}."

@@ -12,6 +12,7 @@ import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from studies.shared_memory.hogwild_claims import (
     HOGWILD_POLICY,
@@ -128,3 +129,18 @@ def curves_by_strategy(rows: Sequence[Row], x: str, y: str) -> dict[str, figures
         for strategy, group in grouped(rows, "strategy").items()
         if strategy != SERIAL[0]
     }
+
+
+def conclude(run: Run) -> str:
+    """Return the speed-ups of most workers over serial, by problem."""
+    rows = [row for row in run.rows if row["kind"] == "race"]
+    texts = []
+    most = max((row["workers"] for row in rows), default=0)
+    for problem, group in grouped(rows, "problem").items():
+        speeds = [
+            f"{row['strategy']} {row['speedup']:.2f}"
+            for row in sorted(group, key=lambda row: -row["speedup"])
+            if row["workers"] == most
+        ]
+        texts.append(f"{', '.join(speeds)} on {problem}")
+    return f"Speed-ups of {most} workers over serial: {'; '.join(texts)}."

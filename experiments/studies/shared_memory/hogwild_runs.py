@@ -228,13 +228,15 @@ def study(
     comm: ranks of one host.
     flag_values: parsed flags.
     path: run folder.
-    report: module with the columns of each kind of rows (KINDS), `draw` and
-      `summarize`.
+    report: module with the columns of each kind of rows (KINDS), `draw`,
+      `summarize` and `conclude`.
     rows: iterator that measures a row when it is advanced.
     claims: claims that are judged by the rows.
     """
     tables = writers.tables(report.KINDS, {}, flag_values.wide, key="kind")
-    with writing.run_writer(path, flag_values, comm, tables, claims=claims) as writer:
+    with writing.run_writer(
+        path, flag_values, comm, tables, claims=claims, conclude=report.conclude
+    ) as writer:
         written: list[Row] = []
         for row in rows:
             writer.row(row)

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags
+from lab.claims import grouped
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from dml.strategies.exchange import example_bytes
 from studies.shuffling.formulas import (
@@ -26,12 +28,12 @@ COLUMNS: Columns = {
     "strategy": (11, "{strategy}"),
     "shards": (6, "{shards}"),
     "Q": (5, "{fraction:g}"),
+    "accuracy %": (12, lambda row: mean_and_deviation(row["accuracies"])),
     "shuffle MB": (10, scaled_cell("shuffle_bytes", 1e-6, ".5f")),
     "gradient MB": (11, scaled_cell("gradient_bytes", 1e-6, ".5f")),
-    "r": (6, "{compression:.1f}"),
     "ratio": (8, "{ratio:.2%}"),
+    "r": (6, "{compression:.1f}"),
     "formula": (8, "{formula:.2%}"),
-    "accuracy %": (12, lambda row: mean_and_deviation(row["accuracies"])),
 }
 
 
@@ -131,6 +133,17 @@ def print_parity(summary: Mapping[str, Any]) -> None:
         f"n = {model / 1e6:g} MB): ratio {summary['imagenet_ratio']:.1%} at r = 1, "
         f"parity at r = {summary['imagenet_parity']:.1f}\n"
     )
+
+
+def conclude(run: Run) -> str:
+    """Return the accuracies without and with exchanged examples."""
+    texts = []
+    for (strategy, shards), rows in grouped(run.rows, "strategy", "shards").items():
+        rows = sorted(rows, key=lambda row: row["fraction"])
+        parts = [f"{r['accuracy']:.1%} at Q = {r['fraction']:g}" for r in rows]
+        kept = parts[:1] + parts[-1:] if len(parts) > 1 else parts
+        texts.append(f"{strategy} on {shards} shards {', '.join(kept)}")
+    return f"Accuracies: {'; '.join(texts)}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

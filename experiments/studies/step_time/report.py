@@ -24,6 +24,7 @@ from dml.data.shards import shard
 from dml.figures import style as figures
 from dml.figures.allreduce_times import ratio
 from dml.models.gradient import gradient
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 from studies.step_time.strategies import LARGE, PRODUCT, PSUM, Laps, Setup
 from studies.step_time.torch_training import first_loss_difference, threads
@@ -140,14 +141,14 @@ def columns(unit: str) -> Columns:
     return {
         "strategy": (18, "{strategy}"),
         "ms": (8, "{ms:.1f}"),
-        "quartiles ms": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
         f"{unit}/s": (10, f"{{{unit}_per_second:,.0f}}"),
-        "TFLOP/s": (7, "{teraflops:.3g}"),
-        "of peak": (7, "{share_of_peak:.1%}"),
         "MB held": (8, lambda row: f"{row['bytes_held'] / 1e6:,.1f}"),
         "wire share": (10, "{wire_share:.1%}"),
-        "overlap share": (13, "{overlap_share:.1%}"),
         "x torch": (7, lambda row: ratio(row["torch_ratio"], 1)),
+        "quartiles ms": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
+        "TFLOP/s": (7, "{teraflops:.3g}"),
+        "of peak": (7, "{share_of_peak:.1%}"),
+        "overlap share": (13, "{overlap_share:.1%}"),
         "first loss": (10, "{first_loss:.5f}"),
     }
 
@@ -228,3 +229,13 @@ def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
             fontsize=9,
         )
         figures.legend(figure, "outside lower center", ncols=len(PHASES))
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest strategy, and the milliseconds of all strategies."""
+    rows = sorted(run.rows, key=lambda row: row["ms"])
+    texts = [f"{row['strategy']} {row['ms']:.3g}" for row in rows]
+    return (
+        f"{rows[0]['strategy']} has the shortest step; milliseconds: "
+        f"{', '.join(texts)}."
+    )

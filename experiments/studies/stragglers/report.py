@@ -5,9 +5,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from lab.claims import grouped
 import numpy as np
 
 from dml.figures import style as figures
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, collector
 from dml.sim.delays import DelayDistribution, delay_distribution
 from dml.sim.maxplus import seconds_per_step
@@ -69,6 +71,23 @@ MARKS = {  # style and label of a column's points
     "measured": ("s", "real ranks, few steps"),
 }
 BarriersOf = Callable[[int], Mapping[str, Barrier]]  # number of workers -> barriers
+
+
+def conclude(run: Run) -> str:
+    """Return the seconds of a step of most workers, by delay and barrier."""
+    texts = []
+    for law, rows in grouped(run.rows, "law").items():
+        most = max(row["workers"] for row in rows)
+        steps = [
+            f"{row['barrier']} {row['maxplus']:.3g} s"
+            for row in rows
+            if row["workers"] == most and row["maxplus"] is not None
+        ]
+        if steps:
+            texts.append(f"{most:,} workers with delay {law}: {', '.join(steps)}")
+    return (
+        f"Seconds of a step of {'; '.join(texts)}." if texts else "No step was timed."
+    )
 
 
 def chart(path: Path, table: BarriersOf) -> AbstractContextManager[Writer]:

@@ -5,7 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.claims import grouped, matching
+
 from dml.figures.style import curves
+from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
 from dml.wire.mesh.traffic import WIRE, Collective, ring_bytes
 from studies.tensor.cases import ALL_REDUCE, Formula
@@ -17,10 +20,10 @@ COLUMNS: Columns = {
     "collective": (18, "{kind}"),
     "devices": (7, "{tensor}"),
     "compiled": (8, "{count}"),
-    "formula": (7, lambda row: str(row["formula_count"] or "-")),
-    "bytes sent": (11, "{bytes:,.0f}"),
-    "by formula": (11, "{formula_bytes:,.0f}"),
     "equal": (5, lambda row: "yes" if equal(row) else "no"),
+    "bytes sent": (11, "{bytes:,.0f}"),
+    "formula": (7, lambda row: str(row["formula_count"] or "-")),
+    "by formula": (11, "{formula_bytes:,.0f}"),
 }
 
 
@@ -137,3 +140,15 @@ def verdict(summary: Row) -> str:
                 f"{difference:.1e}; a block {timing}"
             )
     return "\n".join(lines) + "\n"
+
+
+def conclude(run: Run) -> str:
+    """Return the number of rows equal to the formula, and the bytes of a block."""
+    rows = run.rows
+    text = f"{sum(map(equal, rows))} of {len(rows)} counts of collectives and bytes "
+    text += "equal the formula"
+    blocks = matching(rows, layer="block")
+    for size, group in grouped(blocks, "tensor").items():
+        sent = sum(row["bytes"] for row in group)
+        text += f"; a device of {size} sends {sent:,.0f} bytes per block"
+    return f"{text}."

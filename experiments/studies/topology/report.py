@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.claims import grouped, matching
 from lab.writing import flatten_rows
 import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.allreduce_times import crossovers
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import Round
+from studies.allreduce.rows import size_text
 from studies.topology import byteps as topology_byteps
 from studies.topology import rows as topology_rows
 from studies.topology.tables import volume
@@ -190,3 +193,22 @@ def draw(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
         figure.supxlabel("bytes per rank", fontsize=10)
         figure.supylabel("seconds (dots: the fastest)", fontsize=10)
         figures.legend(figure)
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest all-reduces of the smallest and the largest buffer."""
+    races = [row for row in run.rows if row["table"] == "race"]
+    if not races:
+        return "No all-reduce was compared."
+    most = max(row["p"] for row in races)
+    sizes = [row["bytes"] for row in races]
+    texts = []
+    for nbytes in sorted({min(sizes), max(sizes)}):
+        rows = matching(races, p=most, bytes=nbytes)
+        best = {
+            name: ", ".join(row["network"] for row in group)
+            for name, group in grouped(rows, "best").items()
+        }
+        parts = [f"{name} on {networks}" for name, networks in best.items()]
+        texts.append(f"for {size_text(nbytes)} {'; '.join(parts)}")
+    return f"Fastest of {most:,} ranks, {'; '.join(texts)}."

@@ -29,17 +29,17 @@ BYTES = (8, volume_of("bytes"))
 BYTEPS: Columns = {
     "workers": (7, "{n:d}"),
     "spare hosts": (11, "{k:d}"),
-    "per spare host": (14, "{spare_share:.1%}"),
-    "per worker": (10, "{worker_share:.1%}"),
     "paper ms": (9, scaled_cell("paper_seconds", 1e3, ".4g")),
     "virtual ms": (10, scaled_cell("bandwidth_seconds", 1e3, ".4g")),
     "virtual/paper": (
         13,
         lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
     ),
+    "pred/virtual": (12, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
+    "per spare host": (14, "{spare_share:.1%}"),
+    "per worker": (10, "{worker_share:.1%}"),
     "1 + 1/S": (9, "{drained:.6f}"),
     "with α, γ ms": (12, scaled_cell("seconds", 1e3, ".4g")),
-    "pred/virtual": (12, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
 }
 
 
@@ -62,24 +62,25 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "bytes": BYTES,
             "fastest": (16, "{best}"),
             "lead": (6, "{lead:.3g}x"),
+            "": (1, lambda row: " " if row["exact"] else "~"),
             **{
                 n: (max(len(n), 9), scaled_cell(f"{n}_seconds", 1e3, ".4g"))
                 for n in names
             },
-            "": (1, lambda row: " " if row["exact"] else "~"),
         },
         "wins": NETWORK | {"fastest, by bytes": (17, "{wins}")},
-        "ports": NETWORK
-        | {
-            "diameter": (8, "{diameter:d}"),
-            "$ per rank": (10, "{cost_per_rank:,.0f}"),
-            "bisection per rank": (18, "{bisection_per_rank:.3f}"),
+        "ports": {
+            "network": NETWORK["network"],
             "smallest": (8, volume_of("few_bytes")),
             "ms": (9, scaled_cell("few_seconds", 1e3, ".4g")),
             "of Slim Fly": (11, "{few_ratio:.3f}"),
             "largest": (8, volume_of("many_bytes")),
             "ms ": (9, scaled_cell("many_seconds", 1e3, ".4g")),
             "of Slim Fly ": (11, "{many_ratio:.3f}"),
+            "p": NETWORK["p"],
+            "diameter": (8, "{diameter:d}"),
+            "$ per rank": (10, "{cost_per_rank:,.0f}"),
+            "bisection per rank": (18, "{bisection_per_rank:.3f}"),
         },
         "levels": {
             "p": NETWORK["p"],

@@ -12,6 +12,7 @@ from dml.runs import checkpoints
 KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
 KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}
 KEYS |= {"analogy_syntactic", "wordsim353", "simlex999", "vectors_sha256", "words_sent"}
+KEYS |= {"wordsim353_pairs", "simlex999_pairs", "virtual"}
 
 
 def test_words_sent_are_those_of_all_ranks(train):

@@ -53,13 +53,19 @@ def test_a_silent_command_prints_its_purpose_and_then_its_status(begin):
     assert sys.stdout is screen
 
 
-def test_a_rank_of_mpirun_does_not_wait_as_long_as_output_in_a_file(begin, monkeypatch):
-    monkeypatch.setattr(progress, "MPIRUN_SECONDS", 0.05)
-    monkeypatch.setattr(progress, "FILE_SECONDS", 600.0)
-    monkeypatch.setenv("PMI_RANK", "0")
+def test_the_first_line_precedes_the_first_output(begin, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 60.0)
     one, screen = begin()
-    wait_for("x.py: 1 s\n", screen)
+    print("a row")
+    print("another")
+    first, *rows = screen.getvalue().splitlines()
+    assert first == "x.py: What it does; no earlier run with these flags"
+    assert rows == ["a row", "another"]
     one.end(True)
+
+
+def test_no_silence_lasts_longer_than_ten_seconds():
+    assert max(progress.TERMINAL_SECONDS, progress.FILE_SECONDS) <= 10
 
 
 def test_output_replaces_the_status_line_of_a_terminal(begin):

@@ -3,6 +3,7 @@ from unittest.mock import Mock
 
 import pytest
 from lab import flags, writing
+from lab.claims import claim, verdict
 
 from dml import sim
 from dml.runs import writers
@@ -114,6 +115,26 @@ def test_values_of_rows_are_named_by_a_template():
         "s_tree_4": None,
         "p_tree_4": 4,
     }
+
+
+def test_the_conclusion_precedes_the_count_of_claims(tmp_path, capsys):
+    @claim("a falls", "by 1")
+    def falls(run):
+        return verdict(run.rows[-1]["a"] < run.rows[0]["a"], "2 to 1", "reason")
+
+    def conclude(run):
+        a, b = run.rows[-1]["a"], run.summary["b"]
+        return f"a is {a} at {run.flags['watts']:g} W and {b}."
+
+    options = {"claims": (falls,), "conclude": conclude}
+    with writing.run_writer(tmp_path, values("--watts=7"), None, **options) as writer:
+        writer.row({"a": 2})
+        writer.row({"a": 1})
+        writer.summary({"b": 3})
+    *_, answer, place = capsys.readouterr().out.splitlines()
+    assert answer == "a is 1 at 7 W and 3. 1 of 1 published results hold."
+    assert place == f"The results are in {tmp_path}."
+    assert read_summary(tmp_path)["verdict_falls"] == "holds"
 
 
 def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
