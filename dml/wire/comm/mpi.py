@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,6 +30,7 @@ from dml.types import (
     RankFailed,
     freed,
 )
+from dml.wire.comm import FAULT_TOLERANT
 from dml.wire.comm.mpi_requests import (
     FAILURES,
     Pending,
@@ -43,7 +45,7 @@ from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 PAUSES = 64  # calls of `pause` between two tests for deaths
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
-FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # variable of mpirun --with-ft ulfm
+STARTED = "DML_STARTED"  # file that each rank creates; see launch/ulfm.py
 OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
@@ -455,6 +457,8 @@ def initialized_world() -> World:
     """Return the communicator of all ranks; the first call sets up its clean-up."""
     comm = World(MPI.COMM_WORLD.Dup())
     comm.Barrier()
+    if STARTED in os.environ:
+        Path(os.environ[STARTED]).touch()
     unlink_names()
     name = f"rank {comm.rank} of {comm.size}"
     watchdog = Watchdog(MPI.COMM_WORLD.Dup(), lambda: comm.Abort(1))
@@ -468,6 +472,9 @@ def initialized_world() -> World:
             comm.Abort(1)
 
     def free() -> None:
+        if is_fault_tolerant():
+            comm.Agree(1)  # the end of all living ranks, in place of MPI's finalization
+            return
         # order matters: freeing is collective, and threads may have made the windows in
         # different orders
         for lineage in sorted(comm.windows):
