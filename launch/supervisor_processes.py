@@ -6,12 +6,14 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "DML_SUPERVISED_RUN"  # of the environment of all processes of a run
 KILL_SECONDS = 0.02  # between two searches for processes that were killed
+GRACE_SECONDS = 60.0  # from a signal until ranks that have not saved are killed
+POLL_SECONDS = 0.02
 
 
 class SupervisedRun:
@@ -22,7 +24,9 @@ class SupervisedRun:
     on systems other than Linux only mpirun is ended.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> None:
         self.variable = f"{VARIABLE}={uuid.uuid4()}"
         setpriv = shutil.which("setpriv")
         # mpirun gets SIGTERM if the supervisor is killed; it then ends its ranks
@@ -31,9 +35,34 @@ class SupervisedRun:
         self.process = subprocess.Popen(
             [*guard, *command],
             stdin=subprocess.DEVNULL,
-            env=os.environ | {name: value},
+            env=os.environ | (env or {}) | {name: value},
             start_new_session=True,  # Ctrl-C is for the supervisor, which passes it on
         )
+
+    def run_to_end(
+        self, signals: Callable[[], int], is_late: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Wait for the end of mpirun; return its exit code. No rank is left then.
+
+        The first signal is passed on to the ranks, which then save their state; a
+        second signal kills them.
+
+        Args:
+          signals: () -> number of signals to stop that were received.
+          is_late: () -> whether the ranks must be killed.
+        """
+        passed, deadline = 0, 0.0
+        try:
+            while self.code() is None and not is_late():
+                if signals() and not passed:
+                    passed, deadline = 1, time.monotonic() + GRACE_SECONDS
+                    self.terminate()
+                if signals() > 1 or (passed and time.monotonic() > deadline):
+                    break
+                time.sleep(POLL_SECONDS)
+        finally:
+            code = self.kill()
+        return code
 
     def code(self) -> int | None:
         """Return the exit code of mpirun, or None while it runs."""

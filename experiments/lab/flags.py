@@ -114,7 +114,8 @@ def ranks(
 
     call = record_or_replay(counted, program, values)
     if not values.simulate:
-        from dml.wire.comm.mpi import is_fault_tolerant, world
+        from dml.wire.comm.mpi import world
+        from dml.wire.comm.mpi_library import is_fault_tolerant
         from dml.wire.comm.sleeping import sleep_if_oversubscribed
 
         elastic = survives_deaths(values)  # dead ranks report nothing

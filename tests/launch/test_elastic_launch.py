@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import ulfm
 from supervisor_processes import VARIABLE
 
 from tests.launch.conftest import TESTED
@@ -141,6 +142,38 @@ def test_the_ranks_of_a_killed_supervisor_save_and_end(start, tmp_path):
     process.kill()
     wait_for(lambda: not ranks_in(tmp_path))
     assert received(tmp_path) == 2
+
+
+def test_ranks_that_do_not_start_in_time_are_killed(tmp_path, monkeypatch, capfd):
+    (tmp_path / "rank.py").write_text("import time\ntime.sleep(3600)\n")
+    (tmp_path / "mpirun").write_text(MPIRUN)
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    rank = [sys.executable, str(tmp_path / "rank.py")]
+    command = [sys.executable, str(tmp_path / "mpirun"), "-n", "2", *rank]
+    assert ulfm.run(command, 0.2, lambda: 0) == ulfm.NOT_STARTED
+    assert "expected all ranks to start within 0.2 s" in capfd.readouterr().err
+    assert not ranks_in(tmp_path)
+
+
+def test_ranks_that_have_started_have_no_deadline(monkeypatch):
+    class Run:
+        def __init__(self, command, env):
+            self.file = Path(env[ulfm.STARTED])
+
+        def run_to_end(self, signals, is_late):
+            assert is_late()
+            self.file.touch()
+            assert not is_late()
+            return 7
+
+    monkeypatch.setattr(ulfm, "SupervisedRun", Run)
+    assert ulfm.run([], -1.0, lambda: 0) == 7
+
+
+@pytest.mark.parametrize("flags", [["--start=soon", "--elastic"], ["--start=5"]])
+def test_a_wrong_start_deadline_is_refused(house, flags):
+    run = house.run("-n", "2", *flags, "experiments/echo.py")
+    assert run.returncode == 2 and "--start" in run.stderr
 
 
 def test_the_supervisor_starts_ranks_with_a_folder_and_an_interval(house):

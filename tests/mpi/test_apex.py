@@ -1,7 +1,5 @@
 """Ape-X on real ranks, recorded and replayed on virtual ones."""
 
-import numpy as np
-
 from dml import sim
 from dml.runs import records
 from dml.wire.comm import Log, Replayed
@@ -20,6 +18,4 @@ def test_virtual_ranks_repeat_a_run_of_real_ones_bit_for_bit(mpirun, tmp_path):
         log.finish()
         return found
 
-    found = result.read_bytes()
-    assert sim.run(program, 4)[0] == found
-    assert np.frombuffer(found, np.float32).max() > 0.1  # a reward was learned
+    assert sim.run(program, 4)[0] == result.read_bytes()

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import index
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -39,7 +40,7 @@ from dml.wire.comm.mpi_arguments import (
     refuse_objects,
     refused_probe,
 )
-from dml.wire.comm.mpi_library import MPI
+from dml.wire.comm.mpi_library import MPI, is_fault_tolerant
 from dml.wire.comm.mpi_process import Windows, before_finalize, this_process
 from dml.wire.comm.mpi_requests import (
     FAILURES,
@@ -56,7 +57,7 @@ from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 PAUSES = 64  # calls of `pause` between two tests for deaths
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
-FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # variable of mpirun --with-ft ulfm
+STARTED = "DML_STARTED"  # file that each rank creates; see launch/ulfm.py
 OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
@@ -468,11 +469,6 @@ class FreedWorld(freed(World)):  # type: ignore[misc]
         return self.freed_rank
 
 
-def is_fault_tolerant() -> bool:
-    """Return whether ranks survive the death of others: Open MPI with ULFM enabled."""
-    return os.environ.get(FAULT_TOLERANT) == "1"
-
-
 def compute(seconds: float, unless: Any = None) -> bool:
     """Sleep; return False if the request `unless` completes before the end.
 
@@ -515,10 +511,16 @@ def initialized_world() -> World:
     """Return the communicator of all ranks; the first call sets up its clean-up."""
     comm = World(MPI.COMM_WORLD.Dup())
     comm.Barrier()
+    if STARTED in os.environ:
+        Path(os.environ[STARTED]).touch()
     unlink_names()
     name = f"rank {comm.rank} of {comm.size}"
     watchdog = Watchdog(MPI.COMM_WORLD.Dup(), lambda: comm.Abort(1))
-    before_finalize(watchdog.close)
+    if is_fault_tolerant():
+        # the end of all living ranks, in place of MPI's finalization
+        before_finalize(lambda: comm.Agree(1))
+    else:
+        before_finalize(watchdog.close)
     comm.set_attributes(this_process().windows, watchdog)
 
     def abort(error_type: Any, error: BaseException | None, trace: Any) -> None:

@@ -1,6 +1,21 @@
 """mpi4py's module MPI; without it, or without an MPI library, a line on its set-up."""
 
+import os
+
 from dml.types import BadInput
+
+FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # variable of mpirun --with-ft ulfm
+
+
+def is_fault_tolerant() -> bool:
+    """Return whether ranks survive the death of others: Open MPI with ULFM enabled."""
+    return os.environ.get(FAULT_TOLERANT) == "1"
+
+
+if is_fault_tolerant():
+    # MPI's finalization may wait forever for dead ranks. mpi4py leaves it out; an
+    # agreement of the living ranks takes its place, see mpi.initialized_world
+    os.environ["MPI4PY_RC_FINALIZE"] = "0"
 
 try:
     from mpi4py import MPI as MPI

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dml.wire.comm.mpi_library import MPI
+from dml.wire.comm.mpi_library import MPI, is_fault_tolerant
 
 Windows = dict[tuple, MPI.Win]  # by lineage; see `World.lineage`
 
@@ -28,7 +28,8 @@ class Process:
 def this_process() -> Process:
     """Return the state of this process, whose windows are freed before MPI ends."""
     process = Process()
-    before_finalize(lambda: free_windows(process.windows))
+    if not is_fault_tolerant():  # freeing is collective and would wait for dead ranks
+        before_finalize(lambda: free_windows(process.windows))
     return process
 
 

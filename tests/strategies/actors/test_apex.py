@@ -20,6 +20,7 @@ from dml.strategies.actors.apex.replay import Replay
 from dml.strategies.actors.apex.settings import Roles, Settings
 from dml.types import BadInput, RankFailed, Replayed
 from dml.wire.comm import Delayed, Metered
+from tests.strategies.actors import q_chain
 from tests.wire.comm.replays import on, recorded, replayed
 
 SMALL = {
@@ -243,6 +244,22 @@ def test_all_ranks_end_when_the_caller_needs_no_further_steps():
         return first.number
 
     assert sim.run(program, 5) == [10, 0, 0, 0, 0]
+
+
+def test_the_greedy_policy_of_a_chain_is_optimal():
+    chain = q_chain.problem()
+
+    def program(comm):
+        comm = Metered(Delayed(comm, repeat(1e-3 * comm.rank)))
+        own = {"batch": 16, "warmup": 50, "ratio": 4.0, "target_every": 10}
+        *_, step = strategy("apex", chain)(
+            chain, repeat(0, 300), q_chain.UPDATE, comm=comm, timer=Timer(), **own
+        )
+        return step.params()
+
+    values = sim.run(program, 4)[0]
+    assert values[:-1].argmax(1).tolist() == [1, 1, 1, 1]  # to the right
+    assert values.max() > 0.9  # close to the reward at the end
 
 
 def test_transitions_may_have_more_steps_than_a_message():
