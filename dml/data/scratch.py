@@ -43,7 +43,7 @@ class Scratch:
 
     def put(self, position: int, array: np.ndarray) -> None:
         """Write an array, starting at element `position`."""
-        remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
+        remaining = array.view(np.uint8).data
         offset = position * self.dtype.itemsize  # bytes
         stop = offset + len(remaining)
         try:
@@ -61,7 +61,7 @@ class Scratch:
     def get(self, position: int, length: int) -> np.ndarray:
         """Read `length` elements, starting at element `position`."""
         array = np.empty(length, self.dtype)
-        remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
+        remaining = array.view(np.uint8).data
         offset = position * self.dtype.itemsize  # bytes
         while remaining:
             read = os.preadv(self.file, [remaining], offset)

@@ -193,7 +193,7 @@ def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
                 f"expected 1 to {last - first} blocks of rows, got {count}; pass "
                 f"--blocks=<at most {last - first}>"
             )
-        shares = np.cumsum(counts) * count / max(1, counts.sum())
+        shares = np.cumsum(counts) * count / max(1, int(counts.sum()))
         edges = np.searchsorted(shares, np.arange(1, count)) + 1
         bounds = first + np.concatenate([[0], edges, [last - first]])
         blocks += [slice(*pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]

@@ -445,9 +445,9 @@ class World(MPI.Intracomm):
         win.Lock_all(MPI.MODE_NOCHECK)
         raw = []
         for rank in range(self.size):
-            memory = win.Shared_query(rank)[0]
+            memory: Any = win.Shared_query(rank)[0]
             memory = MPI.memory.fromaddress(memory.address, len(memory))
-            raw.append(memoryview(memory))  # type: ignore[arg-type]
+            raw.append(memoryview(memory))
         raw[self.rank][:8] = bytes(8)
         self.Barrier()
 

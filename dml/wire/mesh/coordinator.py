@@ -12,6 +12,7 @@ import struct
 from contextlib import ExitStack, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -142,8 +143,8 @@ def connects(address_port: str) -> bool:
 
 def on_cpu() -> bool:
     """Return whether JAX will use CPUs, without initialising its backends."""
-    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
-    return platforms == "cpu" or not Path("/dev/nvidiactl").exists()
+    config: Any = jax.config  # whose options have no types before jax 0.12
+    return config.jax_platforms == "cpu" or not Path("/dev/nvidiactl").exists()
 
 
 def check_host_names(comm: Comm) -> None:

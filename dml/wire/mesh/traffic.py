@@ -49,6 +49,11 @@ ITERATIONS = re.compile(r'"?known_trip_count"?:\{"n":"(\d+)"\}')
 PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
 LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
 COUNTED = re.compile(r"replica_groups=\[\d+,(\d+)\]<=")
+# since jax 0.12: sizes of all axes of a mesh, and the axes of a group; a part of an
+# axis is 'name':(size of the parts before it)size
+AXES = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")
+AXIS = re.compile(r"'([^']*)'(?:=(\d+)|:\(\d+\)(\d+))?")
+ALL_DEVICES = re.compile(r"replica_groups=\{\}")
 DEVICES = re.compile(r"num_partitions=(\d+)")
 OP_NAME = re.compile(r'op_name="([^"]*)"')
 
@@ -131,9 +136,18 @@ def group_size(line: str, devices: int) -> int:
     pairs = PAIRS.search(line)
     if pairs:
         return pairs[1].count("{")
-    listed, counted = LISTED.search(line), COUNTED.search(line)
+    listed, counted, axes = (find.search(line) for find in (LISTED, COUNTED, AXES))
     if listed:
         return listed[1].count(",") + 1
+    if axes:
+        sizes = {name: int(size) for name, size, _ in AXIS.findall(axes[1])}
+        group = AXIS.findall(axes[2])
+        return math.prod(int(part or sizes[name]) for name, _, part in group)
+    if not counted and "replica_groups=" in line and not ALL_DEVICES.search(line):
+        groups = line[line.index("replica_groups=") :][:80]
+        raise ValueError(
+            f"expected groups of devices as of jax 0.10 to 0.12, got {groups}"
+        )
     return int(counted[1]) if counted else devices
 
 

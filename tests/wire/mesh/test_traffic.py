@@ -1,6 +1,6 @@
 import pytest
 
-from dml.wire.mesh.traffic import Collective, collectives, ring_bytes
+from dml.wire.mesh.traffic import Collective, collectives, group_size, ring_bytes
 
 # What XLA's CPU compiler says of a loop of 5 turns that holds one of 3, of a loop that
 # ends when a number is large, and of a branch; without what is between.
@@ -77,6 +77,33 @@ def test_what_starts_and_ends_later_is_counted_once(types, kind, groups, nbytes)
         f"  ROOT %done = f32[6,4]{{1,0}} {kind}-done(%start)\n}}\n"
     )
     assert collectives(text) == [Collective(kind, nbytes, 3, 1, "of")]
+
+
+MESH = "replica_groups=mesh['data'=2,'stage'=4,'tensor'=8]"
+
+
+@pytest.mark.parametrize(
+    "groups, size",
+    (
+        ("replica_groups={{0,2},{1,3}}", 2),
+        ("replica_groups=[16,4]<=[8,8]T(1,0)", 4),
+        ("replica_groups={}", 64),
+        ("", 64),
+        (MESH + " {'tensor'}", 8),
+        (MESH + " {'data','stage'}", 8),
+        (MESH + ", device_ids=([8,8]T(1,0)) {'data'}", 2),
+        (MESH + " {'stage','tensor':(2)4}", 16),  # a part of an axis
+        (MESH + " {}", 1),
+    ),
+)
+def test_groups_of_every_notation_have_their_number_of_devices(groups, size):
+    line = f"  %one = f32[4]{{0}} all-reduce(%x), channel_id=1, {groups}, to_apply=%add"
+    assert group_size(line, 64) == size
+
+
+def test_groups_of_an_unknown_notation_are_refused():
+    with pytest.raises(ValueError, match=r"expected groups .* got replica_groups=<64>"):
+        group_size("%one = f32[4] all-reduce(%x), replica_groups=<64>", 64)
 
 
 def test_a_ring_sends_what_the_books_say():
