@@ -166,7 +166,7 @@ pip_status() { # log, number of packages before
     if ((total)); then
         echo "pip has installed $(($(count_packages) - $2)) of $((total)) packages"
     else
-        echo "pip has found $(grep -c "^ *Collecting " "$1") packages:" \
+        echo "pip has found $(plural "$(grep -c "^ *Collecting " "$1")" package):" \
             "$(tail -n 1 "$1" | sed "s/^ *//" | cut -c 1-60)"
     fi
 }
