@@ -11,6 +11,7 @@ from dml.sim import failures
 from dml.sim.collective_calls import CollectiveCall, VirtualWindow, run_collective
 from dml.sim.process import Process
 from dml.types import SHARED, BadInput, Cache, Op, Platform, freed
+from dml.types.operations import reduce_local, reduction
 
 LINE = 64  # bytes of a cache line
 # Functions of dml.wire.collectives for operations of MPI that a Comm lacks.
@@ -90,16 +91,20 @@ class Group:
 
     def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
         """Reduce in rank order; the time is the lower bound of Chan 2007."""
-        nbytes = (self.size - 1) / self.size * recvbuf.nbytes
+        sendbuf, ufunc = reduction(sendbuf, recvbuf, op)
+        own = as_vector(recvbuf if sendbuf is None else sendbuf)
+        nbytes = (self.size - 1) / self.size * own.nbytes
 
-        def combine(buffers: list[np.ndarray]) -> np.ndarray:
-            total = buffers[0].copy()
-            for buffer in buffers[1:]:
-                op(total, buffer, out=total)
+        def combine(values: list[tuple[np.ndarray, np.ufunc]]) -> np.ndarray:
+            check_equal(values)
+            total = values[0][0].copy()
+            for vector, _ in values[1:]:
+                ufunc(total, vector, out=total)
             return total
 
         cost = nbytes * (2 * self.beta + self.gamma)
-        recvbuf[...] = run_collective(self, "Allreduce", recvbuf, combine, cost)
+        total = run_collective(self, "Allreduce", (own, ufunc), combine, cost)
+        as_vector(recvbuf)[...] = total
 
     def Split(self, color: int = 0, key: int = 0) -> Self:
         def combine(choices: list[tuple[int, int]]) -> list[Self]:
@@ -213,7 +218,10 @@ class Group:
         op: Op,
         out: np.ndarray | None = None,
     ) -> None:
-        op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
+        try:
+            op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
+        except (TypeError, ValueError) as error:
+            reduce_local(inbuf, inoutbuf, op, out, error)
         self.process.clock += self.gamma * inoutbuf.nbytes
 
 
@@ -222,3 +230,19 @@ def _aligned(nbytes: int) -> np.ndarray:
     memory = np.zeros(nbytes + LINE, np.uint8)
     start = -memory.__array_interface__["data"][0] % LINE
     return memory[start : start + nbytes]
+
+
+def as_vector(array: np.ndarray) -> np.ndarray:
+    """View a C- or Fortran-contiguous array as a vector, in the order of its memory."""
+    return array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
+
+
+def check_equal(values: Sequence[tuple[np.ndarray, np.ufunc]]) -> None:
+    """Raise BadInput unless all ranks pass one length, dtype and operation."""
+    texts = [f"{len(v)} x {v.dtype}, {ufunc.__name__}" for v, ufunc in values]
+    for rank, text in enumerate(texts):
+        if text != texts[0]:
+            raise BadInput(
+                f"expected equal arguments of Allreduce on all ranks, got {texts[0]} "
+                f"on rank 0 and {text} on rank {rank}; pass equal ones"
+            )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-FLAGS = SimpleNamespace(c_contiguous=True, writeable=True)
+FLAGS = SimpleNamespace(c_contiguous=True, forc=True, num=3, writeable=True)
 
 
 class Phantom(np.ndarray):

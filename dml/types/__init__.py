@@ -43,6 +43,7 @@ from dml.types.learning import (
     Step,
     Tensor,
 )
+from dml.types.operations import ufunc_of
 from dml.types.reducers import Combine, Memory, Reducer, TermMemory
 from dml.types.replay import Replayed, transition_dtype
 from dml.types.sparse import (
@@ -99,6 +100,7 @@ __all__ = [
     "Replayed",
     "transition_dtype",
     "Step",
+    "ufunc_of",
     "Combine",
     "Memory",
     "Reducer",

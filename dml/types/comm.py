@@ -8,7 +8,7 @@ import numpy as np
 
 from dml.types.defaults import no_op
 
-Op = np.ufunc  # combines two buffers: np.add, np.maximum, ...
+Op = Any  # combines two buffers: np.add, np.maximum, MPI.SUM, ...; see `ufunc_of`
 ANY = -1  # as source or tag: matches any message
 SHARED = 1  # argument of Split_type: ranks of one host
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
@@ -73,7 +73,8 @@ class Comm(Protocol):
     """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
     Further collectives, such as a broadcast, are functions in `wire.collectives`.
-    `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones.
+    `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones,
+    and `wire.comm.plain.as_comm` converts those of mpi4py.
     `platform` and `cache` hold everything that is not part of MPI.
     """
 

@@ -27,6 +27,7 @@ from dml.types import (
     RankFailed,
     freed,
 )
+from dml.types.operations import OPERATIONS, reduce_local, reduction
 from dml.wire.comm.mpi_library import MPI
 from dml.wire.comm.mpi_process import Windows, before_finalize, this_process
 from dml.wire.comm.mpi_requests import (
@@ -47,11 +48,24 @@ FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # variable of mpirun --with-ft ulfm
 OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
-    np.add: MPI.SUM,
-    np.multiply: MPI.PROD,
-    np.maximum: MPI.MAX,
-    np.minimum: MPI.MIN,
+    ufunc: getattr(MPI, name) for name, (ufunc, _) in OPERATIONS.items()
 }
+
+
+@functools.cache
+def mpi_op(ufunc: Op, dtype: np.dtype) -> MPI.Op:
+    """Return the operation of MPI; that of a float maximum or minimum keeps NaNs.
+
+    MPI.MAX and MPI.MIN lose a NaN or keep it, depending on the order of the ranks.
+    """
+    if ufunc not in (np.maximum, np.minimum) or dtype.kind != "f":
+        return OPS[ufunc]
+
+    def combine(terms: Any, totals: Any, _: Any) -> None:
+        total = np.frombuffer(totals, dtype)
+        ufunc(total, np.frombuffer(terms, dtype), out=total)
+
+    return MPI.Op.Create(combine, commute=True)
 
 
 def mpi_source(source: int) -> int:
@@ -342,9 +356,11 @@ class World(MPI.Intracomm):
 
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
         """Reduce recvbuf in place if sendbuf is None."""
+        sendbuf, ufunc = reduction(sendbuf, recvbuf, op)
+        own = MPI.IN_PLACE if sendbuf is None else sendbuf
         self.call = ("Allreduce", "size", self.size, 0, recvbuf)
         try:
-            MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
+            MPI.Intracomm.Allreduce(self, own, recvbuf, mpi_op(ufunc, recvbuf.dtype))
         except MPI.Exception as error:
             raise translated(error, self) from error
         finally:
@@ -357,7 +373,10 @@ class World(MPI.Intracomm):
         op: Op,
         out: np.ndarray | None = None,
     ) -> None:
-        op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
+        try:
+            op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
+        except (TypeError, ValueError) as error:
+            reduce_local(inbuf, inoutbuf, op, out, error)
 
     def Wtime(self) -> float:
         return time.perf_counter()
