@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 
 from dml.sim.matching import Matching
-from dml.sim.transfer import ISEND, AnyOf, VirtualRequest, copy_message, set_status
-from dml.types import ANY, Status
+from dml.sim.transfer import (
+    ISEND,
+    AnyOf,
+    VirtualRequest,
+    copy_message,
+    set_null,
+    set_status,
+)
+from dml.types import ANY, PROC_NULL, TOO_LONG, Status
+from dml.types.messages import source_of, tag_of, truncated
 
 
 class VirtualComm(Matching):
@@ -21,6 +29,9 @@ class VirtualComm(Matching):
     __slots__ = ()
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
+        buf, dest, tag = self._check_send(buf, dest, tag)
+        if dest < 0:
+            return
         request = self._send("Send(dest", buf, dest, tag)
         if request is not None:
             request.Wait()
@@ -36,6 +47,9 @@ class VirtualComm(Matching):
     ) -> None:
         if status is not None:
             self.Irecv(buf, source, tag).Wait(status)
+            return
+        buf, source, tag = self._check_receive(buf, source, tag)
+        if source == PROC_NULL:
             return
         done = self._receive("Recv(source", buf, source, tag)
         if done > self.process.clock:
@@ -54,7 +68,26 @@ class VirtualComm(Matching):
         # The hot path of every collective, a million calls per second. The two common
         # cases make no function calls: a buffered send to a rank that does not wait for
         # it, and a receive whose message has already arrived.
-        process, peer = self.process, self.peers[dest]
+        process = self.process
+        try:
+            peer = self.peers[dest]
+            plain = (
+                sendtag is self.sendtag
+                and recvtag is self.recvtag
+                and dest >= 0 <= source < self.size
+                and sendbuf.flags.num & 3 == 3  # CONTIGUOUS
+                and recvbuf.flags.num & 0x403 == 0x403  # WRITEABLE
+                and recvbuf.dtype is self.valid_dtype
+            )
+        except (AttributeError, IndexError, TypeError):
+            plain = False
+        if not plain:
+            sendbuf, dest, sendtag = self._check_send(sendbuf, dest, sendtag)
+            recvbuf, source, recvtag = self._check_receive(recvbuf, source, recvtag)
+            if dest < 0 or source < 0:
+                self._sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+                return
+            peer = self.peers[dest]
         nbytes = sendbuf.nbytes
         if nbytes > self.eager or peer.posted:
             request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
@@ -75,12 +108,11 @@ class VirtualComm(Matching):
                     peer.inbox[rank].append(message)
                 else:
                     peer.inbox[rank] = [message]
-        queue = self.inbox.get(source)
+        queue, fits = self.inbox.get(source), True
         if (
             queue is None
             and not process.open_receives
             and self.any_source is None
-            and source != ANY
             and status is None
         ):
             self.blocked_on = source
@@ -102,16 +134,10 @@ class VirtualComm(Matching):
             _, start, duration, data, _ = queue.pop(0)
             if not queue:
                 del self.inbox[source]
-            if (
-                recvbuf.ndim == 1
-                and data.dtype is recvbuf.dtype
-                and data.size == recvbuf.size
-            ):
-                recvbuf[...] = data
-            else:
-                copy_message(recvbuf, data, self.rank, source, recvtag)
+            fits = copy_message(recvbuf, data)
             if status is not None:
-                set_status(status, source, recvtag, data.nbytes)
+                count = data.nbytes if fits else TOO_LONG
+                set_status(status, source, recvtag, count)
             if start < process.clock:
                 start = process.clock
             if start < process.in_free:
@@ -121,8 +147,40 @@ class VirtualComm(Matching):
             request.Wait()
             sent = process.clock
         process.clock = sent if sent > done else done
+        if not fits and status is None:
+            raise truncated(source)
+
+    def _sendrecv(
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int,
+        recvbuf: np.ndarray,
+        source: int,
+        recvtag: int,
+        status: Status | None,
+    ) -> None:
+        """Send and receive if a rank is PROC_NULL or ANY."""
+        process = self.process
+        request, sent = None, process.clock
+        if dest >= 0:
+            request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
+            sent = process.out_free
+        if source == PROC_NULL:
+            set_null(status)
+        elif status is not None:
+            self.Irecv(recvbuf, source, recvtag).Wait(status)
+        else:
+            self._receive("Sendrecv(source", recvbuf, source, recvtag)
+        if request is not None:
+            request.Wait()
+        elif sent > process.clock:
+            process.clock = sent
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> VirtualRequest:
+        buf, dest, tag = self._check_send(buf, dest, tag)
+        if dest < 0:
+            return VirtualRequest.null(self, ISEND, buf)
         request = self._send(ISEND, buf, dest, tag)
         if request is None:
             request = VirtualRequest(self, ISEND, buf, dest, tag)
@@ -132,17 +190,27 @@ class VirtualComm(Matching):
     def Irecv(
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
+        buf, source, tag = self._check_receive(buf, source, tag)
+        if source == PROC_NULL:
+            return VirtualRequest.null(self, "Irecv(source", buf)
         receive = VirtualRequest(self, "Irecv(source", buf, source, tag)
         return self._post(receive, self._pop(source, tag))
 
     def Probe(
         self, source: int = ANY, tag: int = ANY, status: Status | None = None
     ) -> None:
-        self.match_any().probe(source, tag, status)
+        source, tag = source_of(source, self.size), tag_of(tag, True)
+        if source == PROC_NULL:
+            set_null(status)
+        else:
+            self.match_any().probe(source, tag, status)
 
     def Iprobe(
         self, source: int = ANY, tag: int = ANY, status: Status | None = None
     ) -> bool:
+        source, tag = source_of(source, self.size), tag_of(tag, True)
+        if source == PROC_NULL:
+            return set_null(status)
         return self.match_any().iprobe(source, tag, status)
 
     def Waitany(

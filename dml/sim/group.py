@@ -10,7 +10,8 @@ import numpy as np
 from dml.sim import failures
 from dml.sim.collective_calls import CollectiveCall, VirtualWindow, run_collective
 from dml.sim.process import Process
-from dml.types import SHARED, BadInput, Cache, Op, Platform, freed
+from dml.types import SHARED, UNDEFINED, BadInput, Cache, Op, Platform, freed
+from dml.types.messages import as_vector, color_of, integer, null_comm
 from dml.types.operations import reduce_local, reduction
 
 LINE = 64  # bytes of a cache line
@@ -79,11 +80,11 @@ class Group:
         """Raise AttributeError with the replacement of an operation of mpi4py."""
         operation = name.capitalize()
         if operation in FUNCTIONS:
-            advice = f"call dml.wire.collectives.{FUNCTIONS[operation]}"
+            advice = f"call dml.wire.collectives.{FUNCTIONS[operation]}(comm, ...)"
         elif operation in dir(type(self)):
-            advice = f"call {operation} with a NumPy buffer"
+            advice = f"call {operation}, whose buffers are NumPy arrays"
         else:
-            advice = "use the operations of dml.Comm"
+            advice = "docs/virtual.md lists the supported calls"
         raise AttributeError(f"a virtual communicator has no {name!r}; {advice}")
 
     def Barrier(self) -> None:
@@ -106,21 +107,26 @@ class Group:
         total = run_collective(self, "Allreduce", (own, ufunc), combine, cost)
         as_vector(recvbuf)[...] = total
 
-    def Split(self, color: int = 0, key: int = 0) -> Self:
-        def combine(choices: list[tuple[int, int]]) -> list[Self]:
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        """Return a communicator of the ranks of this color; see `Comm.Split`."""
+
+        def combine(choices: list[tuple[int, int]]) -> list[Any]:
             ranks_of: dict[int, list[int]] = {}  # by color
             for rank, (group_color, _) in enumerate(choices):
-                ranks_of.setdefault(group_color, []).append(rank)
-            comms: dict[int, Self] = {}  # by rank
+                if group_color != UNDEFINED:
+                    ranks_of.setdefault(group_color, []).append(rank)
+            comms: dict[int, Any] = {}  # by rank
             for _, ranks in sorted(ranks_of.items()):
                 ranks.sort(key=lambda rank: (choices[rank][1], rank))
                 group = self.group([self.peers[r].process for r in ranks])
                 self.shared.children.append(group)
                 comms |= zip(ranks, group, strict=True)
-            return [comms[rank] for rank in range(self.size)]
+            return [comms.get(rank) for rank in range(self.size)]
 
+        choice = color_of(color), integer(key, "an integer key")
         self.process.created += 1
-        return run_collective(self, "Split", (color, key), combine)[self.rank]
+        comm = run_collective(self, "Split", choice, combine)[self.rank]
+        return null_comm() if comm is None else comm
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
         """Return a communicator of the ranks on this rank's host."""
@@ -230,11 +236,6 @@ def _aligned(nbytes: int) -> np.ndarray:
     memory = np.zeros(nbytes + LINE, np.uint8)
     start = -memory.__array_interface__["data"][0] % LINE
     return memory[start : start + nbytes]
-
-
-def as_vector(array: np.ndarray) -> np.ndarray:
-    """View a C- or Fortran-contiguous array as a vector, in the order of its memory."""
-    return array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
 
 
 def check_equal(values: Sequence[tuple[np.ndarray, np.ufunc]]) -> None:

@@ -16,9 +16,18 @@ from dml.sim.any_source import AnySource, Message
 from dml.sim.group import Group, Shared
 from dml.sim.process import Process, describe_message
 from dml.sim.transfer import VirtualRequest, copy_message, is_next, occupy_in_port
-from dml.types import ANY, BadInput
+from dml.types import ANY
+from dml.types.messages import (
+    CONTIGUOUS,
+    WRITEABLE,
+    dest_of,
+    memory_of,
+    source_of,
+    tag_of,
+    truncated,
+)
 
-NO_RANK = -2  # neither a rank nor ANY
+NO_RANK = -1  # neither a rank nor ANY
 BUFFERED = float("inf")  # order of a buffered send, after sends with requests
 
 
@@ -27,9 +36,16 @@ class Matching(Group):
 
     A message is a tuple (tag, start in s, port time in s, data, send request or None if
     buffered). Messages between two ranks with equal tags never overtake each other.
+    The data are a contiguous vector.
+
+    Attributes:
+      sendtag, recvtag, valid_dtype: The last ones that were found valid.
     """
 
-    __slots__ = ("blocked_on", "any_source", "inbox", "posted", "arrived")
+    __slots__ = (
+        *("blocked_on", "any_source", "inbox", "posted", "arrived"),
+        *("recvtag", "sendtag", "valid_dtype"),
+    )
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         super().__init__(process, rank, peers, shared)
@@ -38,14 +54,61 @@ class Matching(Group):
         self.blocked_on = NO_RANK  # source of the blocking receive without a request
         self.arrived = 0.0  # arrival time of the message of that receive, in s
         self.any_source: AnySource | None = None
+        self.sendtag: Any = None
+        self.recvtag: Any = None
+        self.valid_dtype: Any = None
+
+    def _check_send(
+        self, buffer: Any, dest: Any, tag: Any
+    ) -> tuple[np.ndarray, int, int]:
+        """Return the memory, the destination and the tag of a send, if they are valid.
+
+        The destination may be PROC_NULL.
+        """
+        try:
+            self.peers[dest]  # an integer of at most the last rank
+            plain = (
+                dest >= 0
+                and tag is self.sendtag
+                and buffer.dtype is self.valid_dtype
+                and buffer.flags.num & CONTIGUOUS == CONTIGUOUS
+            )
+        except (AttributeError, IndexError, TypeError):
+            plain = False
+        if not plain:
+            dest, tag = dest_of(dest, self.size), tag_of(tag)
+            buffer = memory_of(buffer)
+            self.sendtag, self.valid_dtype = tag, buffer.dtype
+        return buffer, dest, tag
+
+    def _check_receive(
+        self, buffer: Any, source: Any, tag: Any
+    ) -> tuple[np.ndarray, int, int]:
+        """Return the memory, the source and the tag of a receive, if they are valid.
+
+        The source may be PROC_NULL.
+        """
+        try:
+            self.peers[source]
+            plain = (
+                source >= 0
+                and tag is self.recvtag
+                and buffer.dtype is self.valid_dtype
+                and buffer.flags.num & WRITEABLE == WRITEABLE
+            )
+        except (AttributeError, IndexError, TypeError):
+            plain = False
+        if not plain:
+            source, tag = source_of(source, self.size), tag_of(tag, True)
+            buffer = memory_of(buffer, writeable=True)
+            self.recvtag, self.valid_dtype = tag, buffer.dtype
+        return buffer, source, tag
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
-        """Post a send; return its request, or None if the send is buffered."""
-        if not 0 <= dest < len(self.peers):
-            raise BadInput(
-                f"rank {self.rank}: expected a dest from 0 to {len(self.peers) - 1}, "
-                f"got {dest} in {name}"
-            )
+        """Post a send; return its request, or None if the send is buffered.
+
+        The arguments are those of `_check_send`; the destination is a rank.
+        """
         process, peer, rank = self.process, self.peers[dest], self.rank
         process.budget -= 1
         if process.budget < 0:
@@ -117,10 +180,13 @@ class Matching(Group):
             receive = VirtualRequest(self, name, buffer, source, tag)
             self._post(receive, message).Wait()
             return process.clock
-        copy_message(buffer, data, self.rank, source, sent_tag)
+        fits = copy_message(buffer, data)
         if start < process.clock:
             start = process.clock
-        return occupy_in_port(process, start, duration, request)
+        done = occupy_in_port(process, start, duration, request)
+        if not fits:
+            raise truncated(source)
+        return done
 
     def _complete_blocked(self, message: tuple) -> bool:
         """Complete this rank's blocking receive; return False if the tag differs."""
@@ -135,13 +201,9 @@ class Matching(Group):
             self._defer(
                 both_posted, source, message, partial(self._finish_blocked, message)
             )
-        elif request is not None or data.dtype is not buffer.dtype or buffer.ndim != 1:
+        elif request is not None or not copy_message(buffer, data):
             self._finish_blocked(message)
         else:
-            if data.size == buffer.size:
-                buffer[...] = data
-            else:
-                copy_message(buffer, data, self.rank, source, tag)
             if start < process.clock:
                 start = process.clock
             if start < process.in_free:
@@ -173,11 +235,15 @@ class Matching(Group):
         tag, start, duration, data, request = message
         process = self.process
         _, buffer, source, _ = process.waits
-        copy_message(buffer, data, self.rank, source, tag)
+        fits = copy_message(buffer, data)
         if start < process.clock:
             start = process.clock
         self.arrived = occupy_in_port(process, start, duration, request)
-        process.wake()
+        if fits:
+            process.wake()
+        else:
+            process.clock = max(process.clock, self.arrived)
+            process.interrupt(truncated(source))
 
     def _post(self, receive: VirtualRequest, message: Any) -> VirtualRequest:
         """Match a receive with a message, or queue it."""
@@ -208,7 +274,7 @@ class Matching(Group):
         """Occupy the in port and fill the receive buffer."""
         tag, start, duration, data, request = message
         self.process.open_receives -= 1
-        receive.copy(data, self.rank, source, tag)
+        receive.copy(data, source)
         if start < receive.posted:
             start = receive.posted
         receive.record_match(source, tag, data.nbytes)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-FLAGS = SimpleNamespace(c_contiguous=True, forc=True, num=3, writeable=True)
+from dml.types.messages import WRITEABLE
+
+FLAGS = SimpleNamespace(c_contiguous=True, forc=True, num=WRITEABLE, writeable=True)
 
 
 class Phantom(np.ndarray):

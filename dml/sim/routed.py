@@ -15,7 +15,7 @@ from dml.sim.events import NEVER
 from dml.sim.failures import recheck
 from dml.sim.process import describe_message
 from dml.sim.transfer import VirtualRequest
-from dml.types import ANY, Status
+from dml.types import ANY, PROC_NULL, Status
 
 
 class RoutedComm(VirtualComm):
@@ -113,6 +113,11 @@ class RoutedComm(VirtualComm):
         recvtag: int = ANY,
         status: Status | None = None,
     ) -> None:
+        sendbuf, dest, sendtag = self._check_send(sendbuf, dest, sendtag)
+        recvbuf, source, recvtag = self._check_receive(recvbuf, source, recvtag)
+        if dest < 0 or source < 0:
+            self._sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+            return
         request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
         sent = self.process.out_free
         self._post_receive("Sendrecv(source", recvbuf, source, recvtag).Wait(status)
@@ -124,6 +129,9 @@ class RoutedComm(VirtualComm):
     def Irecv(
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
+        buf, source, tag = self._check_receive(buf, source, tag)
+        if source == PROC_NULL:
+            return VirtualRequest.null(self, "Irecv(source", buf)
         return self._post_receive("Irecv(source", buf, source, tag)
 
     def unread(self) -> list[str]:
@@ -229,7 +237,7 @@ class RoutedMessage:
         """Occupy the receiver's in port and fill its buffer."""
         receive, port, request = self.receive, self.dest.process, self.request
         assert receive is not None
-        receive.copy(self.data, self.dest.rank, self.source.rank, self.tag)
+        receive.copy(self.data, self.source.rank)
         start = max(self.head, receive.posted, port.in_free)
         port.in_free = done = start + self.duration() * self.slowdown
         if request is not None:

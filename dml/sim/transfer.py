@@ -6,7 +6,16 @@ import numpy as np
 
 from dml.sim.failures import request_failure
 from dml.sim.process import Process, describe
-from dml.types import TOO_LONG, WITHDRAWN, BadInput, RankFailed, Status
+from dml.types import (
+    ANY,
+    PROC_NULL,
+    TOO_LONG,
+    WITHDRAWN,
+    BadInput,
+    RankFailed,
+    Status,
+)
+from dml.types.messages import truncated
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
@@ -27,6 +36,13 @@ class VirtualRequest:
         self.error: BadInput | None = None  # the message was longer than the buffer
         self.matched = self.lost = False  # with a message; the message cannot arrive
         self.number = -process.budget  # grows with every send
+
+    @classmethod
+    def null(cls, comm: Any, name: str, buffer: Any) -> "VirtualRequest":
+        """Return the completed request of a send or a receive of PROC_NULL."""
+        request = cls(comm, name, buffer, PROC_NULL, ANY)
+        request.done = request.posted
+        return request
 
     def finish(self, done: float) -> None:
         self.done = done
@@ -50,12 +66,10 @@ class VirtualRequest:
         if reason := request_failure(self):
             raise RankFailed(reason)
 
-    def copy(self, data: np.ndarray, rank: int, source: int, tag: int) -> None:
+    def copy(self, data: np.ndarray, source: int) -> None:
         """Copy a message into the buffer; keep the error of one that is too long."""
-        try:
-            copy_message(self.buffer, data, rank, source, tag)
-        except BadInput as error:
-            self.error = error
+        if not copy_message(self.buffer, data):
+            self.error = truncated(source)
             self.process.world.cut.append(self)
 
     def interruptible(self) -> "AnyOf":
@@ -139,6 +153,13 @@ def set_status(status: Status, source: int, tag: int, count: int) -> None:
     status.source, status.tag, status.count = source, tag, count
 
 
+def set_null(status: Status | None) -> bool:
+    """Set the status of a receive from PROC_NULL."""
+    if status is not None:
+        set_status(status, PROC_NULL, ANY, 0)
+    return True
+
+
 def occupy_in_port(
     receiver: Process, start: float, duration: float, request: Any
 ) -> float:
@@ -177,20 +198,21 @@ def is_next(request: Any, both_posted: float) -> bool:
     return blocks or both_posted < sender.clock
 
 
-def copy_message(
-    into: np.ndarray, data: np.ndarray, rank: int, source: int, tag: int
-) -> None:
-    """Copy a message into a receive buffer, by bytes as MPI does."""
-    if into.nbytes == data.nbytes and into.dtype is data.dtype and into.ndim == 1:
-        into[...] = data
-        return
+def copy_message(into: np.ndarray, data: np.ndarray) -> bool:
+    """Copy a message to the start of a vector, by bytes as MPI does.
+
+    Return False if it is too long; then nothing is copied.
+    """
+    try:
+        if data.dtype is into.dtype and data.size == into.size:
+            into[...] = data
+            return True
+    except ValueError:  # one of them has several axes, of which one is longer than 1
+        pass
     if data.nbytes > into.nbytes:
-        raise BadInput(
-            f"rank {rank}: message truncated: {data.nbytes} bytes from rank {source} "
-            f"({tag=}) do not fit into a buffer of {into.nbytes}; pass --check to name "
-            "ranks whose lengths or dtypes differ"
-        )
+        return False
     bytes_of(into)[: data.nbytes] = bytes_of(data)
+    return True
 
 
 def bytes_of(buffer: np.ndarray) -> np.ndarray:

@@ -10,8 +10,10 @@ from dml.types.acting import (
 )
 from dml.types.comm import (
     ANY,
+    PROC_NULL,
     SHARED,
     TOO_LONG,
+    UNDEFINED,
     WITHDRAWN,
     AllReduce,
     Cache,
@@ -61,8 +63,10 @@ from dml.types.trace import Interval, Message, Round, Timeline
 __all__ = [
     "Op",
     "ANY",
+    "PROC_NULL",
     "SHARED",
     "TOO_LONG",
+    "UNDEFINED",
     "WITHDRAWN",
     "AllReduce",
     "Status",

@@ -9,7 +9,10 @@ import numpy as np
 from dml.types.defaults import no_op
 
 Op = Any  # combines two buffers: np.add, np.maximum, MPI.SUM, ...; see `ufunc_of`
-ANY = -1  # as source or tag: matches any message
+# No constants of MPICH or Open MPI, which differ: mpi4py's own keep their meaning.
+ANY = -1001  # as source or tag: matches any message
+PROC_NULL = -1002  # as source or dest: no rank; calls with it return at once
+UNDEFINED = -32766  # as color of Split, as in MPI: no communicator for this rank
 SHARED = 1  # argument of Split_type: ranks of one host
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
 
@@ -30,7 +33,7 @@ class Status:
     """Source, tag and size of a received or pending message, as in mpi4py."""
 
     def __init__(self) -> None:
-        self.source = self.tag = -1
+        self.source = self.tag = ANY
         self.count = 0  # bytes, or TOO_LONG or WITHDRAWN
 
     def Get_source(self) -> int:
@@ -114,7 +117,13 @@ class Comm(Protocol):
     def Waitall(self, requests: Sequence[Any]) -> None: ...
     def Barrier(self) -> None: ...
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None: ...
-    def Split(self, color: int = 0, key: int = 0) -> "Comm": ...
+    def Split(self, color: int = 0, key: int = 0) -> "Comm":
+        """Return a communicator of the ranks of this color, in the order of `key`.
+
+        For UNDEFINED the result is false: mpi4py's COMM_NULL, or None without mpi4py.
+        """
+        ...
+
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Comm": ...
     def Dup(self) -> "Comm": ...
     def Free(self) -> None: ...

@@ -76,7 +76,7 @@ def test_without_a_status_a_cut_message_raises_through_all_wrappers(
         else:
             call(comm, None, source)
 
-    with pytest.raises(BadInput, match="truncated.*from rank 0.*pass --check"):
+    with pytest.raises(BadInput, match="truncated.*from rank 0.*pass a longer"):
         sim.run(program, 2)
 
 
@@ -87,5 +87,5 @@ def test_a_cut_message_raises_at_the_end_if_no_rank_waits_for_it():
         else:
             comm.Irecv(np.zeros(2), 0, 5)
 
-    with pytest.raises(BadInput, match="rank 1: message truncated: 24 bytes"):
+    with pytest.raises(BadInput, match="message truncated"):
         sim.run(program, 2)

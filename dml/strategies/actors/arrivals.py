@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, Comm, RankFailed, Status
+from dml.types import ANY, BadInput, Comm, RankFailed, Status
 from dml.wire.comm.tags import Tag
 
 POSTED = 8  # receives
@@ -43,6 +43,7 @@ class Arrivals:
 
         Raises:
           RankFailed: A rank has died; see `Comm.Ack_failed`.
+          BadInput: A message has another length.
         """
         while True:
             request, buffer = self.posted[0]
@@ -52,8 +53,15 @@ class Arrivals:
                 return None
             self.posted.popleft()
             self.post()
-            if self.status.source >= 0:  # else the sender died while it sent
-                return self.status.source, buffer
+            if self.status.source < 0:
+                continue  # the sender died while it sent
+            if self.status.count != self.nbytes:
+                raise BadInput(
+                    f"expected messages of {self.nbytes} bytes from actors, got one of "
+                    f"another length from rank {self.status.source}; start all ranks "
+                    "with equal flags"
+                )
+            return self.status.source, buffer
 
     def close(self) -> None:
         """Cancel the receives; no message may be in transit."""

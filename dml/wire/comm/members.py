@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, BadInput, Comm, Request
+from dml.types.messages import dest_of, source_of
 from dml.wire.comm.wrapper import Wrapper
 
 
@@ -38,7 +39,7 @@ class Members(Wrapper):
         return self.size
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
-        self.comm.Send(buf, self.ranks[dest], tag)
+        self.comm.Send(buf, self.dest(dest), tag)
 
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
@@ -55,18 +56,24 @@ class Members(Wrapper):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
-        receiver = self.ranks[dest]
+        receiver = self.dest(dest)
         source = self.member(source)
         self.comm.Sendrecv(sendbuf, receiver, sendtag, recvbuf, source, recvtag, status)
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Request:
-        return self.comm.Isend(buf, self.ranks[dest], tag)
+        return self.comm.Isend(buf, self.dest(dest), tag)
 
     def Irecv(self, buf: np.ndarray, source: int = ANY, tag: int = ANY) -> Request:
         return self.comm.Irecv(buf, self.member(source), tag)
 
+    def dest(self, dest: int) -> int:
+        """Return the destination as a rank of `comm`, or PROC_NULL."""
+        dest = dest_of(dest, self.size)
+        return self.ranks[dest] if dest >= 0 else dest
+
     def member(self, source: int) -> int:
-        """Return the rank of a member; a source must be named."""
+        """Return the source as a rank of `comm`, or PROC_NULL; it must be named."""
+        source = source_of(source, self.size)
         if source == ANY:
             raise BadInput("expected a source in a group of members, got ANY; name it")
-        return self.ranks[source]
+        return self.ranks[source] if source >= 0 else source

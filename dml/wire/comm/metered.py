@@ -5,6 +5,7 @@ from typing import Any, cast
 import numpy as np
 
 from dml.types import ANY, Comm, CountedComm, Request
+from dml.types.messages import sent_nbytes
 from dml.wire.comm.wrapper import Wrapper
 
 
@@ -33,8 +34,13 @@ class Metered(Wrapper):
     def count(self, operation: str, buffer: np.ndarray, dest: int) -> None:
         """Count a message; subclasses may record its fields."""
         sent = self.sent
-        sent[0] += 1
-        sent[1] += buffer.nbytes
+        try:
+            if dest >= 0:  # else PROC_NULL
+                sent[1] += buffer.nbytes
+                sent[0] += 1
+        except (AttributeError, TypeError):  # no array, or not valid
+            sent[1] += sent_nbytes(buffer, dest)
+            sent[0] += 1
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
         self.count("Send", buf, dest)

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import index
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from dml.types import (
     ANY,
     SHARED,
+    UNDEFINED,
     BadInput,
     Cache,
     Comm,
@@ -27,15 +29,25 @@ from dml.types import (
     RankFailed,
     freed,
 )
+from dml.types.messages import color_of, integer
 from dml.types.operations import OPERATIONS, reduce_local, reduction
+from dml.wire.comm.mpi_arguments import (
+    checked,
+    mpi_dest,
+    mpi_source,
+    mpi_tag,
+    refuse_objects,
+    refused_probe,
+)
 from dml.wire.comm.mpi_library import MPI
 from dml.wire.comm.mpi_process import Windows, before_finalize, this_process
 from dml.wire.comm.mpi_requests import (
     FAILURES,
     Pending,
     copy_status,
-    copy_truncated,
+    is_cut,
     mpi_status,
+    nbytes_of,
     translated,
 )
 from dml.wire.comm.tracebacks import exception_text
@@ -66,14 +78,6 @@ def mpi_op(ufunc: Op, dtype: np.dtype) -> MPI.Op:
         ufunc(total, np.frombuffer(terms, dtype), out=total)
 
     return MPI.Op.Create(combine, commute=True)
-
-
-def mpi_source(source: int) -> int:
-    return MPI.ANY_SOURCE if source == ANY else source
-
-
-def mpi_tag(tag: int) -> int:
-    return MPI.ANY_TAG if tag == ANY else tag
 
 
 class World(MPI.Intracomm):
@@ -144,9 +148,14 @@ class World(MPI.Intracomm):
         with self.collective_call("Dup"):
             return self.wrap_child(MPI.Intracomm.Dup(self, info))
 
-    def Split(self, color: int = 0, key: int = 0) -> "World":
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        color, key = color_of(color), integer(key, "an integer key")
         with self.collective_call("Split"):
-            return self.wrap_child(MPI.Intracomm.Split(self, color, key), color)
+            comm = MPI.Intracomm.Split(self, color, key)
+        if color == UNDEFINED:
+            self.child_lineage(color)
+            return comm
+        return self.wrap_child(comm, color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0, info: Any = None):
         """Return a communicator of the ranks on this host."""
@@ -231,28 +240,35 @@ class World(MPI.Intracomm):
                 names = ", ".join(map(str, failed))
                 raise RankFailed(f"rank {self.rank}: rank {names} has died")
 
+    # Arguments are checked after an error only, so that valid ones take no time.
+
     def Send(self, buf, dest, tag=0):
         self.call = ("Send", "dest", dest, tag, buf)
         try:
-            MPI.Intracomm.Send(self, [buf, MPI.BYTE], dest, tag)
-        except MPI.Exception as error:
-            raise translated(error, self) from error
+            refuse_objects(buf)
+            MPI.Intracomm.Send(self, [buf, MPI.BYTE], mpi_dest(dest), index(tag))
+        except Exception as error:
+            self.Send(*checked(self, error, send=(buf, dest, tag)))
         finally:
             self.call = None
 
     def Recv(self, buf, source=ANY, tag=ANY, status=None):
         self.call = ("Recv", "source", source, tag, buf)
-        mpi = mpi_status(status)
+        mpi = None
         try:
+            refuse_objects(buf)
+            mpi = mpi_status(status, source)
             MPI.Intracomm.Recv(
                 self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag), mpi
             )
-        except MPI.Exception as error:
-            copy_truncated(error, self, mpi, status)
-            return
+            if mpi is not None:
+                copy_status(mpi, status, nbytes_of(buf))
+        except Exception as error:
+            if not is_cut(error, mpi, status, source):
+                arguments = checked(self, error, receive=(buf, source, tag))
+                self.Recv(*arguments, status)  # type: ignore[call-arg]
         finally:
             self.call = None
-        copy_status(mpi, status)
 
     def Sendrecv(
         self,
@@ -265,78 +281,99 @@ class World(MPI.Intracomm):
         status=None,
     ):
         self.call = ("Sendrecv", "source", source, recvtag, recvbuf)
-        mpi = mpi_status(status)
+        mpi = None
         try:
+            refuse_objects(sendbuf)
+            refuse_objects(recvbuf)
+            mpi = mpi_status(status, source)
             MPI.Intracomm.Sendrecv(
                 self,
                 [sendbuf, MPI.BYTE],
-                dest,
-                sendtag,
+                mpi_dest(dest),
+                index(sendtag),
                 [recvbuf, MPI.BYTE],
                 mpi_source(source),
                 mpi_tag(recvtag),
                 mpi,
             )
-        except MPI.Exception as error:
-            raise translated(error, self) from error
+            if mpi is not None:
+                copy_status(mpi, status, nbytes_of(recvbuf))
+        except Exception as error:
+            if not is_cut(error, mpi, status, source):
+                send, receive = (sendbuf, dest, sendtag), (recvbuf, source, recvtag)
+                arguments = checked(self, error, send=send, receive=receive)
+                self.Sendrecv(*arguments, status)  # type: ignore[call-arg]
         finally:
             self.call = None
-        copy_status(mpi, status)
 
     def Isend(self, buf, dest, tag=0):
         try:
-            request = Pending(MPI.Intracomm.Isend(self, [buf, MPI.BYTE], dest, tag))
-        except MPI.Exception as error:
-            raise translated(error, self) from error
+            refuse_objects(buf)
+            pending = MPI.Intracomm.Isend(
+                self, [buf, MPI.BYTE], mpi_dest(dest), index(tag)
+            )
+        except Exception as error:
+            return self.Isend(*checked(self, error, send=(buf, dest, tag)))
+        request = Pending(pending)
         request.comm, request.call = self, ("Isend", "dest", dest, tag, buf)
         return request
 
     def Irecv(self, buf, source=ANY, tag=ANY):
-        buffer = [buf, MPI.BYTE]
         try:
-            request = Pending(
-                MPI.Intracomm.Irecv(self, buffer, mpi_source(source), mpi_tag(tag))
+            refuse_objects(buf)
+            pending = MPI.Intracomm.Irecv(
+                self, [buf, MPI.BYTE], mpi_source(source), mpi_tag(tag)
             )
-        except MPI.Exception as error:
-            raise translated(error, self) from error
+        except Exception as error:
+            return self.Irecv(*checked(self, error, receive=(buf, source, tag)))
+        request = Pending(pending)
         request.comm, request.call = self, ("Irecv", "source", source, tag, buf)
+        request.receives = True
         return request
 
     def Probe(self, source=ANY, tag=ANY, status=None):
         self.call = ("Probe", "source", source, tag, None)
-        mpi = mpi_status(status)
+        mpi = None
         try:
+            mpi = mpi_status(status, source)
             MPI.Intracomm.Probe(self, mpi_source(source), mpi_tag(tag), mpi)
-        except MPI.Exception as error:
-            raise translated(error, self) from error
+        except Exception as error:
+            raise refused_probe(self, error, source, tag) from error
         finally:
             self.call = None
         copy_status(mpi, status)
 
     def Iprobe(self, source=ANY, tag=ANY, status=None):
-        mpi = mpi_status(status)
+        mpi = arrived = None
         try:
+            mpi = mpi_status(status, source)
             arrived = MPI.Intracomm.Iprobe(self, mpi_source(source), mpi_tag(tag), mpi)
-        except MPI.Exception as error:
-            raise translated(error, self) from error
-        copy_status(mpi, status)
+        except Exception as error:
+            raise refused_probe(self, error, source, tag) from error
+        if arrived:
+            copy_status(mpi, status)
         return arrived
 
     def Waitany(self, requests, status=None):
         """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
         active = [k for k, each in enumerate(requests) if each != MPI.REQUEST_NULL]
-        mpi = mpi_status(status)
+        mpi = MPI.Status()
         try:
-            index = MPI.Request.Waitany(requests, mpi)
+            first = MPI.Request.Waitany(requests, mpi)
         except MPI.Exception as error:
             # MPI has set the request to null; there is no index in the exception
-            copy_truncated(error, self, mpi, status)
-            return next(k for k in active if requests[k] == MPI.REQUEST_NULL)
+            ended = [k for k in active if requests[k] == MPI.REQUEST_NULL]
+            if not ended:
+                raise translated(error, self) from error
+            requests[ended[0]].copy_truncated(error, mpi, status)
+            return ended[0]
         finally:
             self.call = None
-        copy_status(mpi, status)
-        return -1 if index == MPI.UNDEFINED else index
+        if first == MPI.UNDEFINED:
+            return -1
+        requests[first].copy_status(mpi, status)
+        return first
 
     def Waitall(self, requests):
         for request in requests:

@@ -2,8 +2,11 @@
 
 from typing import Any, Literal
 
-from dml.types import TOO_LONG, WITHDRAWN, RankFailed, Status
+from dml.types import ANY, PROC_NULL, TOO_LONG, WITHDRAWN, BadInput, RankFailed, Status
+from dml.types.messages import truncated
 from dml.wire.comm.mpi_library import MPI
+
+DML_RANKS = {MPI.ANY_SOURCE: ANY, MPI.PROC_NULL: PROC_NULL}
 
 # Without ULFM, MPI maps these classes to one for unknown errors.
 FAILURES = {*(MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)} - {
@@ -15,13 +18,15 @@ FAILURES = {*(MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)
 UNSPECIFIC = MPI.ERR_OTHER, MPI.ERR_INTERN, MPI.ERR_UNKNOWN
 
 
-def translated(error: MPI.Exception, comm: Any) -> Exception:
+def translated(error: Exception, comm: Any) -> Exception:
     """Return RankFailed for a death or a revocation, and other errors unchanged.
 
     Args:
       error: Error of an operation.
       comm: World of the operation.
     """
+    if not isinstance(error, MPI.Exception):
+        return error
     code = error.Get_error_class()
     failed = code in FAILURES
     if FAILURES and code in UNSPECIFIC:
@@ -36,15 +41,16 @@ class Pending(MPI.Request):
 
     comm: Any  # World
     call: tuple  # as World.call
+    receives = False
     cancelled = False
 
     def Wait(self, status: Any = None) -> Literal[True]:
-        mpi = mpi_status(status)
+        mpi = mpi_status(status, self.call[2])
         self.comm.call = self.call
         try:
             MPI.Request.Wait(self, mpi)
         except MPI.Exception as error:
-            copy_truncated(error, self.comm, mpi, status)
+            self.copy_truncated(error, mpi, status)
             return True
         finally:
             self.comm.call = None
@@ -52,11 +58,11 @@ class Pending(MPI.Request):
         return True
 
     def Test(self, status: Any = None) -> bool:
-        mpi = mpi_status(status)
+        mpi = mpi_status(status, self.call[2])
         try:
             completed = MPI.Request.Test(self, mpi)
         except MPI.Exception as error:
-            copy_truncated(error, self.comm, mpi, status)
+            self.copy_truncated(error, mpi, status)
             return True
         if completed:
             self.copy_status(mpi, status)
@@ -64,9 +70,20 @@ class Pending(MPI.Request):
 
     def copy_status(self, mpi: MPI.Status | None, status: Status | None) -> None:
         """Copy the fields of MPI's status, or WITHDRAWN, to `status`."""
-        copy_status(mpi, status)
+        if self.receives:
+            copy_status(mpi, status, nbytes_of(self.call[-1]))
+        elif status is not None:  # MPI does not define the status of a send
+            _, _, status.source, status.tag, _ = self.call
+            status.count = 0
         if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
             status.count = WITHDRAWN
+
+    def copy_truncated(
+        self, error: MPI.Exception, mpi: MPI.Status | None, status: Status | None
+    ) -> None:
+        """Copy the status of a message that was cut; raise other errors."""
+        if not is_cut(error, mpi, status, self.call[2]):
+            raise translated(error, self.comm) from error
 
     def Cancel(self) -> None:
         """Withdraw a receive, unless a message is matched with it, or it failed."""
@@ -75,27 +92,59 @@ class Pending(MPI.Request):
         self.cancelled = True
 
 
-# Two functions, not a context manager, which would take a microsecond per call.
-def mpi_status(status: Status | None) -> MPI.Status | None:
-    """Return a status for a call of MPI, whose fields are copied to `status` later."""
-    return None if status is None else MPI.Status()
+# Functions, not a context manager, which would take a microsecond per call.
+def mpi_status(status: Status | None, source: int) -> MPI.Status | None:
+    """Return a status for a receive, to be read by `copy_status`.
 
-
-def copy_status(mpi: MPI.Status | None, status: Status | None) -> None:
-    """Copy the fields of MPI's status to `status`."""
-    if mpi is not None and status is not None:
-        status.source, status.tag = mpi.source, mpi.tag
-        status.count = mpi.Get_count(MPI.BYTE)
-
-
-def copy_truncated(
-    error: MPI.Exception, comm: Any, mpi: MPI.Status | None, status: Status | None
-) -> None:
-    """Copy the status of a message longer than its buffer; raise other errors.
-
-    Without a status it is an error, too.
+    A receive from ANY needs one: MPICH cuts a short message without an error.
     """
-    if status is None or error.Get_error_class() != MPI.ERR_TRUNCATE:
-        raise translated(error, comm) from error
+    return None if status is None and source >= 0 else MPI.Status()
+
+
+def copy_status(
+    mpi: MPI.Status | None, status: Status | None, most: float = float("inf")
+) -> None:
+    """Copy the fields of MPI's status; refuse a message of more than `most` bytes.
+
+    Raises:
+      BadInput: The message was longer, and there is no status to tell it.
+    """
+    if mpi is None:
+        return
+    count, source = mpi.Get_count(MPI.BYTE), DML_RANKS.get(mpi.source, mpi.source)
+    if count > most:
+        if status is None:
+            raise truncated(source)
+        count = TOO_LONG
+    if status is not None:
+        tag = ANY if mpi.tag == MPI.ANY_TAG else mpi.tag
+        status.source, status.tag, status.count = source, tag, count
+
+
+def is_cut(
+    error: Exception, mpi: MPI.Status | None, status: Status | None, source: int
+) -> bool:
+    """Return whether a message was longer than its buffer, and set the status.
+
+    Raises:
+      BadInput: It was, and there is no status to tell it.
+    """
+    if isinstance(error, BadInput):  # of copy_status
+        raise error
+    if not isinstance(error, MPI.Exception):
+        return False
+    if error.Get_error_class() != MPI.ERR_TRUNCATE:
+        return False
+    if status is None:
+        raise truncated(DML_RANKS.get(mpi.source, mpi.source) if mpi else source)
     copy_status(mpi, status)
     status.count = TOO_LONG
+    return True
+
+
+def nbytes_of(buffer: Any) -> int:
+    """Return the length of a buffer of mpi4py."""
+    if buffer is None:
+        return 0
+    nbytes = getattr(buffer, "nbytes", None)
+    return memoryview(buffer).nbytes if nbytes is None else nbytes

@@ -1,9 +1,9 @@
 """Communicators of mpi4py as communicators of dml."""
 
-import sys
 from typing import Any, cast
 
 from dml.types import Comm
+from dml.types.operations import mpi4py
 
 
 def as_comm(comm: Any) -> Comm:
@@ -27,9 +27,9 @@ def as_comm(comm: Any) -> Comm:
     Raises:
       BadInput: It is an intercommunicator of mpi4py, or was freed.
     """
-    if hasattr(comm, "platform"):
+    if hasattr(comm, "Reduce_local"):  # faster than a property; mpi4py's have none
         return comm
-    mpi = sys.modules.get("mpi4py.MPI")  # not imported: virtual ranks do not need it
+    mpi = mpi4py()
     if mpi is None or not isinstance(comm, mpi.Comm):
         return cast(Comm, comm)
     from dml.wire.comm.mpi_plain import world_of

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dml.types import ANY
+from dml.types.messages import dest_of, memory_of, tag_of
 from dml.wire.comm.wrapper import WrappedRequest, Wrapper
 
 Call = tuple[str, str, int, int, Any]  # a blocking call, as `World.call` in mpi.py
@@ -31,6 +32,8 @@ class ByRequests(Wrapper):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
+        dest, sendtag = dest_of(dest, self.size), tag_of(sendtag)
+        sendbuf = memory_of(sendbuf)  # refused before a receive is posted
         receive = self.Irecv(recvbuf, source, recvtag)
         send = self.Isend(sendbuf, dest, sendtag)
         receive.Wait(status)

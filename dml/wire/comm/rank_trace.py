@@ -158,14 +158,15 @@ def matched_messages(
     arrivals: dict[Any, list[float]] = defaultdict(list)
     for dest, trace in enumerate(traces):
         for group, peer, tag, _, time in trace.receives.tolist():
-            if peer >= 0:  # otherwise a receive from ANY without a message
+            # otherwise a receive from ANY without a message, or from PROC_NULL
+            if (group, peer) in world_rank:
                 key = group, world_rank[group, peer], dest, tag
                 arrivals[key].append(time - zeros[dest])  # NaN without a message
     messages = []
     matched = dict.fromkeys(arrivals, 0)  # number of sends so far
     for source, trace in enumerate(traces):
         for group, peer, tag, nbytes, time in trace.sends.tolist():
-            dest = world_rank[group, peer]
+            dest = world_rank.get((group, peer), -1)
             key = group, source, dest, tag
             n = matched.get(key, 0)
             if n < len(arrivals.get(key, ())):

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dml.types import ANY, WITHDRAWN, BadInput, Comm, RankFailed, Status
+from dml.types import ANY, PROC_NULL, WITHDRAWN, BadInput, Comm, RankFailed, Status
 from dml.wire.comm.event_log import Log
 from dml.wire.comm.events import Event, Kind
 from dml.wire.comm.members import Members
@@ -14,6 +14,7 @@ from dml.wire.comm.wrapper import (
     StrictStatus,
     WrappedRequest,
     Wrapper,
+    from_any,
     refuse_cut,
     status_for,
     unwrap,
@@ -66,11 +67,12 @@ class Ordered(Wrapper, ABC):
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
+        source, tag = self.pattern(source, tag)
         self.attempt(lambda: self.receive(buf, source, tag, status))
 
     def receive(self, buf: Any, source: int, tag: int, status: Any) -> None:
         """Receive a message, in the recorded order if it is from ANY."""
-        if ANY not in (source, tag):
+        if not from_any(source, tag):
             return self.comm.Recv(buf, source, tag, status)
         source, tag = self.match(Kind.RECV, source, tag)
         status = status_for(status, source, tag)
@@ -90,20 +92,22 @@ class Ordered(Wrapper, ABC):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
-        from_any = ANY in (source, recvtag)
-        if from_any:
+        source, recvtag = self.pattern(source, recvtag)
+        is_from_any = from_any(source, recvtag)
+        if is_from_any:
             source, recvtag = self.match(Kind.SENDRECV, source, recvtag)
             status = status_for(status, source, recvtag)
         self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
-        if from_any:
+        if is_from_any:
             self.record_message(Kind.SENDRECV, status)
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        source, tag = self.pattern(source, tag)
         self.attempt(lambda: self.probe(source, tag, status))
 
     def probe(self, source: int, tag: int, status: Any) -> None:
         """Probe for a message, in the recorded order if it is from ANY."""
-        if ANY not in (source, tag):
+        if not from_any(source, tag):
             return self.comm.Probe(source, tag, status)
         source, tag = self.match(Kind.PROBE, source, tag)
         status = status_for(status, source, tag)
@@ -258,13 +262,17 @@ class Recorded(Ordered):
         self.events.add_message(kind, status)
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
+        source, tag = self.pattern(source, tag)
         request = OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
-        if ANY in (source, tag):
+        if from_any(source, tag):
             request.event_index = self.events.add(Kind.UNMATCHED)
             self.log.pending.add(request)
         return request
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
+        source, tag = self.pattern(source, tag)
+        if source == PROC_NULL:
+            return self.comm.Iprobe(source, tag, status)
         status = status or Status()
         success = self.comm.Iprobe(source, tag, status)
         self.events.add_poll(Kind.IPROBE, success, status)
@@ -341,7 +349,8 @@ class Replayed(Ordered):
         """Do nothing: the log already has the message."""
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
-        if ANY in (source, tag):
+        source, tag = self.pattern(source, tag)
+        if from_any(source, tag):
             event = self.events.take(Kind.IRECV, Kind.UNMATCHED, pattern=(source, tag))
             if event.kind is Kind.UNMATCHED:
                 # a posted Irecv might receive a later message
@@ -354,6 +363,9 @@ class Replayed(Ordered):
         return OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
+        source, tag = self.pattern(source, tag)
+        if source == PROC_NULL:
+            return self.comm.Iprobe(source, tag, status)
         event = self.events.take_poll(Kind.IPROBE, (source, tag))
         if event is None:
             return False

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, WITHDRAWN, Comm, Status
+from dml.types.messages import dest_of, memory_of, tag_of
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.polling import ByRequests
-from dml.wire.comm.wrapper import WrappedRequest
+from dml.wire.comm.wrapper import WrappedRequest, refuse_cut
 
 SEND, RECEIVE = 0, 1  # the two directions of a full-duplex port
 
@@ -64,9 +65,11 @@ class Throttled(ByRequests):
         return self.alpha + self.beta * nbytes
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "Departure":
+        dest, tag, buf = dest_of(dest, self.size), tag_of(tag), memory_of(buf)
         earliest = self.Wtime() - self.beta * self.burst
         begins = max(earliest, self.ports[SEND])
-        leaves = np.array([begins + self.seconds(buf.nbytes)])
+        duration = self.seconds(buf.nbytes) if dest >= 0 else 0.0
+        leaves = np.array([begins + duration])
         self.ports[SEND] = float(leaves[0])
         requests = [
             self.times.Isend(leaves, dest, tag),
@@ -163,7 +166,7 @@ class Arrival(Transfer):
     def arrive(self, message: Status) -> None:
         """Occupy the port from the end of earlier messages, or later."""
         self.status = message
-        if message.count == WITHDRAWN:
+        if message.count == WITHDRAWN or message.source < 0:  # or PROC_NULL
             return
         leaves, ports = np.empty(1), self.comm.ports
         self.comm.times.Recv(leaves, message.source, message.tag)
@@ -171,6 +174,8 @@ class Arrival(Transfer):
         self.due = ports[RECEIVE] = max(float(leaves[0]), ports[RECEIVE] + seconds)
 
     def report(self, status: Any) -> None:
-        if status is not None:
+        if status is None:
+            refuse_cut(self.status)
+        else:
             status.source, status.tag = self.status.source, self.status.tag
             status.count = self.status.count

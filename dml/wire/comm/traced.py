@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, SHARED, Comm, Op, Timeline, Window
+from dml.types.messages import sent_nbytes
 from dml.wire.comm.rank_trace import RankTrace, collect
 from dml.wire.comm.wrapper import (
     StrictStatus,
@@ -95,7 +96,8 @@ class Traced(Wrapper):
         return result
 
     def add_send(self, buffer: Any, dest: int, tag: int, time: float) -> None:
-        self.trace.sends.append([self.group, dest, tag, buffer.nbytes, time])
+        nbytes = sent_nbytes(buffer, dest)
+        self.trace.sends.append([self.group, dest, tag, nbytes, time])
 
     def add_receive(self, source: int, tag: int) -> list:
         """Add a posted receive and return its entry, to pass to `set_received`."""
@@ -120,6 +122,7 @@ class Traced(Wrapper):
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
+        source, tag = self.pattern(source, tag)
         status = status_for(status, source, tag)
         start, entry = self.Wtime(), self.add_receive(source, tag)
         self.comm.Recv(buf, source, tag, status)
@@ -136,6 +139,7 @@ class Traced(Wrapper):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
+        source, recvtag = self.pattern(source, recvtag)
         status = status_for(status, source, recvtag)
         start, entry = self.Wtime(), self.add_receive(source, recvtag)
         self.add_send(sendbuf, dest, sendtag, start)
@@ -148,6 +152,7 @@ class Traced(Wrapper):
         return TracedRequest(self, self.comm.Isend(buf, dest, tag), None)
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> "TracedRequest":
+        source, tag = self.pattern(source, tag)
         entry = self.add_receive(source, tag)
         return TracedRequest(self, self.comm.Irecv(buf, source, tag), entry)
 
@@ -180,8 +185,9 @@ class Traced(Wrapper):
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:
         self.trace_call("Allreduce", self.comm.Allreduce, sendbuf, recvbuf, op)
 
-    def Split(self, color: int = 0, key: int = 0) -> "Traced":
-        return self.child(self.trace_call("Split", self.comm.Split, color, key), color)
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        comm = self.trace_call("Split", self.comm.Split, color, key)
+        return self.child(comm, color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Traced":
         host = self.platform.hosts()[self.rank]
@@ -191,9 +197,9 @@ class Traced(Wrapper):
     def Dup(self) -> "Traced":
         return self.child(self.trace_call("Dup", self.comm.Dup), 0)
 
-    def child(self, comm: Comm, color: int) -> "Traced":
+    def child(self, comm: Comm, color: int) -> Any:
         self.children += 1
-        return Traced(comm, self, color)
+        return Traced(comm, self, color) if comm else comm
 
     # The platform.
 

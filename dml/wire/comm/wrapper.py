@@ -6,7 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from dml.types import ANY, SHARED, TOO_LONG, BadInput, Cache, Comm, Op, Request, Status
+from dml.types import ANY, PROC_NULL, SHARED, TOO_LONG, Cache, Comm, Op, Request, Status
+from dml.types.messages import source_of, tag_of, truncated
 from dml.wire.comm.plain import as_comm
 
 
@@ -37,6 +38,10 @@ class Wrapper:
     def wrap(self, comm: Comm) -> Self:
         """Wrap a communicator that was made from the wrapped one."""
         return type(self)(comm)
+
+    def pattern(self, source: Any, tag: Any) -> tuple[int, int]:
+        """Return the source and the tag of a receive, if they are valid."""
+        return source_of(source, self.size), tag_of(tag, receives=True)
 
     def Get_rank(self) -> int:
         return self.comm.Get_rank()
@@ -88,8 +93,9 @@ class Wrapper:
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:
         self.comm.Allreduce(sendbuf, recvbuf, op)
 
-    def Split(self, color: int = 0, key: int = 0) -> Self:
-        return self.wrap(self.comm.Split(color, key))
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        comm = self.comm.Split(color, key)
+        return self.wrap(comm) if comm else comm
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
         return self.wrap(self.comm.Split_type(split_type, key))
@@ -155,13 +161,14 @@ class StrictStatus(Status):
 def refuse_cut(status: Status) -> None:
     """Raise BadInput if a message was longer than its buffer."""
     if status.count == TOO_LONG:
-        raise BadInput(
-            "message truncated: expected one that fits into the buffer, got a longer "
-            f"one from rank {status.source}; pass --check to name ranks whose lengths "
-            "or dtypes differ"
-        )
+        raise truncated(status.source)
 
 
 def status_for(status: Any, source: int, tag: int) -> Any:
     """Return the status of a receive; a new one if it is None and needed for ANY."""
-    return StrictStatus() if status is None and ANY in (source, tag) else status
+    return StrictStatus() if status is None and from_any(source, tag) else status
+
+
+def from_any(source: int, tag: int) -> bool:
+    """Return whether the source or the tag of a message is known after it only."""
+    return ANY in (source, tag) and source != PROC_NULL
