@@ -142,8 +142,8 @@ def test_neighbours_are_forgotten_and_a_function_is_known_elsewhere(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"op": "ring"}, "expected a reduction such as op=np.add, got op='ring'"),
-        ({"op": max}, "expected a reduction such as op=np.add, got op=<built-in"),
+        ({"op": "ring"}, "expected an operation such as np.add, .* got 'ring'"),
+        ({"op": max}, "expected an operation such as np.add, .* got <built-in"),
         ({"algorithm": None}, "expected one of star, .*, got 'None'"),
         ({"buffer": np.array([1, "a"], object)}, "got dtype object; pass numbers"),
     ],

@@ -76,7 +76,8 @@ class Comm(Protocol):
     """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
     Further collectives, such as a broadcast, are functions in `wire.collectives`.
-    `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones.
+    `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones,
+    and `wire.comm.plain.as_comm` converts those of mpi4py.
     `platform` and `cache` hold everything that is not part of MPI.
     """
 

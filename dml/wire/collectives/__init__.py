@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dml import extend
-from dml.types import BadInput, Comm, Op
+from dml.types import Comm, Op, ufunc_of
 from dml.wire.collectives.all_to_all import all_to_all as all_to_all
 from dml.wire.collectives.auto import auto_allreduce
 from dml.wire.collectives.auto import chosen_allreduce as chosen_allreduce
@@ -48,15 +48,13 @@ def allreduce(
     """Reduce a buffer in place over all ranks.
 
     Args:
-      comm: Communicator; collective.
+      comm: Communicator of dml or of mpi4py; collective.
       buffer: Contiguous array, of equal length and dtype on all ranks.
-      op: Reduction, such as np.add or np.maximum.
+      op: Reduction, such as np.add, np.maximum or MPI.MAX.
       algorithm: Key of ALLREDUCE, FILE.py:NAME, MODULE:NAME, or a function.
     """
-    if not isinstance(op, np.ufunc) or op.nin != 2:
-        raise BadInput(f"expected a reduction such as op=np.add, got op={op!r}")
     if callable(algorithm):
         function = algorithm
     else:
         function = extend.find(str(algorithm), ALLREDUCE, extend.ALLREDUCES)
-    function(as_comm(comm), buffer, op)
+    function(as_comm(comm), buffer, ufunc_of(op))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, BadInput, Comm, Op
+from dml.types import ANY, BadInput, Comm, Op, ufunc_of
 from dml.wire.collectives.reduce_scatter import all_gather
 from dml.wire.comm.buffers import flat, registered_offset
 from dml.wire.comm.plain import as_comm
@@ -26,7 +26,7 @@ def with_check(allreduce: Callable[..., None]) -> Callable[..., None]:
     def checked_allreduce(
         comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
     ) -> None:
-        comm = as_comm(comm)
+        comm, op = as_comm(comm), ufunc_of(op)
         check_arguments(comm, buffer, op.__name__)
         allreduce(comm, buffer, op, **kwargs)
 
@@ -62,7 +62,7 @@ def with_call_note(allreduce: Callable[..., None], name: str) -> Callable[..., N
             dtype = getattr(buffer, "dtype", type(buffer).__name__)
             error.add_note(
                 f"in a call of {name} on rank {comm.rank} of {comm.size} with "
-                f"{np.size(buffer)} x {dtype}, {op.__name__}"
+                f"{np.size(buffer)} x {dtype}, {ufunc_of(op).__name__}"
             )
             raise
 

