@@ -62,6 +62,14 @@ def test_a_rank_of_mpirun_does_not_wait_as_long_as_output_in_a_file(begin, monke
     one.end(True)
 
 
+def test_a_command_that_knows_its_duration_prints_the_time_left(begin, monkeypatch):
+    monkeypatch.setattr(progress, "FILE_SECONDS", 600.0)
+    one, screen = begin()
+    one.expect(100.0, silence=0.05)
+    wait_for("x.py: 1 s, about 1 min 40 s left\n", screen)
+    one.end(True)
+
+
 def test_output_replaces_the_status_line_of_a_terminal(begin):
     one, screen = begin(terminal=True)
     wait_for(f"{progress.ERASE}x.py: 1 s", screen)
