@@ -600,5 +600,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with processes.ended_by_closed_output():
+    with processes.safe_output():
         sys.exit(main())

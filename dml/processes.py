@@ -1,13 +1,19 @@
-"""Processes: children that end with their parent, and output without a reader."""
+"""Processes: children that end with their parent, output without a reader, Ctrl-C."""
 
 import os
-import select
 import shutil
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import Any, TextIO
 
-PIPE_CLOSED = 141  # exit code of a shell after SIGPIPE
+OUTPUT_LOST = 141  # exit code of a shell after SIGPIPE
+STOPPED = 130  # exit code of a shell after Ctrl-C
+REPEATED_SECONDS = 1.0  # within which a terminal and mpirun send the same Ctrl-C
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # variables of mpirun
 
 
 def end_with_parent() -> list[str]:
@@ -20,33 +26,116 @@ def end_with_parent() -> list[str]:
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
 
 
-@contextmanager
-def ended_by_closed_output() -> Iterator[None]:
-    """Exit with code 141 and without a message if the reader of the output has ended.
+class Stream:
+    """A standard stream that never raises: results are written without a reader.
 
-    `command | head -1` closes the output of the command after one line.
+    After an error, as of `command | head -1` or of a full disk, its text is discarded.
+
+    Args:
+      stream: Standard output or error.
     """
-    try:
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.lost = stream, False
+
+    def write(self, text: str) -> int:
         try:
-            yield
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        closed = [number for number in (1, 2) if is_closed(number)]
-        if not closed:
-            raise
+            return self.stream.write(text)
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self.discard()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.discard()
+
+    def discard(self) -> None:
+        """Discard the text from now on, and the text that is not yet written."""
+        self.lost = True
         with open(os.devnull, "w") as nothing:
-            for number in closed:  # Python flushes the streams once more at its exit
-                os.dup2(nothing.fileno(), number)
-        sys.exit(PIPE_CLOSED)
-    except SystemExit as error:  # rich raises it with code 1 after a BrokenPipeError
-        if isinstance(error.__context__, BrokenPipeError):
-            sys.exit(PIPE_CLOSED)
-        raise
+            try:
+                os.dup2(nothing.fileno(), self.stream.fileno())
+            except (OSError, ValueError):
+                self.stream = open(os.devnull, "w")  # noqa: SIM115
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
-def is_closed(number: int) -> bool:
-    """Return whether a file descriptor is a pipe whose reader has ended."""
-    poll = select.poll()
-    poll.register(number, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+@contextmanager
+def safe_output() -> Iterator[None]:
+    """Make standard output and error streams to which every text can be written.
+
+    Characters that the encoding of a stream lacks are escaped. If output is lost, a
+    command that succeeds has the exit code 141.
+    """
+    open_missing_streams()
+    before = sys.stdout, sys.stderr
+    for stream in before:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    streams = [Stream(stream) for stream in before]
+    sys.stdout, sys.stderr = streams
+    code = None
+    try:
+        yield
+    except SystemExit as ended:
+        code = ended.code
+        if code:
+            raise
+    finally:
+        for stream in streams:
+            stream.flush()
+        sys.stdout, sys.stderr = before
+    if any(stream.lost for stream in streams):
+        code = OUTPUT_LOST
+    if code is not None:
+        sys.exit(code)
+
+
+def open_missing_streams() -> None:
+    """Open os.devnull in the place of standard streams that the parent has closed.
+
+    Otherwise the next file that is opened would receive the output.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def end_at_interrupt() -> None:
+    """End the process at Ctrl-C with exit code 130 and, on rank 0, a line.
+
+    It is for the imports of a command, where an exception would be a traceback.
+    """
+
+    def end(number: int, frame: Any) -> None:
+        rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+        if rank == "0":
+            os.write(2, f"{os.path.basename(sys.argv[0])}: stopped\n".encode())
+        os._exit(STOPPED)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
+
+
+def raise_at_interrupt() -> None:
+    """Raise KeyboardInterrupt at Ctrl-C once; a later Ctrl-C ends the process."""
+    first: list[float] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        if not first:
+            first.append(time.monotonic())
+            raise KeyboardInterrupt
+        if time.monotonic() - first[0] > REPEATED_SECONDS:
+            os._exit(STOPPED)
+
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+        signal.signal(signal.SIGINT, interrupt)

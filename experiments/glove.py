@@ -32,6 +32,7 @@ from studies.glove.report import (
 
 from dml.figures import style as figures
 from dml.runs import checkpoints, folder, writers
+from dml.runs.results import INTERRUPTED
 from dml.strategies.glove.compiled import compile_ahead
 from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, by_word, tiled
@@ -77,7 +78,7 @@ def program(
     compile_ahead(comm, dim, glove_flags.kernels(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
     rules = strategies.rules(FLAGS, known, len(counts.records))
-    done, state = strategies.begin(FLAGS, known, rules)
+    done, state = strategies.begin(FLAGS, comm.rank, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
     timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
     batch = strategies.batch(FLAGS, comm.size)
@@ -96,17 +97,19 @@ def program(
 
     def save(step: Step) -> Callable[[], object] | None:
         table, epoch = step.params(), step.epoch or 0
-        write = partial(checkpoints.save, path / "checkpoint", epoch, rules)
-        return None if table is None else partial(write, state_of(table))  # a copy
+        if table is None:
+            return None
+        file = path / checkpoints.FOLDER / f"epoch-{epoch}.npz"
+        arrays = state_of(table)._asdict()  # a copy
+        return partial(checkpoints.write, file, arrays, rules)
 
     line = partial(progress, virtual=virtual)
     console = writers.console(
         FLAGS.epochs, done, unit="epoch", row_text=line, summary_text=results
     )
     shown = console, figures.chart(path / "loss", "epoch")
-    common = {"append": bool(FLAGS.resume), "conclude": conclude_run}
     saved = closing(checkpointed(steps, comm, save, FLAGS.save_every, interrupted))
-    with writing.run_writer(path, FLAGS, comm, *shown, **common) as writer:
+    with writing.run_writer(path, FLAGS, comm, *shown, conclude=conclude_run) as writer:
         with saved as steps:
             summary = train(steps, evaluate, writer, finished=finished)
         first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 evaluates
@@ -116,11 +119,13 @@ def program(
         summary["cooccurrence_seconds"] = counted
         summary["virtual"] = virtual
         summary["total_seconds"] = time.perf_counter() - begun
+        if (epoch := summary["epochs"]) < FLAGS.epochs:
+            summary["status"] = INTERRUPTED
         writer.summary(summary)
-    if (epoch := summary["epochs"]) < FLAGS.epochs:
+    if epoch < FLAGS.epochs:
         raise flags.Stopped(
-            f"stopped after epoch {epoch} of {FLAGS.epochs}; to resume, pass the same "
-            f"flags and --resume={path}"
+            f"stopped after epoch {epoch} of {FLAGS.epochs}; to resume, pass "
+            f"--resume={path}"
         )
     return summary
 

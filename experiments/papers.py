@@ -2,7 +2,7 @@
 
 python experiments/papers.py --list
 python experiments/papers.py --run=hogwild --quick
-python experiments/papers.py --run=all                 writes docs/RESULTS.md
+python experiments/papers.py --run=all --docs=docs     replaces docs/RESULTS.md
 python experiments/papers.py --run=all --size=tiny     a test of all commands
 
 The commands of a paper run one after another, each in a folder of this run. A claim is
@@ -16,6 +16,7 @@ minutes on one core.
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,12 @@ from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, SIZES, Paper
 
 from dml.runs import folder, writers
+from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import BadInput
 
 MAX_FIGURE_BYTES = 150_000  # bytes of a figure in the docs
+SILENCE = 10.0  # most seconds without output
 
 FLAGS = flags.define()
 FLAGS.text(
@@ -39,7 +42,7 @@ FLAGS.text(
 FLAGS.choice("size", SIZES[0], SIZES, "Size of the runs.")
 FLAGS.switch("quick", False, "Short for --size=quick.")
 FLAGS.switch("list", False, "List of papers and claims, without running them.")
-FLAGS.text("docs", "docs", "Folder for RESULTS.md and results/.")
+FLAGS.text("docs", None, "Folder for RESULTS.md and results/ [the run folder].")
 
 COLUMNS = {
     "paper": (16, lambda row: row["paper"]),
@@ -60,14 +63,17 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     if not FLAGS.run:
         raise BadInput("expected --list or --run, got neither; pass --run=all")
     names = flags.names(FLAGS.run, PAPERS, "run")
-    path, docs = folder.path(FLAGS.out, "papers"), Path(FLAGS.docs)
+    path = folder.path(FLAGS.out, "papers")
+    docs = Path(FLAGS.docs) if FLAGS.docs else path
     size = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
-    papers_page.check_folders(docs)
+    PROGRESS.expect(papers_runs.seconds(PAPERS, names, size), SILENCE)
+    if FLAGS.docs:
+        papers_page.check_folders(docs)
     papers_page.read_records(docs, PAPERS)  # raises now if a record is broken
     records = []
-    with writing.run_writer(
-        path, FLAGS, None, writers.table(COLUMNS, FLAGS.wide)
-    ) as writer:
+    table = writers.table(COLUMNS, FLAGS.wide)
+    last = partial(conclude, docs / papers_page.PAGE)
+    with writing.run_writer(path, FLAGS, None, table, conclude=last) as writer:
         for name in PROGRESS.each(names):
             records.append(papers_runs.record(PAPERS[name], size, path / name))
             figure = papers_page.picture(docs, records[-1])
@@ -78,7 +84,6 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 writer.row({"paper": name} | finding)
         summary = summarize(records)
         writer.summary(summary)
-    sys.stdout.write(f"wrote {docs / papers_page.PAGE}\n")
     if names := papers_runs.failed(records):
         sys.stderr.write(f"papers.py: failed commands of {', '.join(names)}\n")
         sys.exit(1)
@@ -97,6 +102,18 @@ def paper_text(paper: Paper) -> str:
     return "\n".join(lines)
 
 
+def conclude(page: Path, run: Run) -> str:
+    """Return the number of papers and claims by verdict, and the page of results."""
+    summary = run.summary
+    claims = summary["holds"] + summary["fails"] + summary["untested"]
+    ran = summary["papers"] - summary["papers_failed"]
+    return (
+        f"{ran} of {summary['papers']} papers ran; {summary['holds']} of {claims} "
+        f"claims hold, {summary['fails']} fail, {summary['untested']} are not "
+        f"testable here. The page is {page}."
+    )
+
+
 def summarize(records: Sequence[Row]) -> dict[str, Any]:
     """Return the number of claims by verdict, and the verdict of every claim."""
     rows = {
@@ -108,7 +125,8 @@ def summarize(records: Sequence[Row]) -> dict[str, Any]:
     counts = {key: list(rows.values()).count(text) for key, text in verdicts.items()}
     seconds = sum(record["seconds"] for record in records)
     failed = len(papers_runs.failed(records))
-    return counts | {"papers_failed": failed, "seconds": seconds} | rows
+    ran = {"papers": len(records), "papers_failed": failed, "seconds": seconds}
+    return counts | ran | rows
 
 
 if __name__ == "__main__":

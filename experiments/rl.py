@@ -35,6 +35,7 @@ from studies.rl.training import train_rank
 from dml.environments.named import find
 from dml.models.policies.actor_critic import CORRECTIONS
 from dml.runs import folder, writers
+from dml.runs.results import INTERRUPTED
 from dml.train import interruptible
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
@@ -100,16 +101,16 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 comm,
                 console,
                 writers.collector(partial(report.draw, path / "returns")),
-                append=bool(FLAGS.resume),
                 conclude=partial(report.conclude, names),
             ) as writer:
                 summary, done = train_rank(FLAGS, comm, problem, path, writer, stopped)
+                if not done:
+                    summary["status"] = INTERRUPTED
                 if comm.rank == 0:
                     writer.summary(summary)
             if not done:
                 raise flags.Stopped(
-                    "stopped before the last update; to resume, pass the same flags "
-                    f"and --resume={path}"
+                    f"stopped before the last update; to resume, pass --resume={path}"
                 )
             return summary
 

@@ -138,7 +138,7 @@ def run_check(name: str, machine: Machine, out: Path) -> Result:
       out: Folder of the log and of the run folder.
     """
     check = CHECKS[name]
-    command = [*check.command(machine), f"--out={out / name}"]
+    command = [*check.command(machine), "--overwrite", f"--out={out / name}"]
     by_rank = machine.mpirun in command
     variables = environment(machine, 1 if by_rank else machine.devices)
     for key, value in check.variables.items():
@@ -249,7 +249,7 @@ def write(out: Path, device: Mapping[str, Any], results: Sequence[Result]) -> No
 
 if __name__ == "__main__":
     try:
-        with processes.ended_by_closed_output():
+        with processes.safe_output():
             sys.exit(main(sys.argv))
     except (BadInput, OSError) as error:
         print(f"gpu.py: {' '.join(str(error).split())}", file=sys.stderr)

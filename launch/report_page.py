@@ -27,6 +27,8 @@ from report_runs import (
     total,
 )
 
+from dml.runs import results
+
 HERE = Path(__file__).parent
 STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
 MAX_BYTES = 9_800_000  # of a page; the largest figures of a larger page are omitted
@@ -36,6 +38,7 @@ TOTALS = {  # sums over all runs
     "co2_kg": ("carbon", " kg CO₂e"),
     "cost_usd": ("cost", " USD"),
 }
+STATUSES = (results.DONE, results.INTERRUPTED, results.FAILED, results.NOT_ENDED)
 VISIBLE = 8  # number of measures with a visible column at first
 MAX_CELL = 60  # characters of a cell
 MAX_TOOLTIP = 2000  # characters of a tooltip
@@ -129,9 +132,9 @@ def title(runs: Sequence[ListedRun]) -> str:
 
 
 def states(runs: Sequence[ListedRun]) -> str:
-    """Return the number of done, failed and unfinished runs, as text."""
+    """Return the number of runs by status, as text."""
     statuses = [run.status for run in runs]
-    names = [name for name in ("done", "failed", "not ended") if name in statuses]
+    names = [name for name in STATUSES if name in statuses]
     return joined_list(f"{statuses.count(name)} {name}" for name in names)
 
 

@@ -22,7 +22,7 @@ class ListedRun(NamedTuple):
 
     name: str  # path of the run, relative to the common parent of all runs
     results: results.Run
-    status: str  # done, failed or not ended
+    status: str  # see `results.status`
     tail: list[str]  # last lines of a run that failed or has not ended
     began: str  # time of the start, UTC
 
@@ -71,8 +71,12 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
 def listed_run(name: str, run: results.Run) -> ListedRun:
     """Return a run with its state."""
     tail = failure_lines(run.path)
-    status = "failed" if tail else "done" if run.summary else "not ended"
-    if status == "not ended":
+    status = results.status(run.summary)
+    if tail and status != results.INTERRUPTED:
+        status = results.FAILED
+    if status == results.FAILED and not tail:
+        tail = [str(run.summary.get("error", "without a message"))]
+    if status == results.NOT_ENDED:
         tail = last_lines(run.path / "output.txt")
     return ListedRun(name, run, status, tail, start_time(run.path))
 

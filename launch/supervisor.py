@@ -53,7 +53,7 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
       plan: Supervised run.
       signals: () -> number of signals to stop that were received.
     """
-    # a run without --resume overwrites the checkpoints of an earlier run in its folder
+    # a run with --overwrite deletes the checkpoints of an earlier run in its folder
     earlier = None if plan.resume else newest_checkpoint(plan.folder)
     summarized = summary_time(plan.folder)
     newest = own_checkpoint(plan, earlier)
@@ -62,6 +62,7 @@ def supervise(plan: Plan, signals: Callable[[], int]) -> int:
         ranks = number_of_ranks(plan, deaths)
         resume = plan.resume or newest is not None
         code, seconds = run_once(plan, ranks, resume, signals)
+        plan = plan._replace(overwrite=True)  # a second start replaces the first
         if signals():
             say(f"stopped by a signal; to resume, pass --resume={plan.folder}")
             return STOPPED
@@ -114,10 +115,12 @@ def run_once(
     plan: Plan, ranks: int, resume: bool, signals: Callable[[], int]
 ) -> tuple[int, float]:
     """Run the script once; return the exit code of mpirun, and seconds."""
-    folder = f"--{'resume' if resume else 'out'}={plan.folder}"
+    folder = [f"--resume={plan.folder}"]
+    if not resume:
+        folder = ["--overwrite"] * plan.overwrite + [f"--out={plan.folder}"]
     began = time.monotonic()
     command = [plan.mpirun, "-n", str(ranks), sys.executable, plan.script]
-    run = SupervisedRun([*command, *plan.flags, folder])
+    run = SupervisedRun([*command, *plan.flags, *folder])
     code = run.run_to_end(signals)
     return code, time.monotonic() - began
 

@@ -1,7 +1,6 @@
 """The run folder of a supervised run: its newest checkpoint, rows and summary.
 
-The names are those of dml.runs.states (deep networks: checkpoints/step-N) and of
-dml.runs.checkpoints (GloVe: checkpoint/).
+The names are those of dml.runs.checkpoints.
 """
 
 import json
@@ -14,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-STEPS, EPOCHS = "checkpoints", "checkpoint"  # folders of the checkpoints of a run
-STEP_FOLDER = re.compile(r"step-(\d+)(\.replaced)?")
+CHECKPOINTS = "checkpoints"  # folder of the checkpoints of a run
+NAME = re.compile(r"(step|epoch)-(\d+)\.npz")
 MEMORY = Path("/dev/shm")
 MEMORY_PREFIX = "dml-checkpoints-"  # of folders in MEMORY
 
@@ -29,7 +28,7 @@ class Checkpoint(NamedTuple):
 
     unit: "step" or "epoch".
     number: number of steps or epochs.
-    written: time of its index, in nanoseconds.
+    written: time of its file, in nanoseconds.
     """
 
     unit: str
@@ -44,23 +43,24 @@ class Checkpoint(NamedTuple):
 def newest_checkpoint(folder: Path) -> Checkpoint | None:
     """Return the newest complete checkpoint of a run; None if there is none."""
     checkpoints = []
-    for path in (folder / STEPS).glob("step-*"):
-        match = STEP_FOLDER.fullmatch(path.name)
-        with suppress(OSError):  # no index
-            written = (path / "index.json").stat().st_mtime_ns
+    for path in (folder / CHECKPOINTS).glob("*.npz"):
+        match = NAME.fullmatch(path.name)
+        with suppress(OSError):  # replaced by a newer one
             if match:
-                checkpoints.append(Checkpoint("step", int(match[1]), written))
-    with suppress(OSError, ValueError, KeyError):
-        index = folder / EPOCHS / "checkpoint.json"
-        epoch = int(json.loads(index.read_text())["epoch"])
-        checkpoints.append(Checkpoint("epoch", epoch, index.stat().st_mtime_ns))
+                written = path.stat().st_mtime_ns
+                checkpoints.append(Checkpoint(match[1], int(match[2]), written))
     return max(checkpoints, key=lambda checkpoint: checkpoint.number, default=None)
 
 
 def summary_time(folder: Path) -> int:
-    """Return when the summary was written, in nanoseconds; 0 without a summary."""
-    with suppress(OSError):
-        return (folder / "summary.json").stat().st_mtime_ns
+    """Return when the summary of a run that is done was written, in nanoseconds.
+
+    It is 0 without a summary, and for a run that was interrupted or has failed.
+    """
+    path = folder / "summary.json"
+    with suppress(OSError, ValueError, AttributeError):
+        if json.loads(path.read_text()).get("status", "done") == "done":
+            return path.stat().st_mtime_ns
     return 0
 
 
@@ -76,12 +76,12 @@ def checkpoints_in_memory(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=MEMORY_PREFIX, dir=MEMORY))
-        for name in (STEPS, EPOCHS):
-            if (folder / name).exists():
-                shutil.move(folder / name, place / name)
-            else:
-                (place / name).mkdir()
-            (folder / name).symlink_to(place / name)
+        link = folder / CHECKPOINTS
+        if link.exists():
+            shutil.move(link, place / CHECKPOINTS)
+        else:
+            (place / CHECKPOINTS).mkdir()
+        link.symlink_to(place / CHECKPOINTS)
     except (OSError, shutil.Error) as error:
         raise FolderError(
             f"expected space for checkpoints in {MEMORY} and in {folder}, got {error}; "
@@ -94,28 +94,25 @@ def checkpoints_in_memory(folder: Path) -> Iterator[None]:
 
 
 def move_to_disk(folder: Path) -> None:
-    """Move checkpoints in memory to the run folder, in the place of their links."""
-    for name in (STEPS, EPOCHS):
-        link, copy = folder / name, folder / f".{name}"
-        if not (link.is_symlink() and is_in_memory(link.readlink())):
-            continue
-        source = link.readlink()
-        try:
-            shutil.rmtree(copy, ignore_errors=True)
-            if source.is_dir() and any(source.iterdir()):
-                # .step-N is incomplete
-                shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".*"))
-        except OSError as error:
-            raise FolderError(
-                f"expected disk space for {link}, got {error}; the checkpoints are in "
-                f"{source}: free space, and start again with --resume={folder}"
-            ) from error
-        link.unlink()
-        if copy.exists():
-            os.replace(copy, link)
-        shutil.rmtree(source, ignore_errors=True)
-        with suppress(OSError):  # not empty before the last of the two
-            source.parent.rmdir()
+    """Move checkpoints in memory to the run folder, in the place of their link."""
+    link, copy = folder / CHECKPOINTS, folder / f".{CHECKPOINTS}"
+    if not (link.is_symlink() and is_in_memory(link.readlink())):
+        return
+    source = link.readlink()
+    try:
+        shutil.rmtree(copy, ignore_errors=True)
+        if source.is_dir() and any(source.iterdir()):
+            # a file .step-N is incomplete
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".*"))
+    except OSError as error:
+        raise FolderError(
+            f"expected disk space for {link}, got {error}; the checkpoints are in "
+            f"{source}: free space, and start again with --resume={folder}"
+        ) from error
+    link.unlink()
+    if copy.exists():
+        os.replace(copy, link)
+    shutil.rmtree(source.parent, ignore_errors=True)
 
 
 def is_in_memory(path: Path) -> bool:

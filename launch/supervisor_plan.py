@@ -19,9 +19,10 @@ class Plan(NamedTuple):
     attempts: number of starts without a new checkpoint before the supervisor ends.
     mpirun: path of mpirun.
     script: path of the script.
-    flags: flags of the script, without --out and --resume.
+    flags: flags of the script, without --out, --resume and --overwrite.
     folder: run folder.
     resume: whether the first start resumes the run of the folder.
+    overwrite: whether a start replaces the run of the folder.
     """
 
     ranks: int
@@ -32,6 +33,7 @@ class Plan(NamedTuple):
     flags: list[str]
     folder: Path
     resume: bool
+    overwrite: bool
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -69,6 +71,8 @@ def split_flags(
 def make_plan(arguments: argparse.Namespace) -> Plan:
     """Return the plan, with a run folder and --save_every if the user has set none."""
     flags, values = split_flags(arguments.flags, ("out", "resume"))
+    overwrite = any(word.lstrip("-") == "overwrite" for word in flags)
+    flags = [word for word in flags if word.lstrip("-") != "overwrite"]
     _, own = split_flags(flags, ("save_every",))
     if not own:
         flags.append(f"--save_every={SAVE_SECONDS}")
@@ -90,4 +94,5 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         flags,
         Path(folder),
         "resume" in values,
+        overwrite,
     )

@@ -159,7 +159,7 @@ def report(jobs: Sequence[Job], out: Path) -> int:
 
 if __name__ == "__main__":
     try:
-        with processes.ended_by_closed_output():
+        with processes.safe_output():
             sys.exit(main(sys.argv))
     except (BadInput, OSError) as error:
         print(f"sweep.py: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,11 +1,14 @@
 """Children of a killed command, and commands whose output is closed."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from dml.runs import results
 
 ROOT = Path(__file__).parents[1]
 # Starts two ranks that never end, as the experiments start theirs.
@@ -30,15 +33,15 @@ def test_ranks_end_when_the_command_that_started_them_is_killed(end):
     assert "started" in first_line
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["experiments/linear.py", "--steps=20"],  # lines of rich
-        ["experiments/topology.py", "--p=16"],  # lines of a table
-        ["-m", "dml.conformance", "ring", "--ranks=0"],
-    ],
-)
-def test_a_command_ends_without_a_message_when_its_output_is_closed(command, tmp_path):
+COMMANDS = [
+    ["experiments/linear.py", "--steps=20"],  # lines of rich
+    ["experiments/topology.py", "--p=16"],  # lines of a table
+    ["-m", "dml.conformance", "ring", "--ranks=0"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_writes_its_results_without_a_reader_of_its_output(command, tmp_path):
     out = [] if "dml.conformance" in command else [f"--out={tmp_path}"]
     reader, writer = os.pipe()
     os.close(reader)
@@ -51,3 +54,45 @@ def test_a_command_ends_without_a_message_when_its_output_is_closed(command, tmp
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
+    assert not out or results.folder_status(tmp_path) == "done"
+
+
+UNREADABLE = {  # shell redirections, variables, expected exit code
+    "closed output": (">&-", {}, 0),
+    "all closed": ("<&- >&- 2>&-", {}, 0),
+    "a full disk": (">/dev/full", {}, 141),
+    "ASCII": (">/dev/null", {"PYTHONIOENCODING": "ascii"}, 0),
+    "the C locale": (
+        ">/dev/null",
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_command_writes_its_results_whatever_its_output_is(name, tmp_path):
+    redirections, variables, code = UNREADABLE[name]
+    out = tmp_path / "ü"
+    flags = "--data=digits --model=mlp --steps=6 --save_every=1e-9 --timeline=0"
+    command = f"{sys.executable} experiments/vision.py {flags} --out={out}"
+    ended = subprocess.run(
+        f"{command} {redirections}",
+        shell=True,
+        cwd=ROOT,
+        env=os.environ | variables,
+        stderr=subprocess.PIPE,
+        timeout=200,
+    )
+    assert (ended.returncode, ended.stderr) == (code, b"")
+    assert results.folder_status(out) == "done"
+    assert (out / "checkpoints/step-6.npz").exists()
+
+
+def test_a_file_is_not_opened_in_the_place_of_a_closed_stream():
+    program = "from dml.processes import open_missing_streams as call; call()\n"
+    program += "import sys; sys.exit(open('setup.cfg').fileno() < 3 or not sys.stdout)"
+    command = [sys.executable, "-c", program]
+    line = f"{shlex.join(command)} <&- >&- 2>&-"
+    code = subprocess.run(line, shell=True, cwd=ROOT).returncode
+    assert code == 0

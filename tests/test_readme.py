@@ -74,7 +74,10 @@ SMALL = {
 # Commands that set the number of JAX devices, and those of launch/.
 OWN_PROCESS = {"hybrid.py", "matrix.py", "sweep.py", "report.py"}
 SCRIPT = r"(?:experiments|launch)/(\w+\.py)"
-LEAVE = {"sweep.py": "runs/sweeps/glove/results.csv", "report.py": "report.html"}
+LEAVE = {
+    "sweep.py": "runs/sweeps/glove/results.csv",
+    "report.py": "runs/sweeps/glove/report.html",
+}
 
 
 def shown():

@@ -1,25 +1,26 @@
 """Read columns of a pickled pandas table without pandas.
 
-A pickle names classes and functions to call. Only the array constructors of numpy are
-called; all others are replaced by Placeholders, which store their arguments.
+A pickle names classes and functions to call, and none of them is called: each object is
+a Placeholder with its arguments and state. Arrays are then made from the placeholders
+of numpy's constructors, with dtypes of numbers, or from lists: a pickle can also
+describe an array of objects over bytes, which are pointers to any address.
 """
 
 import lzma
+import math
 import pickle
 from typing import IO, Any
 
 import numpy as np
 
-CONSTRUCTORS = {
-    "dtype": np.dtype,
-    "ndarray": np.ndarray,
-    "_frombuffer": np.empty(1).__reduce_ex__(5)[0],
-    "_reconstruct": np.empty(1).__reduce__()[0],
-}
+NUMBERS = "biufcM"  # kinds of dtypes
+MALFORMED = (pickle.UnpicklingError, lzma.LZMAError, EOFError)
 
 
 class Placeholder:
     """The arguments and the state of an object whose class is not imported."""
+
+    state: Any = None
 
     def __init__(self, *args: Any):
         self.args = args
@@ -29,14 +30,36 @@ class Placeholder:
 
 
 class Reader(pickle.Unpickler):
-    """An unpickler of numpy arrays; other objects become Placeholders."""
+    """An unpickler whose objects are Placeholders, except slices."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("builtins", "slice"):
             return slice
         if module.split(".")[0] == "numpy":
-            return CONSTRUCTORS.get(name, Placeholder)
+            return type(name, (Placeholder,), {})
         return Placeholder
+
+
+def array(made: Any) -> np.ndarray:
+    """Return the array of a Placeholder of numpy's `_frombuffer` or `_reconstruct`."""
+    kind = type(made).__name__
+    if kind == "_frombuffer":
+        data, dtype, shape, order = made.args
+    elif kind == "_reconstruct":
+        _, shape, dtype, is_fortran, data = made.state
+        order = "F" if is_fortran else "C"
+    else:
+        raise ValueError(f"an array made by {kind}")
+    if isinstance(data, list):  # of objects, here names
+        names = np.empty(len(data), object)
+        names[:] = data
+        return names
+    found = np.dtype(dtype.args[0])
+    if found.kind not in NUMBERS:
+        raise ValueError(f"an array of {found}")
+    found = found.newbyteorder(dtype.state[1] if dtype.state else "=")
+    flat = np.frombuffer(data, found, math.prod(shape))
+    return flat.reshape(shape, order=order)
 
 
 def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
@@ -45,13 +68,15 @@ def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
     try:
         with lzma.open(file) as pickled:
             blocks, axes = Reader(pickled).load().state["_mgr"].args[:2]
-        all_names = axes[0].args[1]["data"].tolist()
+        all_names = array(axes[0].args[1]["data"]).tolist()
         arrays = {}
         for block in blocks:
-            values_CxN, selection = block.args[:2]
-            indices = np.arange(len(all_names))[selection]  # a slice or an array
+            values_CxN, selection = array(block.args[0]), block.args[1]
+            if not isinstance(selection, slice):
+                selection = array(selection)
+            indices = np.arange(len(all_names))[selection]
             for index, values in zip(indices, values_CxN, strict=True):
                 arrays[all_names[index]] = values
         return [arrays[name] for name in names]
-    except (pickle.UnpicklingError, lzma.LZMAError, AttributeError, TypeError) as error:
+    except (*MALFORMED, AttributeError, TypeError, ValueError, LookupError) as error:
         raise ValueError(f"expected a pickled pandas table, got {error}") from None

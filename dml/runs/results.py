@@ -1,21 +1,41 @@
 """Read run folders: their flags, rows and summaries."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.types import BadInput
 
+CONFIG, ROWS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+DONE, INTERRUPTED, FAILED, NOT_ENDED = "done", "interrupted", "failed", "not ended"
+MAX_BYTES = 1 << 30  # of a file that is read
+
 
 class Run(NamedTuple):
-    """The contents of a run folder; the summary of an unfinished run is empty."""
+    """The contents of a run folder; without summary.json the summary is empty."""
 
     path: Path
     flags: dict[str, Any]
     config: dict[str, Any]
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
+
+
+def status(summary: Mapping[str, Any]) -> str:
+    """Return the status of a run by its summary.
+
+    It is "done", "interrupted" (by a signal, before all steps), "failed" (by an error),
+    or "not ended" without a summary: the run continues, or was killed. Summaries of
+    earlier versions have no status; they are those of runs that are done.
+    """
+    return str(summary.get("status", DONE)) if summary else NOT_ENDED
+
+
+def folder_status(path: Path) -> str:
+    """Return the status of the run in a folder."""
+    summary = path / SUMMARY
+    return status(read_object(summary) if summary.exists() else {})
 
 
 def find_folders(paths: Iterable[Path]) -> list[Path]:
@@ -25,7 +45,7 @@ def find_folders(paths: Iterable[Path]) -> list[Path]:
     """
     folders: set[Path] = set()
     for path in paths:
-        found = {config.parent for config in path.rglob("config.json")}
+        found = {config.parent for config in path.rglob(CONFIG)}
         if not found:
             raise BadInput(
                 f"expected a run folder, with its config.json, at or under {path}, got "
@@ -37,11 +57,11 @@ def find_folders(paths: Iterable[Path]) -> list[Path]:
 
 def read(path: Path) -> Run:
     """Read a run folder; files other than config.json may be missing."""
-    config = read_object(path / "config.json")
-    summary, rows = path / "summary.json", path / "metrics.jsonl"
+    config = read_object(path / CONFIG)
+    summary, rows = path / SUMMARY, path / ROWS
     return Run(
         path,
-        check_object(config.get("flags"), path / "config.json"),
+        check_object(config.get("flags"), path / CONFIG),
         config,
         read_object(summary) if summary.exists() else {},
         read_rows(rows) if rows.exists() else [],
@@ -62,11 +82,19 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file of a run; raise BadInput if it cannot be read."""
+    """Return the text of a file of a run; raise BadInput if it cannot be read.
+
+    Pipes and devices, which might never end, and larger files than MAX_BYTES are not
+    read.
+    """
     try:
-        if path.is_fifo():
-            raise OSError("a pipe, which might never end")
-        return path.read_text()
+        if path.exists() and not path.is_file():
+            raise OSError("a pipe, device or folder")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise OSError(f"more than {MAX_BYTES >> 20} MB")
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"expected to read {path}, got {error}; fix or delete {path.parent}"

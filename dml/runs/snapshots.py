@@ -16,12 +16,10 @@ class Snapshot(NamedTuple):
 
     Attributes:
       arrays: Arrays by the path of the leaf; random keys as their data.
-      leaves: Dtype and shape of each leaf, such as float32[2, 3].
       keys: Implementation of each random key, such as threefry2x32.
     """
 
     arrays: Mapping[str, np.ndarray]
-    leaves: Mapping[str, str]
     keys: Mapping[str, str]
 
 
@@ -42,11 +40,10 @@ def snapshot(
         arrays = {name: _copy(array, buffers, name) for name, array in arrays.items()}
     return Snapshot(
         arrays,
-        {name: shape_text(leaf) for name, leaf in leaves.items()},
         {
             name: str(jax.random.key_impl(leaf))
             for name, leaf in leaves.items()
-            if _is_key(leaf)
+            if is_key(leaf)
         },
     )
 
@@ -71,22 +68,11 @@ def leaves_by_path(tree: Any) -> dict[str, Any]:
 
 def _array(leaf: Any) -> np.ndarray:
     return np.asarray(
-        jax.device_get(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        jax.device_get(jax.random.key_data(leaf) if is_key(leaf) else leaf)
     )
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
+    """Return whether a leaf is a random key, or its shape and dtype."""
     dtype = getattr(leaf, "dtype", np.dtype(int))
     return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-
-
-def finite(array: np.ndarray) -> bool:
-    """Return whether no element is NaN or infinite."""
-    inexact = jax.dtypes.issubdtype(array.dtype, np.inexact)  # also bfloat16
-    return not inexact or bool(np.isfinite(array).all())
-
-
-def shape_text(leaf: Any) -> str:
-    """Return a leaf's dtype and shape, such as float32[2, 3]."""
-    dtype = leaf.dtype if hasattr(leaf, "dtype") else type(leaf).__name__
-    return f"{dtype}{list(np.shape(leaf))}"

@@ -3,6 +3,7 @@
 Writers are context managers, closed at the end of a run.
 """
 
+import itertools
 import json
 import math
 import string
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.runs import results
+from dml.types import BadInput
 
 Row = Mapping[str, Any]
 
@@ -58,8 +60,10 @@ def rank_0_writer(
 def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
     """Write each row at once as a line of JSON.
 
-    A resumed run repeats the rows after its checkpoint: its first row replaces them.
+    A resumed run repeats the rows after its checkpoint: its first row replaces them,
+    and a last row that is incomplete because the run was killed.
     """
+    earlier = rows_by_end(path) if append and path.exists() else {}
     with open(path, "a" if append else "w", buffering=1) as file:
         to_cut = append
 
@@ -67,27 +71,39 @@ def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
             nonlocal to_cut
             if to_cut:
                 to_cut = False
-                file.truncate(start_of_repeated(path, row))
+                kept = itertools.takewhile(
+                    lambda end: not is_repeated(earlier[end], row), earlier
+                )
+                file.truncate(max(kept, default=0))
             file.write(json.dumps(row) + "\n")
 
         yield Writer(row, ignore)
 
 
-def start_of_repeated(path: Path, row: Row) -> int:
-    """Return the length in bytes of the rows of a run before a row of its resume.
+def rows_by_end(path: Path) -> dict[int, Row]:
+    """Return the complete rows of a file by the position of their ends.
 
-    Args:
-      path: File of the rows. Its last row is incomplete if the run was killed.
-      row: The first row of the resume.
+    Raises BadInput for a row that is not an object, or whose number is not a number.
     """
-    kept = 0
+    rows: dict[int, Row] = {}
+    end = 0
     with open(path, "rb") as file:
-        for line in file:
-            complete = line.endswith(b"\n")
-            if not complete or is_repeated(results.parse_json(line, path), row):
-                break
-            kept += len(line)
-    return kept
+        for count, line in enumerate(file, 1):
+            end += len(line)
+            if line.endswith(b"\n"):
+                rows[end] = results.check_object(results.parse_json(line, path), path)
+                check_numbers(rows[end], f"line {count} of {path}")
+    return rows
+
+
+def check_numbers(row: Row, place: str) -> None:
+    """Raise BadInput if the epoch or step of a row is not a whole number."""
+    for unit in ("epoch", "step"):
+        if not isinstance(row.get(unit, 0) or 0, int):
+            raise BadInput(
+                f"expected a whole number as {unit} in {place}, got {row[unit]!r}; "
+                "correct the line, or delete it and the lines after it"
+            )
 
 
 def is_repeated(earlier: Row, first: Row) -> bool:

@@ -6,7 +6,11 @@ from typing import Any
 
 from lab import stand_ins
 
-from dml import extras
+from dml import extras, processes
+
+if Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parents[1]:
+    processes.open_missing_streams()
+    processes.end_at_interrupt()  # until flags.run
 
 
 def print_exception(kind: type, error: BaseException, trace: Any) -> None:

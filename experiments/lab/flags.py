@@ -4,6 +4,7 @@
 program on every rank, and `run` runs a command: bad input is one line and exit code 2.
 """
 
+import errno
 import math
 import os
 import re
@@ -13,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import readers
+from lab import readers, resuming
 from lab.help import print_help
 from lab.progress import PROGRESS, is_rank_0
 from lab.shared_flags import SEEDS, SHARED, FlagValues
@@ -33,7 +34,8 @@ class Stopped(Exception):
     """A run that was stopped and has saved its state; the message is how to resume."""
 
 
-STOPPED = 130  # exit code of a shell after Ctrl-C
+STOPPED = processes.STOPPED
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 MAX_TIMELINE_RANKS = 2500  # largest number of ranks that are traced
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
@@ -63,14 +65,18 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         raise BadInput("expected a value of a flag before --help, got none; pass one")
     if extra:
         raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
+    if not values.help:
+        resuming.complete(values)
     for name, value in chosen(values).items():
         if value != value:  # NaN
             raise BadInput(f"expected a number in --{name}, got {value}; correct it")
     if values.help:
         print_help(values, values.help == "all")
         sys.exit(0)
+    resuming.check_folder(values)
     if argv is sys.argv:  # a command, not a call of its main
-        free = {name: value for name, value in chosen(values).items() if name != "out"}
+        of_a_start = resuming.OF_A_START
+        free = {k: v for k, v in chosen(values).items() if k not in of_a_start}
         PROGRESS.begin(purpose(), free)
     return values
 
@@ -179,10 +185,16 @@ def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
+    processes.raise_at_interrupt()
+    with processes.safe_output():
+        run_once(main)
+
+
+def run_once(main: Callable[[Sequence[str]], Any]) -> None:
+    """Call main(argv); exit with a line and a code for bad input and interrupts."""
     complete = False
     try:
-        with processes.ended_by_closed_output():
-            main(sys.argv)
+        main(sys.argv)
         complete = True
     except (
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
@@ -204,19 +216,15 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         from dml.wire.comm.mpi import world
 
         if isinstance(error, KeyboardInterrupt):
-            kept = "; saved checkpoints are kept" if has_checkpoints() else ""
-            exit_without_cleanup(world(), f"{line}stopped{kept}", STOPPED)
-        if isinstance(error, OSError):
+            exit_without_cleanup(world(), f"{line}stopped", STOPPED)
+        if isinstance(error, OSError) and error.errno in FULL:
+            line += "; expected disk space: free space, or pass --out=<another disk>"
+        elif isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
         codes = {Stopped: STOPPED, RankFailed: 1}
         exit_with_error(world(), line, codes.get(type(error), 2))
     finally:
         PROGRESS.end(complete)
-
-
-def has_checkpoints() -> bool:
-    """Return whether the command writes checkpoints, from which it can resume."""
-    return "resume" in getattr(sys.modules["__main__"], "FLAGS", ())
 
 
 def names(value: str, table: Iterable[str], flag: str, group: str = "") -> list[str]:

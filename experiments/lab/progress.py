@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from dml.data.archives import cache_folder
+from dml.processes import RANKS
 
 FIRST_SECONDS = 1.0  # until the first line
 Item = TypeVar("Item")
@@ -27,7 +28,6 @@ Item = TypeVar("Item")
 # silence before a status line
 TERMINAL_SECONDS, FILE_SECONDS = 5.0, 10.0
 MAX_DURATIONS = 1000  # commands of which the last duration is kept
-RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 ERASE = "\r\x1b[2K"
 
@@ -72,6 +72,7 @@ class Progress:
         self.name, self.key, self.task = "", "", ""
         self.begun, self.done, self.total, self.rows = 0.0, 0, 0, 0
         self.expected = 0.0  # seconds of the last run
+        self.silence = FILE_SECONDS  # most seconds without output
         self.output: Output | None = None
         self.ended = threading.Event()
 
@@ -89,7 +90,16 @@ class Progress:
         first = f"{self.name}: {purpose}; {time_text}\n"
         self.output = Output(sys.stdout, first)
         sys.stdout = self.output  # type: ignore[assignment]
-        threading.Thread(target=self.watch, daemon=True).start()
+        threading.Thread(target=self.write_progress, daemon=True).start()
+
+    def expect(self, duration: float, silence: float) -> None:
+        """Set the duration of a run without an earlier one, and the longest silence.
+
+        Args:
+          duration: Seconds; 0: unknown.
+          silence: Seconds without output after which the status line is printed.
+        """
+        self.expected, self.silence = self.expected or duration, silence
 
     def step(self, task: str, total: int = 0) -> None:
         """Name the next part of the command, one of `total` if their number is known.
@@ -107,10 +117,6 @@ class Progress:
             self.step(str(item), len(items))
             yield item
 
-    def watch(self) -> None:
-        with suppress(BrokenPipeError):  # the command ends at its next output
-            self.write_progress()
-
     def write_progress(self) -> None:
         """Write the first line, and the status line until the command ends."""
         output = self.output
@@ -118,10 +124,10 @@ class Progress:
             return
         output.write("")  # the first line
         output.flush()
-        interval = TERMINAL_SECONDS if output.isatty() else FILE_SECONDS
-        shown = 0.0
+        usual = TERMINAL_SECONDS if output.isatty() else FILE_SECONDS
+        shown, interval = 0.0, min(usual, self.silence)
         while not self.ended.wait(min(0.5, interval / 10)):
-            now = time.monotonic()
+            now, interval = time.monotonic(), min(usual, self.silence)
             if now - max(output.written, shown) >= interval:
                 output.show(self.status(now - self.begun))
                 shown = now

@@ -18,17 +18,12 @@ VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # terms of energy, cost
-WRITTEN = (
-    "out",
-    "wide",
-    "csv",
-    "tensorboard",
-    *TERMS,
-)  # flags that every experiment has
+WRITTEN = ("out", "overwrite", "wide", "csv", "tensorboard", *TERMS)  # of every command
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 # by name: the method of FlagValues that defines the flag, and its further arguments
 SHARED: dict[str, tuple[Any, ...]] = {
     "out": ("text", None, "Run folder [runs/<experiment>/<UTC time>]."),
+    "overwrite": ("switch", False, "Deletion of an earlier run in the run folder."),
     "seed": ("integer", 0, "Random seed.", 0, SEEDS - 1),
     "simulate": (
         "integer",

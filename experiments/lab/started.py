@@ -72,10 +72,10 @@ def run(
       ranks: Number of ranks; 0 runs without mpirun.
       script: File of the command.
       options: Flags of the command.
-      out: Run folder.
+      out: Run folder; an earlier run in it is replaced.
     """
     path = str(Path(__file__).parents[1] / script)
-    command = [*python(ranks), path, *options, f"--out={out}"]
+    command = [*python(ranks), path, *options, "--overwrite", f"--out={out}"]
     process = subprocess.run(command, env=environment(), capture_output=True, text=True)
     if process.returncode:
         last = " ".join(process.stderr.split()[-60:])

@@ -10,20 +10,23 @@ with writing.run_writer(
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import flags
+from lab import flags, resuming
 from lab.claims import Claim, count_verdicts, print_verdicts
 from lab.progress import PROGRESS
+import numpy as np
 
 from dml.runs import energy, exports, results, writers
 from dml.runs import folder as run_folders
 from dml.runs.results import Run
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
+from dml.wire.collectives.broadcast import broadcast
+from dml.wire.comm.metered import uncounted
 from dml.wire.comm.surviving import with_survivors
 
 Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
@@ -32,6 +35,7 @@ EXPORTS: dict[str, Make] = {  # by flag
     "csv": lambda path, append: exports.table(path / "metrics.csv", append),
     "tensorboard": lambda path, append: exports.tensorboard(path),
 }
+MAX_MESSAGE = 4096  # bytes of a message of rank 0 to the other ranks
 
 
 @contextmanager
@@ -55,7 +59,8 @@ def run_writer(
       values: Flags, written to config.json.
       comm: Communicator; None for a command that runs in one process.
       *others: Further writers, such as a console table or a figure.
-      append: Whether the rows of a resumed run are kept.
+      append: Whether earlier rows of the folder are kept; those of a run that
+        --resume names always are.
       claims: Claims to judge by the rules of `lab.claims`.
       conclude: Run -> the answer to the question of the command, in a sentence; None:
         the loss at the end. The number of claims that hold follows.
@@ -67,7 +72,9 @@ def run_writer(
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
-    folder = run_folders.folder(path, flags.chosen(values), append, ranks or size)
+    append = append or resuming.resumes(values, path)
+    chosen, count = flags.chosen(values), ranks or size
+    folder = run_folders.folder(path, chosen, append, count, values.overwrite)
     chosen_exports = [
         make(path, append) for name, make in EXPORTS.items() if values[name].value
     ]
@@ -76,7 +83,7 @@ def run_writer(
     collective = partial(with_survivors, comm) if elastic else None
     with (
         energy.meter(comm, energy_terms(values), collective=collective) as meter,
-        writers.rank_0_writer(rank, folder, *others, *chosen_exports) as writer,
+        opened(comm, folder, *others, *chosen_exports) as writer,
     ):
 
         def row(row: Row) -> None:
@@ -96,6 +103,29 @@ def run_writer(
             text = textwrap.fill(" ".join(texts), writers.WIDTH)
             sys.stdout.write(f"{text}\nThe results are in {path}.\n")
             sys.stdout.flush()
+
+
+@contextmanager
+def opened(
+    comm: Comm | None, *files: AbstractContextManager[Writer]
+) -> Iterator[Writer]:
+    """Open files on rank 0; all ranks raise its BadInput; collective."""
+    rank, problem = comm.rank if comm else 0, ""
+    with ExitStack() as stack:
+        writer = None
+        try:
+            writer = stack.enter_context(writers.rank_0_writer(rank, *files))
+        except BadInput as error:
+            problem = str(error)
+        if comm and not comm.platform.virtual:
+            text = np.zeros(MAX_MESSAGE, np.uint8)
+            encoded = problem.encode(errors="replace")[:MAX_MESSAGE]
+            text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+            broadcast(uncounted(comm), text)
+            problem = text.tobytes().rstrip(b"\0").decode(errors="replace")
+        if problem or not writer:
+            raise BadInput(problem)
+        yield writer
 
 
 def write_tables(

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 
 def die_after_a_checkpoint(folder: Path) -> None:
-    while not [*folder.glob("checkpoints/step-*")]:
+    while not [*folder.glob("checkpoints/step-*.npz")]:
         time.sleep(0.005)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -105,7 +105,17 @@ RANK_A_GPU = " --gpu-bind=none --ntasks=8 --ntasks-per-node=4 --overcommit"
         ({}, "", "--a=b", PMI2, "", f"--a=b {OWN}"),
         # A restart goes on from the checkpoint that is there.
         ({"SLURM_RESTART_COUNT": "1"}, OWN, "", PMI2, "", OWN.replace("out", "resume")),
-        ({"SLURM_RESTART_COUNT": "1"}, "", "", PMI2, "", OWN),  # could not save
+        # could not save: the first start is replaced
+        ({"SLURM_RESTART_COUNT": "1"}, "", "", PMI2, "", f"--overwrite {OWN}"),
+        ({}, "", "--overwrite", PMI2, "", f"--overwrite {OWN}"),
+        (
+            {"SLURM_RESTART_COUNT": "1"},
+            OWN,
+            "--overwrite",
+            PMI2,
+            "",
+            OWN.replace("out", "resume"),
+        ),
         ({}, OWN, "", PMI2, "", OWN),
         ({"SLURM_RESTART_COUNT": "2"}, "mine", "--out=mine", PMI2, "", "--resume=mine"),
         ({}, "mine", "--out=mine", PMI2, "", "--out=mine"),
@@ -123,9 +133,8 @@ RANK_A_GPU = " --gpu-bind=none --ntasks=8 --ntasks-per-node=4 --overcommit"
 )
 def test_srun_is_called_once(slurm, env, saved, given, mpi, options, wanted):
     if saved:
-        # of deep networks, of glove.py
-        name = "checkpoints" if saved == "mine" else "checkpoint"
-        (slurm.house.root / saved.removeprefix("--out=") / name).mkdir(parents=True)
+        folder = slurm.house.root / saved.removeprefix("--out=")
+        (folder / "checkpoints").mkdir(parents=True)
     code = slurm.run("experiments/echo.py", *given.split(), **env)
     assert code == 0, slurm.err
     (call,) = slurm.calls

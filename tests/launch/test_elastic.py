@@ -1,5 +1,6 @@
 """The rules of launch/supervisor.py, without ranks, and its run folder."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,6 @@ from supervisor_folder import (
 from supervisor_plan import make_plan
 
 from dml.runs import checkpoints, states
-from dml.types import Embeddings
 
 KILLED, ERROR = 9, 1
 
@@ -36,9 +36,8 @@ def plan_of(folder, *flags, ranks=4, spares=1, attempts=3):
 
 
 def save(folder, step):
-    index = folder / f"checkpoints/step-{step}/index.json"
-    index.parent.mkdir(parents=True, exist_ok=True)
-    index.write_text("{}")
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    (folder / f"checkpoints/step-{step}.npz").touch()
 
 
 def supervised(plan, monkeypatch, runs):
@@ -116,15 +115,43 @@ def test_checkpoints_of_an_earlier_run_in_the_folder_are_not_resumed(
     assert starts == [(4, True), (4, True)]
 
 
-def test_a_death_after_the_summary_is_no_failure(tmp_path, monkeypatch):
+def test_only_the_first_start_refuses_a_used_folder(tmp_path, monkeypatch):
+    runs, starts = [(KILLED, 0), (KILLED, 5), (0, 0)], []
+
+    class Run:
+        def __init__(self, command):
+            starts.append([word.partition("=")[0] for word in command[5:]])
+            self.ended, step = runs.pop(0)
+            if step:
+                save(tmp_path, step)
+
+        def code(self):
+            return self.ended
+
+        kill = code
+
+    monkeypatch.setattr(supervisor, "SupervisedRun", Run)
+    plan = plan_of(tmp_path, "--save_every=1")
+    assert supervise(plan, lambda: 0) == 0
+    new, again, resume = ["--out"], ["--overwrite", "--out"], ["--resume"]
+    assert [words[1:] for words in starts] == [new, again, resume]
+    runs, starts = [(KILLED, 7), (0, 0)], []
+    plan = plan_of(tmp_path, "--overwrite", "--save_every=1")
+    assert supervise(plan, lambda: 0) == 0
+    assert [words[1:] for words in starts] == [again, resume]
+
+
+@pytest.mark.parametrize("status", ["", "done", "interrupted", "failed"])
+def test_a_death_after_the_summary_is_no_failure(tmp_path, monkeypatch, status):
     summary = tmp_path / "summary.json"
 
     def run_once(plan, ranks, resume, signals):
-        summary.write_text("{}")
+        summary.write_text(json.dumps({"status": status} if status else {}))
         return KILLED, 1.0
 
     monkeypatch.setattr(supervisor, "run_once", run_once)
-    assert supervise(plan_of(tmp_path), lambda: 0) == 0
+    complete = status in ("", "done")
+    assert supervise(plan_of(tmp_path), lambda: 0) == (0 if complete else 137)
     # the run itself deletes the summary of an earlier run at its start
     monkeypatch.setattr(
         supervisor,
@@ -174,21 +201,18 @@ def test_two_folders_are_refused(tmp_path):
         plan_of(tmp_path, "--resume=other")
 
 
-def test_the_newest_checkpoint_is_that_of_both_writers(tmp_path):
+def test_the_newest_checkpoint_is_that_with_the_largest_number(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     for step in (9, 10):
         states.save(tmp_path / "checkpoints", step, {"w": np.ones(2)}, {})
-    (tmp_path / "checkpoints/.step-11").mkdir()  # incomplete
-    (tmp_path / "checkpoints/step-12").mkdir()  # without an index
+    (tmp_path / "checkpoints/.step-11.npz.7").touch()  # incomplete
+    (tmp_path / "checkpoints/step-12").mkdir()  # of an earlier version
     newest = newest_checkpoint(tmp_path)
     assert newest.place == "step 10"
     states.save(tmp_path / "checkpoints", 10, {"w": np.ones(2)}, {})
     assert newest_checkpoint(tmp_path) != newest
-    (tmp_path / "checkpoints/step-10").rename(tmp_path / "checkpoints/step-10.replaced")
-    assert newest_checkpoint(tmp_path).place == "step 10"
-
-    state = Embeddings(np.ones((2, 3)), np.ones(2), np.ones((2, 3)), np.ones(2))
-    checkpoints.save(tmp_path / "glove/checkpoint", 4, {"tables": 1}, state)
+    file = tmp_path / "glove" / checkpoints.FOLDER / "epoch-4.npz"
+    checkpoints.write(file, {"w": np.ones(2)}, {})
     assert newest_checkpoint(tmp_path / "glove").place == "epoch 4"
 
 
@@ -206,10 +230,13 @@ def test_checkpoints_in_memory_are_moved_to_the_folder_at_the_end(memory, tmp_pa
     with checkpoints_in_memory(run):
         assert newest_checkpoint(run).number == 5
         save(run, 8)
-        (run / "checkpoints/.step-9").mkdir()
+        (run / "checkpoints/.step-9.npz.7").touch()
         assert len(list(memory.glob("*/checkpoints/step-*"))) == 2
     assert not any(path.is_symlink() for path in run.iterdir())
-    assert {p.name for p in (run / "checkpoints").iterdir()} == {"step-5", "step-8"}
+    assert {p.name for p in (run / "checkpoints").iterdir()} == {
+        "step-5.npz",
+        "step-8.npz",
+    }
     assert [*run.iterdir()] == [run / "checkpoints"] and not [*memory.iterdir()]
 
 

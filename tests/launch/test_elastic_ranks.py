@@ -40,5 +40,5 @@ def test_a_run_with_a_killed_rank_has_the_bits_of_one_without(tmp_path):
     assert summary["params_sha256"] == alone["params_sha256"]
     rows = (out / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [*range(1, 41)]
-    assert (out / "checkpoints/step-40").is_dir()
+    assert (out / "checkpoints/step-40.npz").is_file()
     assert not (out / "checkpoints").is_symlink()

@@ -43,7 +43,7 @@ def test_minibatches_are_divisible_and_fit_the_device():
 
 
 def python_check(code, seconds=20, expect=lambda summary: "", variables=None):
-    """Return a check that runs Python code; sys.argv[1] is --out=FOLDER."""
+    """Return a check that runs Python code; the last argument is --out=FOLDER."""
     return Check(
         "a check",
         lambda machine: [machine.python, "-c", code],
@@ -56,7 +56,7 @@ def python_check(code, seconds=20, expect=lambda summary: "", variables=None):
 
 WRITE = """
 import json, os, pathlib, sys
-out = pathlib.Path(sys.argv[1].removeprefix("--out="))
+out = pathlib.Path(sys.argv[-1].removeprefix("--out="))
 out.mkdir(parents=True, exist_ok=True)
 out.joinpath("summary.json").write_text(json.dumps({"loss": os.environ.get("X", "1")}))
 """

@@ -268,6 +268,28 @@ def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short
     assert len(small.text) < len(page.text) - 20_000
 
 
+def test_the_status_of_a_run_is_that_of_its_summary(made, tmp_path):
+    folder(tmp_path / "x/done", {}, (), {"loss": 1})
+    folder(tmp_path / "x/stopped", {}, (), {"loss": 1, "status": "interrupted"})
+    folder(tmp_path / "x/killed", {}, [{"step": 1}])
+    folder(tmp_path / "x/wrong", {}, (), {"status": "failed", "error": "got nan"})
+    page = made(tmp_path)
+    lead = "1 done, 1 interrupted, 1 failed and 1 not ended"
+    assert any(lead in text for text in page.within["p"])
+    assert any("got nan" in text for text in page.within["code"])
+
+
+def test_runs_of_several_folders_have_a_page_in_the_folder_above(tmp_path):
+    for name in ("a/x", "b/y"):
+        folder(tmp_path / "runs" / name, {"lr": 1})
+    assert report.default_page(
+        [tmp_path / "runs/a", tmp_path / "runs/b/y"]
+    ).resolve() == (tmp_path / "runs/report.html")
+    assert report.default_page([tmp_path / "runs/a"]).resolve() == (
+        tmp_path / "runs/a/report.html"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments, says",
     [
@@ -280,17 +302,17 @@ def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short
         (["good"], ""),
     ],
 )
-def test_the_page_lands_beside_the_reader_and_bad_use_is_one_line(
+def test_the_page_is_in_the_folder_of_the_runs_and_bad_use_is_one_line(
     tmp_path, arguments, says
 ):
     folder(tmp_path / "good", {"lr": 1})
     folder(tmp_path / "bad", {"lr": 1})
     (tmp_path / "bad/config.json").write_text("{")
     run = command(PYTHON, ROOT / "launch/report.py", *arguments, cwd=tmp_path)
-    if not says:  # the page lands beside the reader and its size is told
+    if not says:  # the page is in the folder of the runs, and its size is printed
         assert (run.returncode, run.stderr) == (0, "")
-        assert re.fullmatch(r"report\.html: 1 run, 0\.\d MB\n", run.stdout)
-        assert (tmp_path / "report.html").stat().st_size > 10_000
+        assert re.fullmatch(r"good/report\.html: 1 run, 0\.\d MB\n", run.stdout)
+        assert (tmp_path / "good/report.html").stat().st_size > 10_000
         return
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.startswith("report.py: ") and run.stderr.count("\n") == 1

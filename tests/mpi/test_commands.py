@@ -84,6 +84,7 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     done = int(re.search(r"stopped after epoch (\d+) of 1000000; to resume", line)[1])
     assert line.endswith(f"--resume={out}")
     assert len(rows.read_text().splitlines()) == summary(tmp_path)["epochs"] == done
+    assert summary(tmp_path)["status"] == "interrupted"
     assert (out / "vectors.txt").exists()
 
     @contextmanager
@@ -96,7 +97,7 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     given = [*small, f"--out={tmp_path / 'here'}", f"--epochs={done + 2}"]
     whole, resumed = (
         glove.main(["glove.py", *given, *more])[0]["vectors_sha256"]
-        for more in ([], [f"--resume={out}"])
+        for more in ([], ["--overwrite", f"--resume={out}"])
     )
     assert whole == resumed
 
@@ -107,7 +108,7 @@ def test_who_stops_the_counting_reads_one_line(start, tmp_path, ranks):
     counts = lambda: list(tmp_path.glob("cooccurrence/*/*.part"))  # noqa: E731
     code, err = start(ranks, "glove.py", signal.SIGINT, counts, *long)
     assert code == 130
-    lines = [line for line in err.splitlines() if "saved checkpoints are kept" in line]
+    lines = [line for line in err.splitlines() if line.endswith("stopped")]
     assert 1 <= len(lines) <= max(ranks, 1)
     assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
@@ -124,4 +125,4 @@ def test_a_deep_run_that_is_told_to_end_saves_and_ends_well(start, tmp_path):
     assert f"stopped after update {steps} of 4000; to resume" in err
     assert 0 < steps < 4000
     (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
-    assert checkpoint.name == f"step-{steps}"
+    assert checkpoint.name == f"step-{steps}.npz"

@@ -1,8 +1,12 @@
 """What is written into run folders, and what is read from them."""
 
+import errno
 import json
 import os
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,8 +27,8 @@ def test_a_run_folder_holds_config_metrics_and_summary(tmp_path):
     path, flags = tmp_path / "a" / "b", {"seed": 3, "out": None}
     rows = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
     write(path, flags, rows, {"loss": 0.25, "steps": 2}, ranks=4)
-    run = results.read(path)
-    assert run == (path, flags, run.config, {"loss": 0.25, "steps": 2}, rows)
+    run, summary = results.read(path), {"status": "done", "loss": 0.25, "steps": 2}
+    assert run == (path, flags, run.config, summary, rows)
     assert run.config["flags"] == flags and run.config["ranks"] == 4
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", run.config["versions"]["python"])
     assert "numpy" in run.config["versions"] and run.config["host"]
@@ -33,7 +37,7 @@ def test_a_run_folder_holds_config_metrics_and_summary(tmp_path):
 @pytest.mark.parametrize("append", (False, True))
 def test_a_run_that_is_killed_has_no_summary_and_its_finished_rows(tmp_path, append):
     write(tmp_path, {}, [{"step": 1}], {"loss": 0.25})
-    with folder.folder(tmp_path, {}, append) as writer:
+    with folder.folder(tmp_path, {}, append, overwrite=not append) as writer:
         assert not (tmp_path / "summary.json").exists()
         writer.row({"step": 2})
     with open(tmp_path / "metrics.jsonl", "a") as file:
@@ -93,7 +97,9 @@ def test_a_file_in_the_way_or_a_path_without_runs_is_bad_input(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["config.json", "summary.json", "metrics.jsonl"])
-def test_what_cannot_be_read_is_named_and_a_pipe_is_not_waited_for(broken, tmp_path):
+def test_what_cannot_be_read_is_named_and_a_pipe_is_not_waited_for(
+    broken, tmp_path, monkeypatch
+):
     write(tmp_path, {}, [{"step": 1}], {"loss": 1.0})
     for content in (b"{broken\n", b"[1, 2]\n", b"\xff\xfe\n"):
         (tmp_path / broken).write_bytes(content)
@@ -103,9 +109,124 @@ def test_what_cannot_be_read_is_named_and_a_pipe_is_not_waited_for(broken, tmp_p
     os.mkfifo(tmp_path / broken)
     with pytest.raises(BadInput, match=f"{broken}, got a pipe"):
         results.read(tmp_path)
+    (tmp_path / broken).unlink()
+    (tmp_path / broken).symlink_to("/dev/zero")
+    with pytest.raises(BadInput, match=f"{broken}, got a pipe, device"):
+        results.read(tmp_path)
+    monkeypatch.setattr(results, "MAX_BYTES", 1 << 20)
+    (tmp_path / broken).unlink()
+    with open(tmp_path / broken, "wb") as file:
+        file.truncate(1 << 40)  # without blocks on the disk
+    with pytest.raises(BadInput, match=f"{broken}, got more than 1 MB"):
+        results.read(tmp_path)
 
 
 def test_flags_that_are_none_are_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"flags": [1]}))
     with pytest.raises(BadInput, match="config.json, got list"):
         results.read(tmp_path)
+
+
+LOCK = """
+import sys
+from pathlib import Path
+from dml.runs import folder
+with folder.folder(Path(sys.argv[1]), {"seed": 1}) as writer:
+    writer.row({"step": 1})
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_run_in_a_folder_is_refused_until_the_first_ends_or_is_killed(
+    tmp_path,
+):
+    first = subprocess.Popen(
+        [sys.executable, "-c", LOCK, tmp_path],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdout.readline() == "locked\n"
+    for options in ({}, {"append": True}, {"overwrite": True}):
+        with pytest.raises(BadInput, match="expected one run at a time in .*, got a"):
+            write(tmp_path, {"seed": 2}, [{"step": 7}], {}, **options)
+    run = results.read(tmp_path)
+    assert (run.flags, run.rows) == ({"seed": 1}, [{"step": 1}])
+    first.kill()
+    first.communicate()
+    write(tmp_path, {"seed": 3}, append=True)  # the lock ends with its process
+    assert results.read(tmp_path).flags == {"seed": 3}
+
+
+def test_a_file_system_without_locks_has_runs(tmp_path, monkeypatch):
+    def flock(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(folder.fcntl, "flock", flock)
+    write(tmp_path, {}, [{"step": 1}], {})
+    assert results.folder_status(tmp_path) == "done"
+
+
+def test_a_folder_with_a_run_is_refused_or_its_files_are_replaced(tmp_path):
+    names = ["metrics.csv", "recoveries.jsonl", "events.out.tfevents.1.host"]
+    names += ["checkpoints/step-3.npz", "checkpoints/epoch-1.npz"]
+    foreign = ["notes.txt", "checkpoints/mine.npz", "output.txt"]
+    (tmp_path / "checkpoints").mkdir()
+    for name in foreign:
+        (tmp_path / name).write_text("mine")
+    write(tmp_path, {"a": 1}, [{"step": 1}], {"loss": 1})  # the folder has no run
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(BadInput, match="run that is done; pass --overwrite to replace"):
+        write(tmp_path, {"a": 2})
+    assert results.read(tmp_path).flags == {"a": 1}
+    write(tmp_path, {"a": 2}, [{"step": 9}], {"loss": 2}, overwrite=True)
+    run = results.read(tmp_path)
+    assert (run.flags, run.rows) == ({"a": 2}, [{"step": 9}])
+    assert not any((tmp_path / name).exists() for name in names)
+    assert all((tmp_path / name).read_text() == "mine" for name in foreign)
+
+
+def test_the_status_of_a_run_is_in_its_summary(tmp_path):
+    def status(path, error=None, **summary):
+        with (
+            suppress(Exception, KeyboardInterrupt),
+            folder.folder(tmp_path / path, {}) as writer,
+        ):
+            if summary:
+                writer.summary(summary)
+            if error:
+                raise error
+        return results.folder_status(tmp_path / path)
+
+    assert status("a", loss=1) == "done"
+    assert status("b", loss=1, status="interrupted") == "interrupted"
+    assert status("c", FloatingPointError("expected a finite\nloss")) == "failed"
+    assert results.read(tmp_path / "c").summary["error"] == "expected a finite loss"
+    assert status("d", KeyboardInterrupt()) == "interrupted"
+    assert status("e", KeyError("late"), loss=1) == "done"  # results are not replaced
+    assert status("f") == "not ended"
+    (tmp_path / "f" / "summary.json").write_text('{"loss": 1}')
+    assert results.folder_status(tmp_path / "f") == "done"  # of an earlier version
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ("5", "expected names and values in .*metrics.jsonl, got int"),
+        ('{"epoch": "x"}', "expected a whole number as epoch in line 2 of .*, got 'x'"),
+        ('{"step": 1.5}', "expected a whole number as step in line 2 of .*, got 1.5"),
+        ('{"step": [', "expected JSON in .*metrics.jsonl"),
+        ("\xff", "expected JSON in .*metrics.jsonl"),
+    ],
+)
+def test_a_resumed_run_refuses_rows_that_are_not_those_of_a_run(
+    tmp_path, line, problem
+):
+    write(tmp_path, {}, [{"step": 1}])
+    with open(tmp_path / "metrics.jsonl", "a", encoding="latin-1") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(BadInput, match=problem):
+        write(tmp_path, {}, append=True)

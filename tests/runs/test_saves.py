@@ -159,7 +159,7 @@ def test_a_state_that_is_not_finite_is_not_written(tmp_path):
     for number, value in ((1, 1.0), (2, np.nan)):
         copied = snapshot({"x": jnp.full(3, value)}, {})
         states.write(tmp_path, number, copied, {})
-    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1.npz"]
 
 
 class Clock:

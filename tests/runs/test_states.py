@@ -1,7 +1,6 @@
-"""Checkpoints of trees: every bit comes back, or those of the one before."""
+"""Checkpoints of trees: every bit of every kind of leaf is read back."""
 
 import shutil
-from contextlib import suppress
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +43,7 @@ def shapes(tree):
 
 
 def bits(tree):
-    plain = lambda x: jax.random.key_data(x) if snapshots._is_key(x) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if snapshots.is_key(x) else x  # noqa: E731
     return [
         (str(getattr(x, "dtype", type(x))), np.shape(x), np.asarray(plain(x)).tobytes())
         for x in jax.tree.leaves(tree)
@@ -80,62 +79,7 @@ def test_every_bit_of_every_kind_of_leaf_comes_back(saved, like):
     assert jax.tree.structure(found) == jax.tree.structure(state())
     assert found["step"] == 3 and isinstance(found["step"], int)
     assert jax.random.uniform(found["key"]) == jax.random.uniform(jax.random.key(4))
-    assert sorted(path.name for path in saved.iterdir()) == ["step-3", "step-4"]
-
-
-def test_whatever_file_is_cut_changed_or_lost_the_one_before_is_used_and_that_is_said(
-    copied,
-):
-    files = [path for path in (copied / "step-4").rglob("*") if path.is_file()]
-    for file in files:
-        whole = file.read_bytes()
-        half = len(whole) // 2
-        flipped = whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :]
-        for broken in (None, b"", whole[:half], whole[:-1], flipped):
-            file.unlink()
-            if broken is not None:
-                file.write_bytes(broken)
-            number, found, (said,) = load(copied)
-            assert number == 3 and bits(found) == bits(state(3))
-            assert said.startswith("step-4: its ") and file.name in said
-            assert said.endswith("; resuming from step-3")
-            file.write_bytes(whole)
-
-
-class Died(BaseException):
-    """The process is killed: nobody catches it."""
-
-
-@pytest.mark.parametrize("number", (4, 5))
-def test_whenever_a_save_dies_a_whole_checkpoint_is_there(copied, monkeypatch, number):
-    """Also of a number that was there already; another save then goes through."""
-    shutil.rmtree(copied / "step-3")  # so that only step-4 is there to fall back on
-    steps = [(states, "_write"), (states.os, "replace"), (states.json, "dumps")]
-    steps += [(states.shutil, "rmtree")]
-    for module, name in steps:
-        real = getattr(module, name)
-        for survives in range(2):
-            calls = []
-
-            def dies(*args, real=real, calls=calls, survives=survives, **more):
-                calls.append(args)
-                if len(calls) > survives:
-                    raise Died
-                return real(*args, **more)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(module, name, dies)
-                with suppress(Died):
-                    states.save(copied, number, state(4), RULES, keep=1)
-            found, tree, said = load(copied)
-            assert found in (4, number) and bits(tree) == bits(state(4)) and not said
-    states.save(copied, number, state(number), RULES, keep=1)
-    assert [path.name for path in copied.iterdir()] == [f"step-{number}"]
-    assert bits(load(copied)[1]) == bits(state(number))
-    # a run that goes on from an earlier step leaves the later ones
-    states.save(copied, 3, state(9), RULES)
-    assert [path.name for path in copied.iterdir()] == ["step-3"]
-    assert bits(load(copied)[1]) == bits(state(9))
+    assert sorted(path.name for path in saved.iterdir()) == ["step-3.npz", "step-4.npz"]
 
 
 def test_a_state_that_is_not_finite_leaves_the_earlier_ones(copied):
@@ -147,7 +91,10 @@ def test_a_state_that_is_not_finite_leaves_the_earlier_ones(copied):
 @pytest.mark.parametrize(
     "rules, line",
     [
-        (RULES | {"batch": 64}, "expected batch=32 as in .*step-4, got batch=64; pass"),
+        (
+            RULES | {"batch": 64},
+            "expected batch=32 as in .*step-4.npz, got batch=64; pass",
+        ),
         (RULES | {"size": "mini"}, "expected size=None as in .*, got size=mini; pass"),
         ({"model": "cnn"}, "expected batch=32 as in .*, got batch=None"),
     ],
@@ -166,31 +113,3 @@ def test_another_models_checkpoint_is_bad_input_that_names_the_leaf(saved):
     del other["params"]["dense"]
     with pytest.raises(BadInput, match="expected params/dense/bias=.*=None; pass"):
         load(saved, like=other)
-
-
-def test_a_folder_without_a_whole_checkpoint_or_without_room_is_bad_input(copied):
-    for place in copied.iterdir():
-        (place / states.INDEX).write_text("{}")
-    with pytest.raises(BadInput, match="got step-4: its index.json cannot.*step-3: "):
-        load(copied)
-    with pytest.raises(BadInput, match="a complete checkpoint in .*, got none"):
-        load(copied / "nowhere")
-    (copied / "file").touch()
-    with pytest.raises(BadInput, match="disk space for .*step-1, got .*; free space"):
-        states.save(copied / "file", 1, {"x": np.ones(1)}, RULES)
-
-
-def test_arrays_that_are_read_otherwise_than_they_were_saved_are_seen(
-    saved, monkeypatch
-):
-    """Whole files prove nothing of what reads them."""
-    real = states._restore
-
-    def wrong(path, names):
-        found = real(path, names)
-        return found | {"drawn": found["drawn"] + (path.parts[-2] == "step-4")}
-
-    monkeypatch.setattr(states, "_restore", wrong)
-    number, found, (said,) = load(saved)
-    assert number == 3 and bits(found) == bits(state(3))
-    assert "step-4: its arrays are not those that were saved" in said

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import flags, writing
+from lab import flags, resuming, writing
 import jax
 import numpy as np
 
 from dml.data.minibatches import draws
 from dml.figures.learning import learning
 from dml.runs import writers
+from dml.runs.results import INTERRUPTED
 from dml.runs.writers import Writer
 from dml.strategies.elastic import Elastic, Saved
 from dml.train import train, verified
@@ -197,7 +198,8 @@ def train_rank(
             return {}
         return evaluate_held_out(built, members.comm.rank, params)
 
-    writer = FollowingWriter(members, open_writer, path, bool(values.resume))
+    resumed = resuming.resumes(values, path)
+    writer = FollowingWriter(members, open_writer, path, resumed)
     summary: dict[str, Any] = {}
     with following(writer) as files:
         steps = saved_on_worker_0(run, speed.of(run.steps()), values, path)
@@ -214,6 +216,8 @@ def train_rank(
             summary.update(step=run.saved.number, steps=run.saved.number)
             summary.update(describe(members), total_seconds=time.perf_counter() - begun)
             summary[f"{built.unit}_per_second"] = speed.rate
+            if run.saved.number < updates:
+                summary["status"] = INTERRUPTED
             files.summary(summary)
 
         run.finish(lambda workers: finish_first(workers, conclude))

@@ -8,6 +8,7 @@ from lab import flags
 from lab.shared_flags import MAX_COUNT
 
 from dml import extend
+from dml.strategies import DECENTRALISED
 from dml.strategies.factor_plan import SCHEMES
 from dml.strategies.mesh import CALLS
 from dml.types import Params
@@ -22,6 +23,7 @@ from studies.deep.strategies import STRATEGIES
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
+AVERAGING = ("local", *DECENTRALISED)  # strategies whose last update is an average
 CLIPPING = ("hybrid", "owned")  # strategies that clip gradients themselves
 WARMUP_DIVISOR = 10  # steps of a run per step of its warm-up
 # Flags that a resumed run may change; they affect no examples, order or rates.
@@ -334,7 +336,20 @@ def asynchronous(values: flags.FlagValues) -> None:
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:
     """Return the flags on which the results of a run depend."""
-    return {k: v for k, v in flags.chosen(values).items() if k not in FREE}
+    return {f"--{k}": v for k, v in flags.chosen(values).items() if k not in FREE}
+
+
+def can_be_extended(values: flags.FlagValues) -> bool:
+    """Return whether a run with more --steps starts with the same updates.
+
+    Learning rates of other schedules, and a warm-up by default, depend on --steps. The
+    last minibatch of --epochs may be shorter than others. Strategies of several updates
+    per step, or with replicas, end with an average.
+    """
+    fixed_rates = values.schedule == "constant" and (
+        values.warmup == "none" or values.warmup_steps >= 0
+    )
+    return fixed_rates and not values.epochs and values.strategy not in AVERAGING
 
 
 def total(values: flags.FlagValues, count: int) -> int:

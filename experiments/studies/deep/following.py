@@ -58,11 +58,9 @@ class FollowingWriter:
         """Open the files of the run, once; called on worker 0."""
         if self.writer is None:
             append = self.append or bool(self.members.recoveries)
-            metrics = self.path / "metrics.jsonl"
+            metrics = self.path / results.ROWS
             if append and metrics.exists():
                 rows = results.read_rows(metrics)
-                text = metrics.read_bytes()
-                metrics.write_bytes(text[: text.rfind(b"\n") + 1])
                 self.written = max((row["step"] for row in rows), default=0)
             self.writer = self.stack.enter_context(self.open_writer(append))
         return self
@@ -72,6 +70,8 @@ class FollowingWriter:
 def following(writer: FollowingWriter) -> Iterator[Writer]:
     """Yield the functions of a FollowingWriter; close it at the end."""
     with writer.stack:
+        if writer.members.comm is not None and writer.members.comm.rank == 0:
+            writer.open()  # before the first checkpoint
         yield Writer(writer.row, lambda summary: writer.open().writer.summary(summary))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
-from dml.runs import states
+from dml.runs import results, states
 from dml.runs.snapshots import snapshot
 from dml.strategies import DECENTRALISED
 from dml.types import (
@@ -34,6 +34,11 @@ from studies.deep import hybrid as deep_hybrid
 from studies.deep import strategies
 from studies.deep.setup import MakeTensor, Setup, output_names
 from studies.deep.steps import Speed
+
+EXTENSION = (
+    "only a run of --steps with --schedule=constant and a number of --warmup_steps can "
+    "be extended, since other rates depend on the number of steps"
+)
 
 
 class Task(NamedTuple):
@@ -166,11 +171,20 @@ def start_or_resume(
         "state": strategies.initial_state(values, problem, optimizer),
         "memory": states.shapes(folder, "memory"),
     }
-    done, saved = states.load(folder, rules, like, write_line)
-    if done > steps or (done == steps and Path(values.resume, "summary.json").exists()):
+    extended = deep_flags.can_be_extended(values)
+    free = ["--steps"] if extended else []
+    try:
+        done, saved = states.load(folder, rules, like, write_line, free)
+    except BadInput as error:
+        if str(error).startswith(("expected --steps=", "expected --epochs=")):
+            raise BadInput(f"{error}; {EXTENSION}") from error
+        raise
+    complete = results.folder_status(Path(values.resume)) == results.DONE
+    if done > steps or (done == steps and complete):
+        advice = "pass a larger --steps" if extended else f"start another; {EXTENSION}"
         raise BadInput(
             f"expected more than the {done} steps of the run in {values.resume}, got "
-            f"{steps}; the run is complete: start another"
+            f"{steps}; the run is complete: {advice}"
         )
     stacked = saved.pop("memory")
     ranks = len(stacked[0]) if stacked else 0
@@ -186,10 +200,7 @@ def start_or_resume(
 
 def stopped_text(done: int, updates: int, path: Path) -> str:
     """Return the message of a run that was stopped by a signal."""
-    return (
-        f"stopped after update {done} of {updates}; to resume, pass the same flags and "
-        f"--resume={path}"
-    )
+    return f"stopped after update {done} of {updates}; to resume, pass --resume={path}"
 
 
 def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:

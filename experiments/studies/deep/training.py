@@ -18,6 +18,7 @@ import numpy as np
 from dml.figures.learning import learning
 from dml.runs import folder as run_folders
 from dml.runs import writers
+from dml.runs.results import INTERRUPTED
 from dml.train import checkpointed, interruptible, last_step, train, verified
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives import tree_allreduce
@@ -106,7 +107,6 @@ def train_rank(
         comm,
         writers.console(*step_counts, row_text=partial(progress_line, speed, built)),
         learning(path / "loss"),
-        append=bool(values.resume),
     ) as writer:
         steps_of_run = iter(()) if finished else strategies.steps(setup)
         steps_of_run = renumbered(
@@ -144,7 +144,10 @@ def train_rank(
             "first_step_seconds": speed.first - start,
             "total_seconds": time.perf_counter() - start,
         }
+        stopped_early = words_and_stops[1] and summary["steps"] < steps
+        if stopped_early:
+            summary["status"] = INTERRUPTED
         writer.summary(summary)
-    if words_and_stops[1] and summary["steps"] < steps:
+    if stopped_early:
         raise flags.Stopped(stopped_text(summary["steps"], steps, path))
     return summary

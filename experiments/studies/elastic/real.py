@@ -92,7 +92,7 @@ def train(
     command = [*start[:-2], "--with-ft", "ulfm", *start[-2:], python, SCRIPT]
     with (out.parent / "run.log").open("w") as log:
         child = subprocess.Popen(
-            [*command, *options, f"--out={out}"],
+            [*command, *options, "--overwrite", f"--out={out}"],
             env=started.environment() | PERMISSIONS,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -31,7 +31,7 @@ def word_vectors(state: Embeddings, count: int) -> np.ndarray:
 def conclude(
     path: Path, known: Vocabulary, state: Embeddings, examples: str
 ) -> dict[str, Any]:
-    """Write vectors, vocabulary and PCA plot; return scores and neighbours.
+    """Write vectors, state, vocabulary and PCA plot; return scores and neighbours.
 
     Args:
         path: run folder.
@@ -41,6 +41,7 @@ def conclude(
     """
     word_table = word_vectors(state, len(known.words))
     vectors.save(path, known.words, word_table)
+    write_state(path, state, len(known.words))
     vocabulary.write(path / "vocab.txt", known)
     pca_plot(path / "words", known.words, word_table)
     digest = hashlib.sha256(word_table.tobytes()).hexdigest()
@@ -52,6 +53,28 @@ def conclude(
         **{f"near_{word}": " ".join(others) for word, others in neighbours.items()},
         "unknown_words": ", ".join(unknown),
     }
+
+
+def write_state(path: Path, state: Embeddings, count: int) -> None:
+    """Write the files with which the C program of GloVe continues the training.
+
+    parameters.bin is for -load-init-param, squares.bin (AdaGrad's sums of squared
+    gradients) for -load-init-gradsq. The C program always has two tables; the rows of
+    one table are written twice.
+
+    Args:
+      path: Run folder.
+      state: Trained embeddings of one or two tables.
+      count: Number of words.
+    """
+    words, contexts = slice(count), slice(-count, None)
+    files = {"parameters.bin": state[:2], "squares.bin": state[2:]}
+    for name, (rows_TxD, bias_T) in files.items():
+        vectors.save_state(
+            path / name,
+            *(rows_TxD[words], bias_T[words]),
+            *(rows_TxD[contexts], bias_T[contexts]),
+        )
 
 
 def total(comm: Comm, count: int) -> int:

@@ -1,5 +1,6 @@
 """Strategies of GloVe by name, their arguments from the flags, and the start value."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
@@ -11,7 +12,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove
-from dml.runs import checkpoints
+from dml.runs import checkpoints, results
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order
 from dml.strategies.glove.served import on_servers
@@ -181,24 +182,38 @@ FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
 
 def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
     """Return the flags and sizes that a resumed run must share."""
-    fixed = {k: v for k, v in flags.chosen(values).items() if k not in FREE}
+    chosen = flags.chosen(values).items()
+    fixed = {f"--{k}": v for k, v in chosen if k not in FREE}
     return fixed | {"words": words, "records": records}
 
 
 def begin(
-    values: flags.FlagValues, words: int, rules: Mapping[str, Any]
+    values: flags.FlagValues, rank: int, words: int, rules: Mapping[str, Any]
 ) -> tuple[int, Embeddings]:
     """Return the number of completed epochs and the state after them."""
     if not values.resume:
         return 0, glove(words, values.dim, values.tables).init(values.seed)
-    epoch, state = checkpoints.load(Path(values.resume, "checkpoint"), rules)
-    complete = Path(values.resume, "summary.json").exists()
+
+    def warn(line: str) -> None:
+        if rank == 0:
+            sys.stderr.write(f"{line}\n")
+
+    folder = Path(values.resume, checkpoints.FOLDER)
+    shapes = state_shapes(words * values.tables, values.dim)
+    epoch, arrays, _ = checkpoints.load(folder, rules, shapes, warn)
+    complete = results.folder_status(Path(values.resume)) == results.DONE
     if epoch > values.epochs or (epoch == values.epochs and complete):
         raise BadInput(
-            f"expected more epochs than the {epoch} that are done, got "
-            f"--epochs={values.epochs}; pass more"
+            f"expected more epochs than the {epoch} of the run in {values.resume}, got "
+            f"--epochs={values.epochs}; the run is complete: pass a larger --epochs"
         )
-    return epoch, state
+    return epoch, Embeddings(**arrays)
+
+
+def state_shapes(rows: int, dim: int) -> dict[str, str]:
+    """Return the dtypes and shapes of the state of `rows` words and contexts."""
+    matrix, vector = f"float32[{rows}, {dim}]", f"float32[{rows}]"
+    return dict(zip(Embeddings._fields, (matrix, vector, matrix, vector), strict=True))
 
 
 def finished(setup: Setup, done: int) -> Step | None:

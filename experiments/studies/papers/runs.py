@@ -157,7 +157,7 @@ def run_command(command: Command, size: str, path: Path) -> results.Run:
     """Run a command of the repository; write its output to a file; read its run."""
     path.mkdir(parents=True, exist_ok=True)
     words = [*started.python(command.ranks), f"experiments/{command.script}"]
-    words += [*command.words(size), f"--out={path.resolve()}"]
+    words += [*command.words(size), "--overwrite", f"--out={path.resolve()}"]
     output = path / "output.txt"
     with output.open("w") as file:
         code = subprocess.run(
@@ -205,6 +205,12 @@ def figure(paper: Paper, path: Path, target: Path, max_bytes: int) -> None:
     if paper.figure and source.exists() and source.stat().st_size <= max_bytes:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+
+
+def seconds(papers: Mapping[str, Paper], names: Sequence[str], size: str) -> float:
+    """Return the expected seconds of papers; 0: unknown, as for the size tiny."""
+    index = {"full": 0, "quick": 1}.get(size)
+    return 0.0 if index is None else sum(papers[name].seconds[index] for name in names)
 
 
 def failed(records: Sequence[Record]) -> list[str]:

@@ -193,7 +193,7 @@ def total(comm: CountedComm, values: Sequence[float], elastic: bool) -> list[flo
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:
     """Return the flags that a resumed run must share."""
-    return {name: values[name].value for name in RULES}
+    return {f"--{name}": values[name].value for name in RULES}
 
 
 def frames_before(values: flags.FlagValues, done: int) -> int:

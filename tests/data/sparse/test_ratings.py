@@ -2,8 +2,10 @@ import io
 import lzma
 import os
 import pickle
+import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -167,3 +169,59 @@ def test_generated_ratings_are_of_their_seed_and_unequal_popularity():
     for count in (1, 7):
         with pytest.raises(BadInput, match="expected 2 to 6 ratings .* got count="):
             generate(2, 3, count, 1, seed=0)
+
+
+class Called:
+    """An object whose pickle is a call."""
+
+    def __init__(self, call, *args, state=None):
+        self.reduced = (call, args) if state is None else (call, args, state)
+
+    def __reduce__(self):
+        return self.reduced
+
+
+class Frame:
+    """A stand-in for the classes of pandas."""
+
+
+POINTER = b"A" * 8
+OBJECTS = {  # arrays of objects over bytes
+    "ndarray": Called(np.ndarray, (1,), np.dtype("O"), POINTER),
+    "dtype": Called(np.ndarray, (1,), Called(np.dtype, "O"), POINTER),
+    "frombuffer": Called(
+        np.empty(1).__reduce_ex__(5)[0], POINTER, np.dtype("O"), (1,), "C"
+    ),
+    "state": Called(
+        np.empty(1).__reduce__()[0],
+        *(np.ndarray, (0,), b"b"),
+        state=(1, (1,), np.dtype("O"), False, POINTER),
+    ),
+    "flags of the dtype": Called(
+        np.empty(1).__reduce__()[0],
+        *(np.ndarray, (0,), b"b"),
+        state=(
+            *(1, (1,)),
+            Called(np.dtype, "O", state=(3, "|", None, None, None, -1, -1, 0)),
+            *(False, POINTER),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_table_with_objects_over_bytes_is_refused_without_a_crash(name, tmp_path):
+    axis = Called(Frame, 0, {"data": OBJECTS[name]})
+    table = Called(Frame, state={"_mgr": Called(Frame, [], [axis])})
+    path = tmp_path / "table"
+    path.write_bytes(lzma.compress(pickle.dumps(table, 4)))
+    program = "import sys; from dml.data.pandas_pickles import columns\n"
+    program += "columns(open(sys.argv[1], 'rb'), ['a'])"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, path],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "ValueError: expected a pickled pandas table, got " in ended.stderr

@@ -52,10 +52,7 @@ def test_an_elastic_run_resumes_from_its_checkpoint(tmp_path):
     see(tmp_path / "first", "--simulate=3", "--elastic", "--save_every=1e-9")
     folder = tmp_path / "first"
     (folder / "summary.json").unlink()
-    last = folder / "checkpoints" / "step-6"
-    for path in last.rglob("*"):
-        if path.is_file():
-            path.unlink()  # the one before is complete
+    (folder / "checkpoints" / "step-6.npz").write_bytes(b"")  # the one before is used
     see(folder, "--simulate=2", "--elastic", f"--resume={folder}")
     digests = {
         json.loads((path / "summary.json").read_text())["params_sha256"]
@@ -89,7 +86,10 @@ def test_a_stopped_run_saves_and_says_how_to_resume(tmp_path, monkeypatch):
     text = f"stopped after update 3 of 6; .* --resume={tmp_path}"
     with pytest.raises(flags.Stopped, match=text):
         see(tmp_path, "--simulate=3", "--elastic", "--spares=1")
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-3"]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [
+        "step-3.npz"
+    ]
+    assert results.folder_status(tmp_path) == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from dml.runs import checkpoints
-
 KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
 KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}
 KEYS |= {"analogy_syntactic", "wordsim353", "simlex999", "vectors_sha256", "words_sent"}
@@ -29,11 +27,10 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
     (summary,) = train("--neighbours=w1,w2,nothing", "--seed=3", drawn=True)
     kept = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
     assert kept == [
-        "checkpoint/checkpoint.json",
-        "checkpoint/parameters-2.bin",
-        "checkpoint/squares-2.bin",
+        "checkpoints/epoch-2.npz",
         "config.json",
-        *("loss.png", "loss.svg", "metrics.jsonl", "summary.json"),
+        *("loss.png", "loss.svg", "metrics.jsonl", "parameters.bin"),
+        *("squares.bin", "summary.json"),
         *("timeline.json", "timeline.png", "timeline.svg"),
         *("vectors.bin", "vectors.npy", "vectors.txt", "vocab.txt"),
         *("words.png", "words.svg"),
@@ -60,7 +57,9 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
     found = KeyedVectors.load_word2vec_format(out / "vectors.bin", binary=True)
     assert found.index_to_key == [word for word, _ in lines]
     assert (found.vectors == table).all()
-    rules = json.loads((out / "checkpoint/checkpoint.json").read_text())["rules"]
-    epoch, state = checkpoints.load(out / "checkpoint", rules)
-    assert (epoch, state.vectors_TxD.shape) == (2, (120, 8))
-    assert (state.vectors_TxD[:60] + state.vectors_TxD[60:] == table).all()
+    with np.load(out / "checkpoints/epoch-2.npz") as state:
+        vectors_TxD, biases_T = state["vectors_TxD"], state["biases_T"]
+    assert (vectors_TxD[:60] + vectors_TxD[60:] == table).all()
+    rows = np.column_stack([vectors_TxD, biases_T]).reshape(2, 60, 9)
+    # the C program continues from a word's vector and bias, in float64
+    assert (np.fromfile(out / "parameters.bin").reshape(2, 60, 9) == rows).all()

@@ -1,11 +1,12 @@
 """Runs that go on: bit for bit as if they had never stopped, or one clear line."""
 
-import json
-
+import glove
 import pytest
 
+from dml.runs import checkpoints, results
 from dml.types import BadInput
-from tests.experiments.run_folder import read_rows
+from tests.experiments.conftest import SMALL
+from tests.experiments.run_folder import read_rows, read_summary
 
 SAME = ["--simulate=2", "--batch=64"]
 WAYS = {  # flags of the first two epochs, of the other two
@@ -40,9 +41,9 @@ def test_two_epochs_and_two_more_are_four(train, tmp_path, before, after):
     assert losses[3] < losses[2] < losses[1] < losses[0] and len(losses) == 4
     records = 3134 if "--tables=1" in after else 3183  # without the diagonal
     assert (whole["records"], whole["examples"]) == (records, 4 * records)
-    ends = [tmp_path / out / "checkpoint" for out in ("whole", "rest")]
-    for name in ("parameters-4.bin", "squares-4.bin"):
-        assert len({(end / name).read_bytes() for end in ends}) == 1
+    for name in ("parameters.bin", "squares.bin"):
+        ends = [(tmp_path / out / name).read_bytes() for out in ("whole", "rest")]
+        assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_other_flags_are_named(train, tmp_path, flag):
 
 def test_another_text_and_too_few_epochs_are_named(train, corpus, tmp_path):
     train()
-    with pytest.raises(BadInput, match="more epochs than the 2 that are done, got"):
+    with pytest.raises(BadInput, match="more epochs than the 2 of the run .* larger"):
         train("--epochs=2", f"--resume={tmp_path / 'run'}")
     with open(corpus, "a") as file:
         file.write("\nw1 new words\n")
@@ -94,6 +95,57 @@ def test_what_diverges_keeps_its_last_checkpoint(train, tmp_path):
         FloatingPointError, match="expected a finite loss, got .* lower"
     ):
         train(*argv, "--epochs=9")
-    index = json.loads((tmp_path / "run/checkpoint/checkpoint.json").read_text())
-    assert index["epoch"] == len(read_rows(tmp_path / "run")) >= 1
-    assert not (tmp_path / "run" / "summary.json").exists()
+    newest, *_ = checkpoints.paths(tmp_path / "run/checkpoints")
+    assert checkpoints.number(newest) == len(read_rows(tmp_path / "run")) >= 1
+    summary = read_summary(tmp_path / "run")
+    assert summary["status"] == "failed"
+    assert "expected a finite loss" in summary["error"]
+
+
+def test_a_changed_checkpoint_is_not_resumed_and_the_one_before_is(
+    train, tmp_path, capsys
+):
+    whole = train("--epochs=3")[0]
+    path = tmp_path / "run/checkpoints/epoch-3.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    again = train("--epochs=3", f"--resume={tmp_path / 'run'}", out="again")[0]
+    assert again["vectors_sha256"] == whole["vectors_sha256"]
+    assert again["examples"] == again["records"]  # one epoch
+    assert "epoch-3.npz is not what was saved; resuming from" in capsys.readouterr().err
+
+
+def test_resume_takes_the_flags_of_the_run(corpus, tmp_path):
+    """Only --epochs is given; --seed is refused, as it changes the results."""
+    out, flags = tmp_path / "run", [f"--corpus={corpus}", *SMALL, "--timeline=0"]
+    for name, epochs in (("whole", 3), ("run", 2)):
+        argv = [*flags, f"--epochs={epochs}", "--seed=4", f"--out={tmp_path / name}"]
+        glove.main(["glove.py", *argv])
+    (summary,) = glove.main(["glove.py", f"--resume={out}", "--epochs=3"])
+    assert (
+        summary["vectors_sha256"] == read_summary(tmp_path / "whole")["vectors_sha256"]
+    )
+    kept = results.read(out).flags
+    assert (kept["dim"], kept["seed"], kept["epochs"]) == (8, 4, 3)
+    with pytest.raises(BadInput, match="expected --seed=4 as in .*, got --seed=0"):
+        glove.main(["glove.py", f"--resume={out}", "--epochs=4", "--seed=0"])
+    with pytest.raises(BadInput, match="the run is complete: pass a larger --epochs"):
+        glove.main(["glove.py", f"--resume={out}"])
+
+
+def test_a_used_folder_is_refused_unless_its_run_is_overwritten(train, tmp_path):
+    train()
+    used = {path: path.read_bytes() for path in (tmp_path / "run").glob("*.*")}
+    with pytest.raises(BadInput, match="run that is done; pass --resume=.*--overwrite"):
+        train()
+    assert used == {path: path.read_bytes() for path in used}
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    train("--overwrite", "--epochs=1", "--seed=1")
+    assert [row["epoch"] for row in read_rows(tmp_path / "run")] == [1]
+    assert [*(tmp_path / "run/checkpoints").iterdir()] == [
+        tmp_path / "run/checkpoints/epoch-1.npz"
+    ]
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    with pytest.raises(BadInput, match="expected --resume or --overwrite, got both"):
+        train("--overwrite", f"--resume={tmp_path / 'run'}")

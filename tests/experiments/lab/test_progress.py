@@ -68,6 +68,14 @@ def test_no_silence_lasts_longer_than_ten_seconds():
     assert max(progress.TERMINAL_SECONDS, progress.FILE_SECONDS) <= 10
 
 
+def test_a_command_that_knows_its_duration_prints_the_time_left(begin, monkeypatch):
+    monkeypatch.setattr(progress, "FILE_SECONDS", 600.0)
+    one, screen = begin()
+    one.expect(100.0, silence=0.05)
+    wait_for("x.py: 1 s, about 1 min 40 s left\n", screen)
+    one.end(True)
+
+
 def test_output_replaces_the_status_line_of_a_terminal(begin):
     one, screen = begin(terminal=True)
     wait_for(f"{progress.ERASE}x.py: 1 s", screen)

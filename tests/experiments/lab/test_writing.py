@@ -28,7 +28,7 @@ def wrote(path, *argv, comm=None):
 def test_every_summary_says_what_the_run_has_spent(tmp_path):
     wrote(tmp_path)
     summary = read_summary(tmp_path)
-    assert set(summary) == {"loss"} | SPENT
+    assert set(summary) == {"status", "loss"} | SPENT
     assert summary["energy_kwh"] > 0
     assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.58 * 0.4327)
     kept = {one.name for one in tmp_path.iterdir()}
@@ -73,16 +73,18 @@ def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
     assert set(summary) == {"rank"} | SPENT
 
 
-def test_a_run_that_raises_or_has_no_summary_writes_none(tmp_path):
+def test_a_run_without_a_summary_writes_none_and_one_that_raises_the_error(tmp_path):
     with writing.run_writer(tmp_path, values(), None):
         pass
+    assert not (tmp_path / "summary.json").exists()
     with (
         pytest.raises(FloatingPointError),
-        writing.run_writer(tmp_path, values(), None) as writer,
+        writing.run_writer(tmp_path, values("--overwrite"), None) as writer,
     ):
         writer.summary({"loss": 1.0})
-        raise FloatingPointError
-    assert not (tmp_path / "summary.json").exists()
+        raise FloatingPointError("expected a finite loss")
+    summary = {"status": "failed", "error": "expected a finite loss"}
+    assert read_summary(tmp_path) == summary
 
 
 def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypatch):

@@ -17,7 +17,8 @@ from tests.experiments.run_folder import read_summary
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import json, pathlib, sys
-given = dict(word[2:].split("=") for word in sys.argv[1:])
+words = (word[2:].partition("=") for word in sys.argv[1:])
+given = {name: value for name, _, value in words}
 out = pathlib.Path(given.pop("out"))
 print("hello\\nno such thing")
 if "fail" in given:
@@ -60,7 +61,7 @@ def shelf(tmp_path, monkeypatch):
     docs.mkdir()
 
     def run(*argv):
-        given = [f"--out={tmp_path / 'run'}", f"--docs={docs}", *argv]
+        given = ["--overwrite", f"--out={tmp_path / 'run'}", f"--docs={docs}", *argv]
         return papers.main(["papers.py", *given])
 
     return run
@@ -77,6 +78,23 @@ def test_a_row_of_the_page_is_one_line_and_verdicts_are_counted(shelf, tmp_path)
     assert (summary["holds"], summary["fails"], summary["untested"]) == (2, 0, 2)
     assert summary["one_1"] == "holds"
     assert (tmp_path / "docs/results/one.svg").exists()
+
+
+def test_the_page_is_in_the_run_folder_and_the_last_line_counts(
+    shelf, tmp_path, capsys
+):
+    papers.main(["papers.py", "--run=one,two", f"--out={tmp_path / 'run'}"])
+    assert (tmp_path / "run/RESULTS.md").exists()
+    assert (tmp_path / "run/results/one.json").exists()
+    assert not any((tmp_path / "docs").iterdir())
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("2 of 2 papers ran; 2 of 4 claims hold, 0 fail, 2 are not")
+
+
+def test_time_left_is_known_before_the_first_paper_ends():
+    quick = papers_runs.seconds(PAPERS, ["hogwild"], "quick")
+    assert quick == PAPERS["hogwild"].seconds[1] > 0
+    assert papers_runs.seconds(PAPERS, ["hogwild"], "tiny") == 0
 
 
 def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):

@@ -22,7 +22,8 @@ def train(tmp_path, undrawn):
 
     def run(*argv, out="run"):
         path = tmp_path / out
-        summary = rl.main(["rl.py", *SMALL, *argv, f"--out={path}"])[0]
+        new = [] if any("--resume" in flag for flag in argv) else ["--overwrite"]
+        summary = rl.main(["rl.py", *SMALL, *argv, *new, f"--out={path}"])[0]
         lines = (path / "metrics.jsonl").read_text().splitlines()
         return summary, [json.loads(line) for line in lines]
 
@@ -31,7 +32,7 @@ def train(tmp_path, undrawn):
 
 OTHERS = (
     *(("apex", "correction=none"), ("a3c", "batch=2"), ("seed", "replays=2")),
-    *(("a3c", "save_every=1"), ("a3c", "resume=run")),
+    ("a3c", "save_every=1"),
 )
 
 
@@ -40,6 +41,12 @@ def test_flags_of_other_algorithms_are_bad_input(train, name, flag):
     read = flag.partition("=")[0]
     with pytest.raises(BadInput, match=f"with --{read}, got {name}; delete"):
         train("--simulate=4", f"--algorithm={name}", f"--{flag}")
+
+
+def test_a_run_of_a3c_cannot_be_resumed(train, tmp_path):
+    train("--simulate=4", "--algorithm=a3c")
+    with pytest.raises(BadInput, match="with --resume, got a3c; delete"):
+        train("--simulate=4", f"--resume={tmp_path / 'run'}")
 
 
 @pytest.mark.parametrize("name", rl.ALGORITHMS)
@@ -74,10 +81,10 @@ def test_three_learners_go_on_without_an_actor_that_dies(train):
 
 def test_a_run_resumes_from_its_checkpoint(train, tmp_path):
     train("--simulate=3", "--save_every=1e-9")
-    flags = "--simulate=3", f"--resume={tmp_path / 'run'}"
+    resume = f"--resume={tmp_path / 'run'}"
     with pytest.raises(BadInput, match="expected more than the 12 updates"):
-        train(*flags)
-    summary, rows = train(*flags, "--updates=15")
+        rl.main(["rl.py", resume])
+    summary, rows = train(resume, "--updates=15")
     assert [row["step"] for row in rows] == [*range(1, 16)]
     assert summary["frames"] == sum(row["frames"] for row in rows)
     assert rows[-1]["total_frames"] == summary["frames"]
