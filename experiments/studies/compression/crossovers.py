@@ -201,7 +201,5 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
             if row["examples"] == examples
         }
         title = f"{examples} examples per rank" if examples else "sum alone"
-        if any(np.isfinite(values).any() for _, values in series.values()):
-            panels.append(figures.Panel(title, series, "ranks", "pays below Gb/s"))
-    if panels:  # a logarithmic axis needs a number
-        figures.panels(path, panels, log="xy", within=RANGE)
+        panels.append(figures.Panel(title, series, "ranks", "pays below Gb/s"))
+    figures.panels(path, panels, log="xy", within=RANGE)
