@@ -35,7 +35,7 @@ from dml.types import CountedComm
 from dml.wire.comm import first_of_each_host
 from dml.wire.comm.once import once
 
-LOGISTIC = ("svmlight", "l1", "kkt_margin")  # flags of --problem=logistic
+LOGISTIC = ("svmlight", "l1")  # flags of --problem=logistic
 MESSAGES = 4  # per worker, server and clock: pull, state, rows, push
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")

@@ -143,9 +143,16 @@ def panels(
     size = (4.2 * len(panels) + 1.6, 3.8) if side_by_side else (6.4, 4.0)
     with drawing(path, 1, len(panels), size=size) as (figure, all_axes):
         for axes, panel in zip(all_axes, panels, strict=True):
+            scale = dict.fromkeys("xy", "linear")
             for name, (xs, ys) in panel.series.items():
                 finite = np.isfinite(ys)
                 points = np.asarray(xs)[finite], np.asarray(ys)[finite]
+                # a logarithmic axis without a positive number cannot be drawn
+                scale |= {
+                    axis: "log"
+                    for axis, values in zip("xy", points, strict=True)
+                    if axis in log and (values > 0).any()
+                }
                 style = "--" if name in dashed else "-"
                 style += "o" if finite.sum() <= MAX_MARKED_POINTS else ""
                 (line,) = axes.plot(*points, style, label=name)
@@ -158,8 +165,8 @@ def panels(
             axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
             if within:
                 axes.set_ylim(within)
-            axes.set_xscale("log" if "x" in log else "linear")
-            axes.set_yscale("log" if "y" in log else "linear")
+            axes.set_xscale(scale["x"])
+            axes.set_yscale(scale["y"])
             numbers = [x for xs, _ in panel.series.values() for x in xs]
             if "x" not in log and are_integers(numbers):
                 whole_ticks(axes.xaxis)

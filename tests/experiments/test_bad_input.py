@@ -22,6 +22,39 @@ SMALL = {
     "batch_size": "--examples=256 --features=60 --nonzeros=5 --batches=4,256",
 }
 CASES = [
+    ("a3c --updates=3", "an update or more of each of 16 workers, got --updates=3"),
+    ("policy_lag --seed=9223372036854775807 --seeds=4", "seeds below 9223372036854775"),
+    *(
+        (f"train {argv}", f"{flag}; leave --{name} out")
+        for argv, name, flag in [
+            ("--servers=3", "servers", "--strategy=server with --servers=3, got .*"),
+            ("--consistency=ssp", "consistency", "--strategy=server with .*"),
+            ("--strategy=mesh --allreduce=ring", "allreduce", "synchronous or .*mesh"),
+            ("--group=1", "group", "--allreduce=hierarchical with --group=1.*"),
+            (
+                "--simulate=4 --strategy=server --staleness=7",
+                "staleness",
+                "--consistency=ssp or essp with --staleness=7, got --consistency=bsp",
+            ),
+            (
+                "--problem=completion --strategy=hogwild --batch=9",
+                "batch",
+                "--strategy=synchronous or .*",
+            ),
+        ]
+    ),
+    ("train --network=nonsense", "expected --simulate with --network=nonsense, got"),
+    ("train --simulate=3 --strategy=mesh --network=0,0,0", "got devices of one rank"),
+    ("train --attackers=5", "--attack and --attackers together"),
+    ("train --options=accumulate=-1", "from 1 to 1000000 for accumulate of --strategy"),
+    ("train --options=accumulate=1,accumulate=2", "each once"),
+    ("vision --strategy=mesh --allreduce=ring", "expected --strategy=synchronous or"),
+    ("vision --network=0,0,0", "expected --simulate with --network=0,0,0"),
+    ("glove --strategy=serial --medium=memory", "--strategy=rotation with --medium"),
+    ("glove --servers=2", "expected --strategy=server with --servers=2"),
+    ("svm --hot=0.5", "expected --updates=hogwild_private with --hot=0.5"),
+    ("server --simulate=4 --softsync=2", "--consistency=softsync with --softsync=2"),
+    ("rl --simulate=3 --algorithm=a3c --allreduce=ring", "impala or seed with --allr"),
     ("rl --environment=cartpol --simulate=2", "'cartpol'; pass cartpole"),
     ("rl --simulate=1", "expected 2 ranks or more, a learner and an actor, got 1"),
     ("rl --simulate=3 --learners=2", "expected 1 to 1 learners of 3 ranks"),
@@ -191,8 +224,11 @@ CASES = [
     ("downpour --law=gamma:1", "got 'gamma:1'"),
     ("downpour --servers=6", "1 to 5 servers of 6 ranks, got 6"),
     ("server --simulate=1", "2 ranks or more, a worker and a server, got 1"),
-    ("server --simulate=4 --l1=0.1", "--l1 with --problem=logistic"),
-    ("server --simulate=4 --svmlight=x", "--svmlight with --problem=logistic"),
+    ("server --simulate=4 --l1=0.1", "expected --problem=logistic with --l1=0.1"),
+    (
+        "server --simulate=4 --svmlight=x",
+        "expected --problem=logistic with --svmlight=x",
+    ),
     ("server --simulate=4 --kkt_margin=0", "--l1 above 0 with --kkt_margin=0"),
     ("server --simulate=4 --optimizer=newton", "--lr with --optimizer=newton"),
     ("server --simulate=4 --optimizer=newton --lr=1", "rule of sgd.*'newton'"),

@@ -35,6 +35,12 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
     assert short.read_bytes() == long.read_bytes()
 
 
+def test_a_logarithmic_axis_without_positive_numbers_is_linear(tmp_path):
+    for values in ([np.nan, np.nan], [0.0, 0.0], []):
+        series = {"a": ([1, 2][: len(values)], values)}
+        panels(tmp_path / "a", [Panel("", series, "x", "y")], log="xy")
+
+
 def test_equal_numbers_draw_equal_bytes_at_the_end(tmp_path):
     for name in "ab":
         with chart(tmp_path / name) as writer:

@@ -207,10 +207,8 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
             if row["examples"] == examples
         }
         title = f"{examples} examples per rank" if examples else "sum alone"
-        if any(np.isfinite(values).any() for _, values in series.values()):
-            panels.append(figures.Panel(title, series, "ranks", "pays below Gb/s"))
-    if panels:  # a logarithmic axis needs a number
-        drawn = [y for panel in panels for _, ys in panel.series.values() for y in ys]
-        decades = np.log10([y for y in drawn if np.isfinite(y)])
-        within = 10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max())
-        figures.panels(path, panels, log="xy", within=within)
+        panels.append(figures.Panel(title, series, "ranks", "pays below Gb/s"))
+    drawn = [y for panel in panels for _, ys in panel.series.values() for y in ys]
+    decades = np.log10([y for y in drawn if np.isfinite(y)] or RANGE)
+    within = 10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max())
+    figures.panels(path, panels, log="xy", within=within)

@@ -130,12 +130,6 @@ def loader(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Probl
     """
     if name == "logistic":
         return partial(logistic, seed, l1, svmlight)
-    for flag, value in (("svmlight", svmlight), ("l1", l1)):
-        if value:
-            raise BadInput(
-                f"expected --{flag} with --problem=logistic, got --problem={name}; "
-                f"leave --{flag} out"
-            )
     return partial(PROBLEMS[name].make, seed, l1)
 
 
