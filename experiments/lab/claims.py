@@ -9,12 +9,11 @@ docs/RESULTS.md.
 """
 
 import sys
-import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dml.runs.results import Run
-from dml.runs.writers import WIDTH, Row
+from dml.runs.writers import Row
 
 HOLDS, FAILS, UNTESTED = "holds", "fails", "not testable here"
 MISSING = "-"  # `measured` of a run that lacks the numbers of a claim
@@ -132,12 +131,10 @@ def print_verdicts(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
         by_result[result].append(claim.text)
         summary |= {f"verdict_{claim.name}": result, f"found_{claim.name}": measured}
         if measured != MISSING:
-            for text in (
-                f"published: {claim.text} ({claim.published})",
-                f"ours: {measured} ({reason}): {result}",
-            ):
-                lines = textwrap.fill(text, WIDTH, subsequent_indent="  ")
-                sys.stdout.write(f"{lines}\n")
+            sys.stdout.write(
+                f"published: {claim.text} ({claim.published})\n"
+                f"ours: {measured} ({reason}): {result}\n"
+            )
     parts = [
         f"{result}: {', '.join(texts)}" for result, texts in by_result.items() if texts
     ]

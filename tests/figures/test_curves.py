@@ -27,6 +27,24 @@ def test_curves_are_labelled_and_log_axes_move_the_points(tmp_path):
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
 
 
+@pytest.mark.parametrize("xs, whole", [([1, 2], True), ([1.0, 2.0], False)])
+def test_integers_have_ticks_at_integers(tmp_path, monkeypatch, xs, whole):
+    ticks = []
+    save = lambda figure, path: ticks.extend(figure.axes[0].get_xticks())  # noqa: E731
+    monkeypatch.setattr(style, "save", save)
+    curves(tmp_path / "a", {"a": (xs, [1.0, 2.0])}, x="workers", y="speed-up")
+    assert all(tick == int(tick) for tick in ticks) == whole
+
+
+def test_the_panels_of_waiting_times_have_one_scale(tmp_path, monkeypatch):
+    limits = []
+    save = lambda figure, path: limits.extend(a.get_ylim() for a in figure.axes)  # noqa: E731
+    monkeypatch.setattr(style, "save", save)
+    work = {"bsp": np.array([[1.0, 9.0]]), "ssp": np.array([[1.0, 0.5]])}
+    server_figure.waiting_times(tmp_path / "waiting", work)
+    assert len(set(limits)) == 1 and limits[0][0] == 0
+
+
 def test_values_that_are_not_finite_are_left_out(tmp_path):
     gaps = {"short": ([0, 2], [1, 2]), "long": (range(4), [1, np.nan, 2, np.inf])}
     for name, curve in gaps.items():

@@ -107,7 +107,7 @@ def conclude(run: Run) -> str:
     ]
     size = fastest[0]["p"]
     ranks = f"{size} rank{'s' * (size > 1)}"
-    return f"On {ranks} the fastest are {', '.join(texts)}."
+    return f"Fastest on {ranks}: {', '.join(texts)}."
 
 
 def size_text(nbytes: int) -> str:

@@ -196,12 +196,13 @@ def conclude(run: Run) -> str:
     """Return the fastest number of spare ranks, and the speed-up of fused updates."""
     tables = grouped(run.rows, "table")
     texts = []
-    for n, rows in grouped(tables.get("spares", []), "n").items():
+    groups = grouped(tables.get("spares", []), "links", "n")
+    for (links, n), rows in groups.items():
         best = min(rows, key=seconds)
         unit = "ms" if best["seconds"] else "virtual ms"
         times = [f"{row['k']} spares {1e3 * seconds(row):.3g}" for row in rows]
         texts.append(
-            f"{n} workers are fastest with {best['k']} spare ranks "
+            f"{n} workers on {links} links are fastest with {best['k']} spare ranks "
             f"({', '.join(times)} {unit})"
         )
     for row in tables.get("hub", [])[-1:]:

@@ -142,7 +142,7 @@ def conclude(run: Run) -> str:
         if name.endswith("_pays_up_to_gbps")
     }
     parts = [
-        f"up to {value:g} Gb/s for {name}" if value else f"never for {name}"
+        f"for {name} " + (f"up to {value:g} Gb/s" if value else "at no bandwidth")
         for name, value in paying.items()
     ]
     words = summary["words_worker_by_factors"] / 1e6

@@ -212,14 +212,18 @@ def conclude(run: Run) -> str:
     """Return the equality of owned trainings over ranks, their state, and the times."""
     tables = grouped(run.rows, "table")
     owned = matching(tables["training"], strategy="owned")
-    groups = grouped(owned, "optimizer", "reducer").values()
-    equal = sum(len({row["sha256"] for row in group}) == 1 for group in groups)
+    groups = grouped(owned, "reducer", "optimizer")
     ranks = sorted({row["ranks"] for row in owned})
+    texts = []
+    for reducer, rows in grouped(owned, "reducer").items():
+        kinds = grouped(rows, "optimizer").values()
+        equal = sum(len({row["sha256"] for row in kind}) == 1 for kind in kinds)
+        texts.append(f"{equal} of {len(kinds)} by {reducer} sums")
     texts = [
-        f"{equal} of {len(groups)} owned trainings have equal bits on "
-        f"{', '.join(map(str, ranks))} ranks"
+        f"Optimizers with equal bits on {', '.join(map(str, ranks))} ranks: "
+        f"{', '.join(texts)}"
     ]
-    first, *_ = groups
+    first, *_ = groups.values()
     state = [row["state_bytes"] for row in (first[0], first[-1])]
     texts.append(
         f"an owner of {ranks[-1]} stores {state[1] / state[0]:.0%} of the state"

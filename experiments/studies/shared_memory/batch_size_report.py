@@ -85,10 +85,11 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
 def conclude(run: Run) -> str:
     """Return the largest useful batch of each data set, and its bound."""
     texts = [
-        f"{name}: {run.summary[f'{name}_b0']} ({rows[0]['bound']:,.0f} by diversity)"
+        f"{run.summary[f'{name}_b0']} for {name} examples "
+        f"({rows[0]['bound']:,.0f} by diversity)"
         for name, rows in grouped(run.rows, "data").items()
     ]
-    return f"The largest useful batch is, {'; '.join(texts)}."
+    return f"Largest useful batches: {', '.join(texts)}."
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

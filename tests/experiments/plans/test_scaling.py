@@ -53,6 +53,14 @@ def test_the_folder_has_summary_figure_and_all_tables(tmp_path, capsys):
     assert "47.0 min" in capsys.readouterr().out
 
 
+def test_the_number_of_workers_of_the_flag_is_predicted(tmp_path, capsys):
+    (summary,) = run(tmp_path, "--step_seconds=0.1", "--workers=1000")
+    found = rows(tmp_path, "prediction")
+    assert [row["p"] for row in found if row["overlap"]][-3:] == [256, 512, 1000]
+    finding = f"speed-up of 1,000 workers: {found[9 + 1]['speedup']:.4g}"
+    assert finding in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_gradient_is_measured_where_no_seconds_are_given(tmp_path):
     (summary,) = run(tmp_path, "--parameters=1000", "--batch=8", "--workers=2")
     assert summary["step_seconds"] > 0
