@@ -20,7 +20,7 @@ from dml.sim.transfer import (
     set_status,
 )
 from dml.types import ANY, PROC_NULL, TOO_LONG, Status
-from dml.types.messages import source_of, tag_of, truncated
+from dml.types.messages import source_of, tag_of
 
 
 class VirtualComm(Matching):
@@ -75,9 +75,7 @@ class VirtualComm(Matching):
                 sendtag is self.sendtag
                 and recvtag is self.recvtag
                 and dest >= 0 <= source < self.size
-                and sendbuf.flags.num & 3 == 3  # CONTIGUOUS
-                and recvbuf.flags.num & 0x403 == 0x403  # WRITEABLE
-                and recvbuf.dtype is self.valid_dtype
+                and sendbuf.strides == self.strides == recvbuf.strides
             )
         except (AttributeError, IndexError, TypeError):
             plain = False
@@ -108,7 +106,7 @@ class VirtualComm(Matching):
                     peer.inbox[rank].append(message)
                 else:
                     peer.inbox[rank] = [message]
-        queue, fits = self.inbox.get(source), True
+        queue, error = self.inbox.get(source), None
         if (
             queue is None
             and not process.open_receives
@@ -134,9 +132,18 @@ class VirtualComm(Matching):
             _, start, duration, data, _ = queue.pop(0)
             if not queue:
                 del self.inbox[source]
-            fits = copy_message(recvbuf, data)
+            try:
+                if (
+                    data.dtype is not self.valid_dtype
+                    or data.dtype is not recvbuf.dtype
+                    or len(data) != len(recvbuf)
+                ):
+                    raise ValueError
+                recvbuf[...] = data  # which may be read-only
+            except ValueError:
+                error = copy_message(recvbuf, data, source)
             if status is not None:
-                count = data.nbytes if fits else TOO_LONG
+                count = data.nbytes if error is None else TOO_LONG
                 set_status(status, source, recvtag, count)
             if start < process.clock:
                 start = process.clock
@@ -147,8 +154,8 @@ class VirtualComm(Matching):
             request.Wait()
             sent = process.clock
         process.clock = sent if sent > done else done
-        if not fits and status is None:
-            raise truncated(source)
+        if error is not None and status is None:
+            raise error
 
     def _sendrecv(
         self,

@@ -19,12 +19,13 @@ from dml.sim.transfer import VirtualRequest, copy_message, is_next, occupy_in_po
 from dml.types import ANY
 from dml.types.messages import (
     CONTIGUOUS,
+    TAG_UB,
     WRITEABLE,
     dest_of,
+    is_vector,
     memory_of,
     source_of,
     tag_of,
-    truncated,
 )
 
 NO_RANK = -1  # neither a rank nor ANY
@@ -39,12 +40,12 @@ class Matching(Group):
     The data are a contiguous vector.
 
     Attributes:
-      sendtag, recvtag, valid_dtype: The last ones that were found valid.
+      sendtag, recvtag, strides, valid_dtype: The last ones that were found valid.
     """
 
     __slots__ = (
         *("blocked_on", "any_source", "inbox", "posted", "arrived"),
-        *("recvtag", "sendtag", "valid_dtype"),
+        *("recvtag", "sendtag", "strides", "valid_dtype"),
     )
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
@@ -56,6 +57,7 @@ class Matching(Group):
         self.any_source: AnySource | None = None
         self.sendtag: Any = None
         self.recvtag: Any = None
+        self.strides: Any = None
         self.valid_dtype: Any = None
 
     def _check_send(
@@ -67,18 +69,13 @@ class Matching(Group):
         """
         try:
             self.peers[dest]  # an integer of at most the last rank
-            plain = (
-                dest >= 0
-                and tag is self.sendtag
-                and buffer.dtype is self.valid_dtype
-                and buffer.flags.num & CONTIGUOUS == CONTIGUOUS
-            )
-        except (AttributeError, IndexError, TypeError):
-            plain = False
-        if not plain:
+            plain = dest >= 0 and isinstance(tag, int) and 0 <= tag <= TAG_UB
+            if not plain or not is_vector(buffer, CONTIGUOUS):
+                raise TypeError
+        except (IndexError, TypeError):
             dest, tag = dest_of(dest, self.size), tag_of(tag)
             buffer = memory_of(buffer)
-            self.sendtag, self.valid_dtype = tag, buffer.dtype
+        self.sendtag, self.strides = tag, buffer.strides
         return buffer, dest, tag
 
     def _check_receive(
@@ -90,18 +87,14 @@ class Matching(Group):
         """
         try:
             self.peers[source]
-            plain = (
-                source >= 0
-                and tag is self.recvtag
-                and buffer.dtype is self.valid_dtype
-                and buffer.flags.num & WRITEABLE == WRITEABLE
-            )
-        except (AttributeError, IndexError, TypeError):
-            plain = False
-        if not plain:
+            plain = source >= 0 and isinstance(tag, int) and 0 <= tag <= TAG_UB
+            if not plain or not is_vector(buffer, WRITEABLE):
+                raise TypeError
+        except (IndexError, TypeError):
             source, tag = source_of(source, self.size), tag_of(tag, True)
             buffer = memory_of(buffer, writeable=True)
-            self.recvtag, self.valid_dtype = tag, buffer.dtype
+        self.recvtag, self.strides = tag, buffer.strides
+        self.valid_dtype = buffer.dtype
         return buffer, source, tag
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
@@ -180,12 +173,12 @@ class Matching(Group):
             receive = VirtualRequest(self, name, buffer, source, tag)
             self._post(receive, message).Wait()
             return process.clock
-        fits = copy_message(buffer, data)
+        error = copy_message(buffer, data, source)
         if start < process.clock:
             start = process.clock
         done = occupy_in_port(process, start, duration, request)
-        if not fits:
-            raise truncated(source)
+        if error:
+            raise error
         return done
 
     def _complete_blocked(self, message: tuple) -> bool:
@@ -201,9 +194,19 @@ class Matching(Group):
             self._defer(
                 both_posted, source, message, partial(self._finish_blocked, message)
             )
-        elif request is not None or not copy_message(buffer, data):
+        elif (
+            request is not None
+            or data.dtype is not self.valid_dtype
+            or data.dtype is not buffer.dtype
+            or len(data) != len(buffer)
+        ):
             self._finish_blocked(message)
         else:
+            try:
+                buffer[...] = data
+            except ValueError:  # read-only
+                self._finish_blocked(message)
+                return True
             if start < process.clock:
                 start = process.clock
             if start < process.in_free:
@@ -235,15 +238,15 @@ class Matching(Group):
         tag, start, duration, data, request = message
         process = self.process
         _, buffer, source, _ = process.waits
-        fits = copy_message(buffer, data)
+        error = copy_message(buffer, data, source)
         if start < process.clock:
             start = process.clock
         self.arrived = occupy_in_port(process, start, duration, request)
-        if fits:
+        if error is None:
             process.wake()
         else:
             process.clock = max(process.clock, self.arrived)
-            process.interrupt(truncated(source))
+            process.interrupt(error)
 
     def _post(self, receive: VirtualRequest, message: Any) -> VirtualRequest:
         """Match a receive with a message, or queue it."""

@@ -15,7 +15,7 @@ from dml.types import (
     RankFailed,
     Status,
 )
-from dml.types.messages import truncated
+from dml.types.messages import memory_of, truncated
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
@@ -68,9 +68,15 @@ class VirtualRequest:
 
     def copy(self, data: np.ndarray, source: int) -> None:
         """Copy a message into the buffer; keep the error of one that is too long."""
-        if not copy_message(self.buffer, data):
-            self.error = truncated(source)
-            self.process.world.cut.append(self)
+        into = self.buffer
+        try:
+            if into.dtype is not data.dtype or len(into) != len(data):
+                raise ValueError
+            into[...] = data  # which may be read-only
+        except ValueError:
+            self.error = copy_message(into, data, source)
+            if self.error:
+                self.process.world.cut.append(self)
 
     def interruptible(self) -> "AnyOf":
         """Return a wait for this request that another event may also end."""
@@ -198,22 +204,18 @@ def is_next(request: Any, both_posted: float) -> bool:
     return blocks or both_posted < sender.clock
 
 
-def copy_message(into: np.ndarray, data: np.ndarray) -> bool:
+def copy_message(into: np.ndarray, data: np.ndarray, source: int) -> BadInput | None:
     """Copy a message to the start of a vector, by bytes as MPI does.
 
-    Return False if it is too long; then nothing is copied.
+    Return an error, and copy nothing, if the message is too long or a buffer that a
+    blocking call did not check is not valid.
     """
     try:
-        if data.dtype is into.dtype and data.size == into.size:
-            into[...] = data
-            return True
-    except ValueError:  # one of them has several axes, of which one is longer than 1
-        pass
+        into = memory_of(into, writeable=True)
+        data = memory_of(data)
+    except BadInput as error:
+        return error
     if data.nbytes > into.nbytes:
-        return False
-    bytes_of(into)[: data.nbytes] = bytes_of(data)
-    return True
-
-
-def bytes_of(buffer: np.ndarray) -> np.ndarray:
-    return buffer.reshape(-1).view(np.uint8)
+        return truncated(source)
+    into.view(np.uint8)[: data.nbytes] = data.view(np.uint8)
+    return None

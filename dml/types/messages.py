@@ -19,6 +19,16 @@ WRITEABLE = 0x403  # and it is writeable
 NOTHING = np.empty(0, np.uint8)
 
 
+def is_vector(buffer: Any, flags: int) -> bool:
+    """Return whether a buffer is an array of one axis with these flags, of numbers."""
+    return (
+        isinstance(buffer, np.ndarray)
+        and buffer.ndim == 1
+        and buffer.flags.num & flags == flags
+        and not buffer.dtype.hasobject
+    )
+
+
 def as_vector(array: np.ndarray) -> np.ndarray:
     """View a C- or Fortran-contiguous array as a vector, in the order of its memory."""
     return array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)

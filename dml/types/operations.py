@@ -47,9 +47,10 @@ def ufunc_of(op: Any) -> np.ufunc:
         for name, (ufunc, _) in OPERATIONS.items():
             if op == getattr(mpi, name):
                 return ufunc
+    got = repr(op) if isinstance(op, np.ufunc) else f"a {type(op).__name__}"
     raise BadInput(
-        f"expected an operation such as np.add, np.maximum or MPI.SUM, got {op!r}; "
-        "pass a NumPy function of two arguments"
+        f"expected an operation such as np.add, np.maximum or MPI.SUM, got {got}; pass "
+        "a NumPy function of two arguments"
     )
 
 
@@ -97,6 +98,7 @@ def reduction(sendbuf: Any, recvbuf: Any, op: Any) -> tuple[Any, np.ufunc]:
                 "expected sendbuf and recvbuf in separate memory in Allreduce, got "
                 "overlapping ones; pass sendbuf=None to reduce in place"
             )
+        sendbuf = sendbuf.view(dtype)  # "l" and "q" are two types of MPI
     return sendbuf, ufunc
 
 

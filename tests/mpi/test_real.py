@@ -1,5 +1,6 @@
 """Real ranks: collectives, training, meshes, timelines and energy."""
 
+import ast
 import gzip
 import json
 import os
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from dml import sim
 from dml.wire.collectives import ALLREDUCE
 from tests.mpi import conformance_main
+from tests.wire.comm.programs import Player, drawn
 
 BYTES_2_31 = (1 << 31) + 20
 
@@ -26,6 +29,19 @@ def test_every_allreduce_conforms_on_real_ranks(mpirun, tmp_path, size, amount):
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == f"all-reduces conform on {size} ranks\n"
     assert path.read_text() == repr(sim.run(conformance_main.agreed, size))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_random_programs_find_on_real_ranks_what_they_find_on_virtual_ones(
+    mpirun, tmp_path, size
+):
+    path = tmp_path / "found"
+    ended = mpirun(size, "programs_main", 0, 64, path, timeout=100)
+    assert (ended.code, ended.err) == (0, "")
+    for seed, found in enumerate(ast.literal_eval(path.read_text())):
+        program = drawn(seed, size)
+        expected = sim.run(lambda comm: Player(comm, program, MPI).notes, size)  # noqa: B023
+        assert found == expected, seed
 
 
 def test_two_allreduces_of_every_name_are_under_way_at_once(mpirun):

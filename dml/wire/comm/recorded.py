@@ -11,7 +11,6 @@ from dml.wire.comm.event_log import Log
 from dml.wire.comm.events import Event, Kind
 from dml.wire.comm.members import Members
 from dml.wire.comm.wrapper import (
-    StrictStatus,
     WrappedRequest,
     Wrapper,
     from_any,
@@ -75,9 +74,11 @@ class Ordered(Wrapper, ABC):
         if not from_any(source, tag):
             return self.comm.Recv(buf, source, tag, status)
         source, tag = self.match(Kind.RECV, source, tag)
-        status = status_for(status, source, tag)
-        self.comm.Recv(buf, source, tag, status)
-        self.record_message(Kind.RECV, status)
+        told = Status() if status is None else status
+        self.comm.Recv(buf, source, tag, told)
+        self.record_message(Kind.RECV, told)
+        if status is None:
+            refuse_cut(told)
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.attempt(lambda: self.comm.Send(buf, dest, tag))
@@ -94,12 +95,15 @@ class Ordered(Wrapper, ABC):
     ) -> None:
         source, recvtag = self.pattern(source, recvtag)
         is_from_any = from_any(source, recvtag)
+        told = status
         if is_from_any:
             source, recvtag = self.match(Kind.SENDRECV, source, recvtag)
-            status = status_for(status, source, recvtag)
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+            told = Status() if status is None else status
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, told)
         if is_from_any:
-            self.record_message(Kind.SENDRECV, status)
+            self.record_message(Kind.SENDRECV, told)
+            if status is None:
+                refuse_cut(told)
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
         source, tag = self.pattern(source, tag)
@@ -279,8 +283,11 @@ class Recorded(Ordered):
         return success
 
     def test(self, request: OrderedRequest, status: Any) -> bool:
-        done = request.finish(request.request.Test, status)
+        told = Status() if status is None else status
+        done = request.finish(request.request.Test, told)
         self.events.add_poll(Kind.TEST, done)
+        if done and status is None:
+            refuse_cut(told)
         return done
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
@@ -288,11 +295,13 @@ class Recorded(Ordered):
 
     def wait_any(self, requests: Sequence[Any], status: Any) -> int:
         """Return the index of the first completed request; record it."""
-        status = status or StrictStatus()
-        index = self.comm.Waitany(unwrap(requests, OrderedRequest), status)
+        told = Status() if status is None else status
+        index = self.comm.Waitany(unwrap(requests, OrderedRequest), told)
         if index >= 0 and isinstance(requests[index], OrderedRequest):
-            requests[index].complete(status)
+            requests[index].complete(told)
         self.events.add(Kind.WAITANY, index)
+        if status is None and index >= 0:
+            refuse_cut(told)
         return index
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
