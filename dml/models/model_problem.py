@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
+from flax import nnx
 
 from dml.models.gradient import gradient
-from dml.types import Batch, Model, Params, Problem
+from dml.types import BadInput, Batch, Model, Params, Problem
 
 
 def model_problem(
@@ -26,7 +28,11 @@ def model_problem(
       examples: Number of training examples.
       take: indices -> batch of these examples, on the host.
       evaluate: params -> measures by name.
+
+    Raises:
+      BadInput: The start value has variables of NNX that a gradient does not train.
     """
+    check_trained(params)
     return Problem(
         params,
         examples,
@@ -35,3 +41,17 @@ def model_problem(
         take,
         model=model,
     )
+
+
+def check_trained(params: Params) -> None:
+    """Raise if params are a state of NNX with more than params."""
+
+    def is_variable(node: Any) -> bool:
+        return isinstance(node, nnx.Variable)
+
+    for leaf in jax.tree.leaves(params, is_leaf=is_variable):
+        if is_variable(leaf) and not isinstance(leaf, nnx.Param):
+            raise BadInput(
+                f"expected variables of type nnx.Param, got {type(leaf).__name__}; "
+                "pass the network to dml.models.nnx_model.nnx_model"
+            )

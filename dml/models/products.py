@@ -17,16 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend import core
 
+from dml.models import primitives
+from dml.models.primitives import bind
 from dml.wire.costs.factors import Sizes
-
-# Primitives that call a program, by the name of the parameter with the program.
-CALLS = {
-    **dict.fromkeys(("jit", "pjit", "closed_call", "checkpoint", "remat2"), "jaxpr"),
-    **dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
-}
-REMATS = ("checkpoint", "remat2")
 
 
 class Product:
@@ -61,13 +55,14 @@ class Product:
     def then(self, equation: Any) -> "Product | None":
         """Return the result of a transpose, reshape or cast; None if not a product."""
         axes, reshaped = self.axes, self.reshaped
-        if equation.primitive.name == "transpose":
+        primitive = primitives.name(equation)
+        if primitive == primitives.TRANSPOSE:
             if reshaped:
                 return None
             axes = [axes[axis] for axis in equation.params["permutation"]]
-        elif equation.primitive.name == "reshape":
+        elif primitive == primitives.RESHAPE:
             reshaped = True
-        elif equation.primitive.name != "convert_element_type":
+        elif primitive != primitives.CAST:
             return None
 
         def compute() -> Any:
@@ -128,7 +123,7 @@ def evaluate(
     )
 
     def value(atom: Any) -> Any:
-        return atom.val if isinstance(atom, core.Literal) else values[atom]
+        return atom.val if primitives.is_literal(atom) else values[atom]
 
     for equation in jaxpr.eqns:
         outputs = step(equation, [value(atom) for atom in equation.invars])
@@ -138,30 +133,23 @@ def evaluate(
 
 def step(equation: Any, inputs: list[Any]) -> Sequence[Any]:
     """Return the outputs of one equation."""
-    primitive = equation.primitive.name
-    if primitive in CALLS:
-        program = equation.params[CALLS[primitive]]
-        if primitive in REMATS and inputs:
+    primitive = primitives.name(equation)
+    program = primitives.called_program(equation)
+    if program is not None:
+        if primitive in primitives.CHECKPOINTS and inputs:
             # otherwise XLA would not compute the forward pass again
             inputs = jax.lax.optimization_barrier([array(value) for value in inputs])
-        inner = getattr(program, "jaxpr", program)
-        return evaluate(inner, getattr(program, "consts", ()), inputs)
+        return evaluate(*primitives.opened(program), inputs)
     if isinstance(inputs[0] if inputs else None, Product) and len(inputs) == 1:
         product = inputs[0].then(equation)
         if product is not None:
             return [product]
     arrays = [array(value) for value in inputs]
-    if primitive == "dot_general":
+    if primitive == primitives.DOT:
         return [dot_product(equation, arrays)]
-    if primitive == "conv_general_dilated" and is_dense(equation):
+    if primitive == primitives.CONVOLUTION and is_dense(equation):
         return [dense_convolution(equation, arrays)]
     return bind(equation, arrays)
-
-
-def bind(equation: Any, arrays: list[Any]) -> Sequence[Any]:
-    """Return the arrays that one equation computes."""
-    outputs = equation.primitive.bind(*arrays, **equation.params)
-    return outputs if equation.primitive.multiple_results else [outputs]
 
 
 def dot_product(equation: Any, arrays: list[Any]) -> Any:

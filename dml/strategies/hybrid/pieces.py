@@ -16,15 +16,13 @@ from typing import Any, NamedTuple
 import jax
 
 from dml.models.layered import layer_params
+from dml.models.primitives import COLLECTIVES, PRODUCTS
 from dml.strategies.hybrid.parts import Part, names
 from dml.strategies.hybrid.split import SplitBackward, split_backward
 from dml.types import Layer
 
 # primitives whose results are saved, as they are expensive to recompute
-SAVED_PRIMITIVES = {
-    *("dot_general", "conv_general_dilated", "psum", "pmax", "all_gather"),
-    *("reduce_scatter", "all_to_all", "ppermute"),
-}
+SAVED_PRIMITIVES = PRODUCTS | COLLECTIVES
 
 
 class Piece(NamedTuple):

@@ -15,12 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import Literal
 
-# primitives that contain equations, which are inlined
-NESTED = {"jit", "pjit", "closed_call", "checkpoint", "remat2", "custom_jvp_call"}
-# cheap primitives: W repeats them, so that an array is not deferred in two shapes
-RESHAPING = {"reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim"}
+from dml.models import primitives
 
 
 class Equation(NamedTuple):
@@ -79,8 +75,8 @@ def split_backward(
         n
         for equation in input_equations
         for n in equation.outputs
-        if equation.primitive.name in RESHAPING
-    }
+        if primitives.name(equation) in primitives.VIEWS
+    }  # W repeats them, so that an array is not deferred in two shapes
     # values that W reads instead of computing them
     available = (computed & gradient_values - reshaped) | incoming
     weight_equations = needed(graph.equations, grads, available)
@@ -122,19 +118,19 @@ def flatten(closed: Any) -> Graph:
         return index
 
     def inline(closed: Any, operands: Sequence[Any]) -> list[Any]:
-        jaxpr = getattr(closed, "jaxpr", closed)
+        jaxpr, values = primitives.opened(closed)
         numbers = dict(zip(jaxpr.invars, operands, strict=True))
-        consts = zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True)
+        consts = zip(jaxpr.constvars, values, strict=True)
         numbers |= {variable: constant(variable, value) for variable, value in consts}
 
         def operand(atom: Any) -> Any:
-            return atom if isinstance(atom, Literal) else numbers[atom]
+            return atom if primitives.is_literal(atom) else numbers[atom]
 
         for equation in jaxpr.eqns:
             inputs = [operand(atom) for atom in equation.invars]
-            if equation.primitive.name in NESTED:
-                key = "jaxpr" if "jaxpr" in equation.params else "call_jaxpr"
-                outputs = inline(equation.params[key], inputs)
+            program = primitives.called_program(equation)
+            if program is not None:
+                outputs = inline(program, inputs)
             else:
                 outputs = [number(variable) for variable in equation.outvars]
                 graph.equations.append(
@@ -175,12 +171,10 @@ def execute(equations: Sequence[Equation], values: dict[int, Any]) -> None:
     """Compute the outputs of equations from `values`, and add them to it."""
     for equation in equations:
         operands = [value_of(values, n) for n in equation.inputs]
-        outputs = equation.primitive.bind(*operands, **equation.params)
-        if not equation.primitive.multiple_results:
-            outputs = [outputs]
+        outputs = primitives.bind(equation, operands)
         values.update(zip(equation.outputs, outputs, strict=True))
 
 
 def value_of(values: dict[int, Any], operand: Any) -> Any:
     """Return the value of an operand of an equation."""
-    return operand.val if isinstance(operand, Literal) else values[operand]
+    return operand.val if primitives.is_literal(operand) else values[operand]
