@@ -105,7 +105,7 @@ class House:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=1200,
         )
 
     def installs(self):

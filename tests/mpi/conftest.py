@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.commands import HUNG
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PATH = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
+LEFT_SECONDS = 60  # after which an unused file in shared memory is a leftover
 MPIRUN = shutil.which("mpirun", path=PATH)
 
 
@@ -38,7 +41,7 @@ def mpirun(tmp_path_factory):
     # where auto keeps its rates, so that it measures each number of ranks once
     rates = tmp_path_factory.mktemp("rates")
 
-    def run(size: int, module: str, *args: object, timeout: float = 60) -> Ended:
+    def run(size: int, module: str, *args: object, timeout: float = HUNG) -> Ended:
         env = os.environ | {
             "OMP_NUM_THREADS": "1",
             "DML_DATA": str(rates),
@@ -63,8 +66,11 @@ def mpirun(tmp_path_factory):
             out, err = process.communicate(timeout=10)
             pytest.fail(f"{command} hung for {timeout} s:\n{out}\n{err}")
         left = {file for file in memory() - before if not in_use(file)}
-        if left and not process.returncode:  # or another run is just being born or over
-            time.sleep(1)
+        patience = time.monotonic() + LEFT_SECONDS if not process.returncode else 0
+        while (
+            left and time.monotonic() < patience
+        ):  # of another run that starts or ends
+            time.sleep(0.1)
             left = {file for file in left & memory() if not in_use(file)}
         for file in left:  # MPICH cleans up only after ranks that end well
             file.unlink(missing_ok=True)  # another run may have

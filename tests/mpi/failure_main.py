@@ -130,7 +130,7 @@ def pair():
     comm = world(watchdog=QUICK)
     group = comm.Split(comm.rank % 2, 0)
     if comm.rank == 1:
-        time.sleep(60)
+        time.sleep(3600)
     hear(group, 0 if comm.rank else 1)
 
 
@@ -175,7 +175,7 @@ def a_bad_buffer(driven=False):
 
 
 def nobody_waits_for_long():
-    """Slow work and many quick calls are no reason to speak."""
+    """Slow work and many quick calls."""
     comm = world(watchdog=QUICK)
     time.sleep(3 * QUICK)
     until = time.monotonic() + 3 * QUICK

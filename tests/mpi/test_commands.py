@@ -17,10 +17,11 @@ from studies.glove import report as glove_report
 from dml.data.text.generated import generate
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
+from tests.commands import HUNG
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-PATIENCE = 60  # seconds until ranks train, and until they have stopped
+PATIENCE = HUNG / 2  # seconds until ranks train, and until they have stopped
 
 
 @pytest.fixture
@@ -50,12 +51,12 @@ def start(tmp_path):
                 time.sleep(0.01)
             # to all, as a terminal does; mpirun passes it on, too
             (os.killpg if group else os.kill)(process.pid, number)
-            _, err = process.communicate(timeout=2 * PATIENCE)
+            _, err = process.communicate(timeout=PATIENCE)
             return process.returncode, err
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-                process.communicate(timeout=10)
+                process.communicate(timeout=PATIENCE)
 
     return stop
 
