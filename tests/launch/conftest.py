@@ -13,6 +13,8 @@ TOOLS = "bash sh cat cksum dirname env flock grep rm tail"
 SCRIPT = """
 import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}))
+if "DML_STARTED" in os.environ:
+    open(os.environ["DML_STARTED"], "w").write("ended")
 sys.exit(int(os.environ.get("CODE", 0)))
 """
 PYTHON = f"""#!/bin/sh

@@ -148,7 +148,7 @@ def test_ranks_that_do_not_start_in_time_are_killed(tmp_path, monkeypatch, capfd
     monkeypatch.setenv("FOLDER", str(tmp_path))
     rank = [sys.executable, str(tmp_path / "rank.py")]
     command = [sys.executable, str(tmp_path / "mpirun"), "-n", "2", *rank]
-    assert ulfm.run(command, 0.2, lambda: 0) == ulfm.NOT_STARTED
+    assert ulfm.run(command, 0.2, lambda: 0) == ulfm.FAILED
     assert "expected all ranks to start within 0.2 s" in capfd.readouterr().err
     assert not ranks_in(tmp_path)
 
@@ -166,6 +166,12 @@ def test_ranks_that_have_started_have_no_deadline(monkeypatch):
 
     monkeypatch.setattr(ulfm, "SupervisedRun", Run)
     assert ulfm.run([], -1.0, lambda: 0) == 7
+
+
+@pytest.mark.parametrize("text, code", [("ended", 0), ("", 1)])
+def test_code_0_without_the_end_of_a_rank_is_a_failure(text, code):
+    write = f"import os\nopen(os.environ['DML_STARTED'], 'w').write({text!r})"
+    assert ulfm.run([sys.executable, "-c", write], 0, lambda: 0) == code
 
 
 @pytest.mark.parametrize("flags", [["--start=soon", "--elastic"], ["--start=5"]])

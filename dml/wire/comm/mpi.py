@@ -45,7 +45,7 @@ from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 PAUSES = 64  # calls of `pause` between two tests for deaths
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
-STARTED = "DML_STARTED"  # file that each rank creates; see launch/ulfm.py
+STARTED = "DML_STARTED"  # file that each rank creates and changes; see launch/ulfm.py
 OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
@@ -474,6 +474,8 @@ def initialized_world() -> World:
     def free() -> None:
         if is_fault_tolerant():
             comm.Agree(1)  # the end of all living ranks, in place of MPI's finalization
+            if STARTED in os.environ:
+                Path(os.environ[STARTED]).write_text("ended")
             return
         # order matters: freeing is collective, and threads may have made the windows in
         # different orders
