@@ -288,6 +288,7 @@ set_mpi_variables() {
     export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
     export PRTE_MCA_hwloc_default_binding_policy=none
     export PMIX_MCA_pcompress_base_silence_warning=1
+    export OMPI_MCA_osc=${OMPI_MCA_osc:-^ucx} # its message that it is not used
 }
 
 # Set mpirun: the one on PATH if mpi4py works with it, else that of the environment.

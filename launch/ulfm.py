@@ -5,8 +5,9 @@
 launch/local.sh --elastic calls this module. If a rank dies inside MPI_Init, the others
 wait in it forever, which is a limit of Open MPI. After MPI_Init, each rank creates the
 file that the variable DML_STARTED names; without this file after SECONDS all ranks are
-killed, and the exit code is 1. With SECONDS = 0 there is no limit. Only the standard
-library is imported.
+killed, and the exit code is 1. With SECONDS = 0 there is no limit. At its end, each
+rank writes to the file; otherwise a code 0 of mpirun means that all ranks were killed.
+Only the standard library is imported.
 """
 
 import sys
@@ -19,11 +20,11 @@ from supervisor import counted_signals, say
 from supervisor_processes import SupervisedRun
 
 STARTED = "DML_STARTED"  # see dml.wire.comm.mpi
-NOT_STARTED = 1  # exit code
+FAILED = 1  # exit code
 
 
 def run(command: Sequence[str], seconds: float, signals: Callable[[], int]) -> int:
-    """Run a command; return its exit code, or NOT_STARTED. No process is left then.
+    """Run a command; return its exit code, or FAILED. No process is left then.
 
     Args:
       command: mpirun with its arguments.
@@ -44,7 +45,10 @@ def run(command: Sequence[str], seconds: float, signals: Callable[[], int]) -> i
                 "a rank may have died inside MPI_Init; start the run again, or pass a "
                 "larger --start"
             )
-            return NOT_STARTED
+            return FAILED
+        if code == 0 and not (file.exists() and file.read_text()):
+            say("expected a rank that lives until the end, got none; start it again")
+            return FAILED
     return code if code >= 0 else 128 - code
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHON = sys.executable
+HUNG = 1200  # seconds after which a process is taken to hang; idle cores take up to 60
 
 
-def command(*argv, cwd=ROOT, timeout=280, **env):
+def command(*argv, cwd=ROOT, timeout=HUNG, **env):
     """Return the ended process, with its output; mpirun is that of this Python."""
     paths = {"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}"}
     paths["PYTHONPATH"] = f"{ROOT}{os.pathsep}{ROOT / 'experiments'}"

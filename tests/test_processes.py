@@ -16,7 +16,7 @@ PARENT = """
 import subprocess, sys
 sys.path.insert(0, "experiments")
 from lab import started
-rank = "import time; print('started', flush=True); time.sleep(100)"
+rank = "import time; print('started', flush=True); time.sleep(3600)"
 subprocess.run([*started.python(2), "-c", rank], env=started.environment())
 """
 
@@ -29,7 +29,7 @@ def test_ranks_end_when_the_command_that_started_them_is_killed(end):
     )
     first_line = parent.stdout.readline()
     getattr(parent, end)()
-    parent.communicate(timeout=60)  # until all processes have closed the pipe
+    parent.communicate(timeout=1200)  # until all processes have closed the pipe
     assert "started" in first_line
 
 
@@ -50,7 +50,7 @@ def test_a_command_writes_its_results_without_a_reader_of_its_output(command, tm
         cwd=ROOT,
         stdout=writer,
         stderr=subprocess.PIPE,
-        timeout=100,
+        timeout=1200,
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")

@@ -59,7 +59,7 @@ def test_the_thread_is_so_many_minibatches_ahead_and_no_more(ahead):
     assert len(threads()) == (ahead > 0)
     for taken in range(1, 4):
         for _ in range(1 + ahead if taken == 1 else 1):
-            assert made.acquire(timeout=10)
+            assert made.acquire()
         assert not made.acquire(timeout=0.02)
         next(fed)
     fed.close()

@@ -96,7 +96,7 @@ def test_every_strategy_of_examples_has_a_method_and_trains_a_problem():
 def test_real_ranks_train_the_methods_of_their_number_or_are_refused(size, tmp_path):
     command = [*started.python(size), ROOT / "experiments/matrix.py"]
     command += ["--problems=linear", "--methods=serial,local", f"--out={tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True)
     if size == 3:
         assert done.returncode == 0, done.stderr
         assert "1 of 1 cells train" in done.stdout

@@ -18,6 +18,8 @@ TESTED = f"launch/constraints/{VERSION}.txt"
 SCRIPT = """
 import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}))
+if "DML_STARTED" in os.environ:
+    open(os.environ["DML_STARTED"], "w").write("ended")
 sys.exit(int(os.environ.get("CODE", 0)))
 """
 PYTHON = f"""#!/bin/sh
@@ -112,7 +114,7 @@ class House:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=1200,
         )
 
     def installs(self):

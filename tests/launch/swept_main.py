@@ -24,8 +24,8 @@ if os.environ.get("PMI_RANK", "0") == "0":
     with open(f"{flags['out']}/config.json", "w") as file:
         json.dump({"flags": flags}, file)
     print("begun", flush=True)
-hangs = os.environ.get("HANGS") == flags.get("lr", "")
-time.sleep(60 if hangs else float(flags.get("wait", 0)))
+hangs = flags.get("lr", "") in os.environ.get("HANGS", "none").split(",")
+time.sleep(3600 if hangs else float(flags.get("wait", 0)))
 if flags.get("text") == "fail":
     sys.exit("a line before\nexpected luck, got none")
 if os.environ.get("PMI_RANK", "0") == "0":

@@ -80,7 +80,7 @@ class Slurm:
 
     def run(self, *arguments, **env):
         process = self.start(*arguments, **env)
-        self.out, self.err = process.communicate(timeout=60)
+        self.out, self.err = process.communicate(timeout=1200)
         return process.returncode
 
     @property
@@ -173,15 +173,14 @@ def test_only_a_job_that_has_saved_and_still_runs_is_requeued(
 def test_the_signal_before_the_end_is_passed_on_to_the_ranks(slurm, state, calls):
     process = slurm.start("experiments/echo.py", WAIT="1", STATE=state)
     pid = slurm.house.fakes / "pid"
-    end = time.monotonic() + 30
-    while not pid.exists() and time.monotonic() < end:
+    while not pid.exists():
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     if not calls:
         time.sleep(0.3)
         assert process.poll() is None
         os.kill(int(pid.read_text()), signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=1200)
     assert process.returncode == 130
     assert slurm.calls[1:] == calls
 

@@ -29,7 +29,7 @@ def test_a_run_with_a_killed_rank_has_the_bits_of_one_without(tmp_path):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
     assert run.returncode == 0, run.stderr
     assert re.search(r"start 1 ended .*: a rank was killed \(signal 9\)", run.stderr)

@@ -11,9 +11,19 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.commands import HUNG
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PATH = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
+LEFT_SECONDS = 60  # after which an unused file in shared memory is a leftover
+OPEN_MPI = (BIN / "ompi_info").exists()
+OPEN_MPI_VARIABLES = {  # ranks of root, more than cores; no window over networks
+    **{"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    **{"OMPI_MCA_osc": "^ucx", "PMIX_MCA_pcompress_base_silence_warning": "1"},
+}
 MPIRUN = shutil.which("mpirun", path=PATH)
 
 
@@ -38,8 +48,9 @@ def mpirun(tmp_path_factory):
     # where auto keeps its rates, so that it measures each number of ranks once
     rates = tmp_path_factory.mktemp("rates")
 
-    def run(size: int, module: str, *args: object, timeout: float = 60) -> Ended:
-        env = os.environ | {
+    def run(size: int, module: str, *args: object, timeout: float = HUNG) -> Ended:
+        env = os.environ | OPEN_MPI_VARIABLES
+        env |= {
             "OMP_NUM_THREADS": "1",
             "DML_DATA": str(rates),
             "PYTHONPATH": str(ROOT),
@@ -63,12 +74,16 @@ def mpirun(tmp_path_factory):
             out, err = process.communicate(timeout=10)
             pytest.fail(f"{command} hung for {timeout} s:\n{out}\n{err}")
         left = {file for file in memory() - before if not in_use(file)}
-        if left and not process.returncode:  # or another run is just being born or over
-            time.sleep(1)
+        patience = time.monotonic() + LEFT_SECONDS if not process.returncode else 0
+        while (
+            left and time.monotonic() < patience
+        ):  # of another run that starts or ends
+            time.sleep(0.1)
             left = {file for file in left & memory() if not in_use(file)}
         for file in left:  # MPICH cleans up only after ranks that end well
             file.unlink(missing_ok=True)  # another run may have
-        return Ended(process.returncode, out, err, len(left))
+        # Open MPI writes a NUL before some lines
+        return Ended(process.returncode, out, err.replace("\0", ""), len(left))
 
     return run
 

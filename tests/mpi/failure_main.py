@@ -130,7 +130,7 @@ def pair():
     comm = world(watchdog=QUICK)
     group = comm.Split(comm.rank % 2, 0)
     if comm.rank == 1:
-        time.sleep(60)
+        time.sleep(3600)
     hear(group, 0 if comm.rank else 1)
 
 

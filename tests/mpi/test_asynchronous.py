@@ -8,7 +8,7 @@ from tests.mpi.asynchronous_main import LENGTH
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_real_ranks_of_unequal_speed_average_and_train(size, mpirun, tmp_path):
-    ended = mpirun(size, "asynchronous_main", tmp_path / "rank", timeout=100)
+    ended = mpirun(size, "asynchronous_main", tmp_path / "rank")
     assert (ended.code, ended.err) == (0, "")
     rows = [(tmp_path / f"rank{rank}").read_text().split() for rank in range(size)]
     sums, averages, numbers, distances, others, last = np.array(rows, float).T

@@ -5,7 +5,7 @@ from tests.mpi import averaging_main
 
 
 def test_real_and_virtual_ranks_average_alike_also_with_faults(mpirun, tmp_path):
-    ended = mpirun(5, "averaging_main", tmp_path / "rank", timeout=100)
+    ended = mpirun(5, "averaging_main", tmp_path / "rank")
     assert (ended.code, ended.err) == (0, "")
     virtual = sim.run(averaging_main.averaged, 5)
     for rank, values in enumerate(virtual):

@@ -17,10 +17,15 @@ from studies.glove import report as glove_report
 from dml.data.text.generated import generate
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
+from tests.commands import HUNG
+from tests.mpi.conftest import OPEN_MPI
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-PATIENCE = 60  # seconds until ranks train, and until they have stopped
+kills_ranks = pytest.mark.skipif(
+    OPEN_MPI, reason="Open MPI's mpirun kills its ranks 1 s after a signal, with code 1"
+)
+PATIENCE = HUNG / 2  # seconds until ranks train, and until they have stopped
 
 
 @pytest.fixture
@@ -50,12 +55,12 @@ def start(tmp_path):
                 time.sleep(0.01)
             # to all, as a terminal does; mpirun passes it on, too
             (os.killpg if group else os.kill)(process.pid, number)
-            _, err = process.communicate(timeout=2 * PATIENCE)
+            _, err = process.communicate(timeout=PATIENCE)
             return process.returncode, err
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-                process.communicate(timeout=10)
+                process.communicate(timeout=PATIENCE)
 
     return stop
 
@@ -71,7 +76,10 @@ def summary(tmp_path):
     return json.loads((tmp_path / "run/summary.json").read_text())
 
 
-@pytest.mark.parametrize("ranks, number", [(0, signal.SIGTERM), (2, signal.SIGINT)])
+@pytest.mark.parametrize(
+    "ranks, number",
+    [(0, signal.SIGTERM), pytest.param(2, signal.SIGINT, marks=kills_ranks)],
+)
 def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     start, tmp_path, monkeypatch, ranks, number
 ):
@@ -80,9 +88,11 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     trains = lambda: rows.exists() and rows.stat().st_size > 1000  # noqa: E731
     code, err = start(ranks, "glove.py", number, trains, *small, "--epochs=1000000")
     assert code == 130  # by MPICH's mpirun too
-    (line,) = [line for line in err.splitlines() if line]
-    done = int(re.search(r"stopped after epoch (\d+) of 1000000; to resume", line)[1])
-    assert line.endswith(f"--resume={out}")
+    lines = [line for line in err.splitlines() if "stopped" in line]
+    assert 1 <= len(lines) <= max(ranks, 1)  # one if ranks end within 2 s of each other
+    text = r"stopped after epoch (\d+) of 1000000; to resume"
+    (done,) = {int(re.search(text, line)[1]) for line in lines}
+    assert all(line.endswith(f"--resume={out}") for line in lines)
     assert len(rows.read_text().splitlines()) == summary(tmp_path)["epochs"] == done
     assert summary(tmp_path)["status"] == "interrupted"
     assert (out / "vectors.txt").exists()
@@ -102,7 +112,7 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     assert whole == resumed
 
 
-@pytest.mark.parametrize("ranks", (0, 2))
+@pytest.mark.parametrize("ranks", (0, pytest.param(2, marks=kills_ranks)))
 def test_who_stops_the_counting_reads_one_line(start, tmp_path, ranks):
     long = corpus(tmp_path, documents=20_000)
     counts = lambda: list(tmp_path.glob("cooccurrence/*/*.part"))  # noqa: E731
@@ -114,6 +124,7 @@ def test_who_stops_the_counting_reads_one_line(start, tmp_path, ranks):
     assert not (tmp_path / "run").exists()
 
 
+@kills_ranks
 def test_a_deep_run_that_is_told_to_end_saves_and_ends_well(start, tmp_path):
     rows = tmp_path / "run/metrics.jsonl"
     trains = lambda: rows.exists() and rows.stat().st_size  # noqa: E731

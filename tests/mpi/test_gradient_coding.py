@@ -5,7 +5,7 @@ from tests.mpi import gradient_coding_main
 
 
 def test_real_ranks_with_stragglers_have_the_bits_of_virtual_ranks(mpirun, tmp_path):
-    ended = mpirun(5, "gradient_coding_main", tmp_path / "rank", timeout=100)
+    ended = mpirun(5, "gradient_coding_main", tmp_path / "rank")
     assert (ended.code, ended.err) == (0, "")
     virtual = sim.run(
         lambda comm: gradient_coding_main.results(comm, "repetition:1"), 5

@@ -25,7 +25,7 @@ BYTES_2_31 = (1 << 31) + 20
 @pytest.mark.parametrize("size, amount", [(2, "all"), (5, "some")])
 def test_every_allreduce_conforms_on_real_ranks(mpirun, tmp_path, size, amount):
     path = tmp_path / "found"
-    ended = mpirun(size, "conformance_main", "conforms", amount, path, timeout=100)
+    ended = mpirun(size, "conformance_main", "conforms", amount, path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == f"all-reduces conform on {size} ranks\n"
     assert path.read_text() == repr(sim.run(conformance_main.agreed, size))
@@ -45,7 +45,7 @@ def test_random_programs_find_on_real_ranks_what_they_find_on_virtual_ones(
 
 
 def test_two_allreduces_of_every_name_are_under_way_at_once(mpirun):
-    ended = mpirun(3, "conformance_main", "progresses", timeout=100)
+    ended = mpirun(3, "conformance_main", "progresses")
     assert (ended.code, ended.err) == (0, "")
     names = sorted(ALLREDUCE.keys() - {"native"})
     assert ended.out.splitlines() == [
@@ -56,7 +56,7 @@ def test_two_allreduces_of_every_name_are_under_way_at_once(mpirun):
 def test_buffers_of_more_than_2_31_bytes_are_reduced(mpirun):
     if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 12 << 30:
         pytest.skip("two ranks need 12 GB of free memory for such buffers")
-    ended = mpirun(2, "conformance_main", "large", timeout=100)
+    ended = mpirun(2, "conformance_main", "large")
     assert (ended.code, ended.err) == (0, "")
     assert sorted(ended.out.splitlines()) == [
         f"rank {rank}: {BYTES_2_31} bytes by {name}"
@@ -76,13 +76,13 @@ def test_buffers_of_more_than_2_31_bytes_are_reduced(mpirun):
     ],
 )
 def test_strategies_keep_their_bits_on_real_ranks(mpirun, size, command, said):
-    ended = mpirun(size, *command, timeout=100)
+    ended = mpirun(size, *command)
     assert ended == (0, said, "", 0)
 
 
 @pytest.mark.parametrize("end", ("raise", "kill"))
 def test_windows_are_gone_however_a_run_ends(mpirun, end):
-    ended = mpirun(3, "sparse_main", end, timeout=30)
+    ended = mpirun(3, "sparse_main", end)
     assert ended.code != 0
     assert ("as asked" in ended.err) == (end == "raise")
     assert ended.left == 0
@@ -91,7 +91,7 @@ def test_windows_are_gone_however_a_run_ends(mpirun, end):
 def test_ranks_of_a_mesh_train_as_one_worker_and_as_two_devices_of_one(
     mpirun, tmp_path
 ):
-    ended = mpirun(2, "mesh_main", tmp_path / "two.npz", tmp_path / "a", timeout=120)
+    ended = mpirun(2, "mesh_main", tmp_path / "two.npz", tmp_path / "a")
     assert (ended.code, ended.err) == (0, "")
     # gloo itself says before whom it has met
     lines = [f"a mesh of {axes} is as one worker\n" for axes in ("2 x 1", "1 x 2")]
@@ -103,7 +103,6 @@ def test_ranks_of_a_mesh_train_as_one_worker_and_as_two_devices_of_one(
         cwd=Path(__file__).parents[2],
         env=os.environ | devices,
         check=True,
-        timeout=90,
     )
     one, two = (np.load(tmp_path / f"{name}.npz") for name in ("one", "two"))
     for name in one.files:
@@ -111,7 +110,7 @@ def test_ranks_of_a_mesh_train_as_one_worker_and_as_two_devices_of_one(
 
 
 def test_real_ranks_are_traced_profiled_and_metered(mpirun, tmp_path):
-    ended = mpirun(2, "metrics_main", tmp_path, timeout=90)
+    ended = mpirun(2, "metrics_main", tmp_path)
     assert (ended.code, ended.err) == (0, "")
     *_, profiled, together, apart = ended.out.splitlines()
     assert "profile.json.gz  one clock, within " in profiled

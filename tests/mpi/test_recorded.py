@@ -23,13 +23,13 @@ def test_real_ranks_repeat_a_run_of_virtual_ones(mpirun, path, which, size):
 
     found = sim.run(program, size, network)
     records.write(path, CONFIG, [log.codes() for log in logs])
-    ended = mpirun(size, "recorded_main", "replay", which, path, timeout=30)
+    ended = mpirun(size, "recorded_main", "replay", which, path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == found
 
 
 def test_virtual_ranks_repeat_a_run_of_real_ones(mpirun, path):
-    ended = mpirun(4, "recorded_main", "record", "served", path, timeout=30)
+    ended = mpirun(4, "recorded_main", "record", "served", path)
     assert (ended.code, ended.err) == (0, "")
     record = records.read(path)
 
@@ -48,7 +48,7 @@ def test_who_cut_off_computing_on_real_ranks_is_known_after_it(mpirun, path):
 
 
 def test_a_command_repeats_its_record_on_virtual_ranks(mpirun, path):
-    ended = mpirun(3, "recording_command", f"--record={path}", timeout=30)
+    ended = mpirun(3, "recording_command", f"--record={path}")
     assert (ended.code, ended.err) == (0, "")
     again = recording_command.main(["x", "--simulate=3", f"--replay={path}"])
     assert again[0] == ended.out
@@ -70,7 +70,7 @@ def test_what_cannot_be_replayed_ends_all(mpirun, path, monkeypatch, change, mes
     if change == "events":
         monkeypatch.setenv("WRONG", "1")
     command = "recording_command", f"--replay={path}", f"--seed={seed}"
-    ended = mpirun(3, *command, timeout=20)
+    ended = mpirun(3, *command)
     assert message in ended.err
     if change == "events":
         assert ended.code in (2, 9)  # mpirun may report the ranks that it killed

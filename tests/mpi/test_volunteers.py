@@ -6,7 +6,7 @@ from tests.mpi.volunteers_main import VANISHED
 
 
 def test_peers_vanish_and_join_late_on_real_ranks(mpirun, tmp_path):
-    ended = mpirun(5, "volunteers_main", tmp_path / "rank", timeout=100)
+    ended = mpirun(5, "volunteers_main", tmp_path / "rank")
     assert (ended.code, ended.err) == (0, "")
     by_rank = [literal_eval((tmp_path / f"rank{r}").read_text()) for r in range(5)]
     by_round = {(r, t): row for r, rows in enumerate(by_rank) for t, *row in rows}

@@ -163,8 +163,10 @@ def test_work_of_this_process_and_its_ended_children_counts():
 def test_cores_are_those_that_any_rank_may_use(monkeypatch):
     monkeypatch.setattr(counters, "own_cores", lambda: [3, MAX_CORES - 1])
     meter = Meter(None, Terms(core_price=1.0), energy.START)
-    hours = (time.monotonic() - energy.START.time) / HOUR
-    assert meter.run_consumption()["cost_usd"] == pytest.approx(2 * hours, rel=0.1)
+    least = (time.monotonic() - energy.START.time) / HOUR
+    cost = meter.run_consumption()["cost_usd"]
+    most = (time.monotonic() - energy.START.time) / HOUR
+    assert 2 * least * (1 - 1e-9) <= cost <= 2 * most * (1 + 1e-9)
 
 
 def test_virtual_ranks_are_one_process():
@@ -175,9 +177,11 @@ def test_virtual_ranks_are_one_process():
             found = meter.run_consumption()
             return comm.Wtime() - sent, joules_of(found) / 10
 
+    least = counters.process_cpu_seconds()
     times, seconds = zip(*sim.run(program, 3), strict=True)
     assert times == (0.0, 0.0, 0.0)  # nothing is sent
-    assert max(seconds) == pytest.approx(counters.process_cpu_seconds(), rel=0.1)
+    most = counters.process_cpu_seconds()
+    assert least * (1 - 1e-9) <= max(seconds) <= most * (1 + 1e-9)
 
 
 def test_consumption_is_that_of_the_ranks_that_take_part():
@@ -198,15 +202,13 @@ def test_a_meter_looks_now_and_then(host, monkeypatch):
     monkeypatch.setattr(energy, "READ_INTERVAL", 0.01)
     with energy.meter(None, Terms(), begun) as meter:
         file.write_text("6000000")
-        patience = time.monotonic() + 5
-        while not meter.joules and time.monotonic() < patience:
+        while not meter.joules:
             time.sleep(0.01)
         assert meter.joules == pytest.approx(1)
         (looks,) = (
             one for one in threading.enumerate() if "read_periodically" in one.name
         )
-    looks.join(5)
-    assert not looks.is_alive()
+    looks.join()
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 PAUSES = 64  # calls of `pause` between two tests for deaths
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
-STARTED = "DML_STARTED"  # file that each rank creates; see launch/ulfm.py
+STARTED = "DML_STARTED"  # file that each rank creates and changes; see launch/ulfm.py
 OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
 SLEEP_SHARE = 0.1  # of the elapsed wait; a sleep lasts at least POLL_SECONDS
 OPS: dict[Op, MPI.Op] = {
@@ -506,6 +506,13 @@ def world(watchdog: float = 60) -> World:
     return comm
 
 
+def end_survivors(comm: World) -> None:
+    """Wait for the end of all living ranks, in place of MPI's finalization."""
+    comm.Agree(1)
+    if STARTED in os.environ:
+        Path(os.environ[STARTED]).write_text("ended")
+
+
 @functools.cache
 def initialized_world() -> World:
     """Return the communicator of all ranks; the first call sets up its clean-up."""
@@ -517,8 +524,7 @@ def initialized_world() -> World:
     name = f"rank {comm.rank} of {comm.size}"
     watchdog = Watchdog(MPI.COMM_WORLD.Dup(), lambda: comm.Abort(1))
     if is_fault_tolerant():
-        # the end of all living ranks, in place of MPI's finalization
-        before_finalize(lambda: comm.Agree(1))
+        before_finalize(lambda: end_survivors(comm))
     else:
         before_finalize(watchdog.close)
     comm.set_attributes(this_process().windows, watchdog)

@@ -1,6 +1,7 @@
 """Arrays of any dtypes and shapes as one buffer of bytes, and back."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -41,9 +42,7 @@ def unpack(buffer: np.ndarray) -> list[np.ndarray]:
     start = LENGTH + int(buffer[:LENGTH].view(np.int64)[0])
     arrays = []
     for name, shape in json.loads(buffer[LENGTH:start].tobytes()):
-        array = np.empty(shape, np.dtype(name))
-        stop = start + array.nbytes
-        array.reshape(-1).view(np.uint8)[:] = buffer[start:stop]
-        arrays.append(array)
-        start = stop
+        array = np.frombuffer(buffer, name, math.prod(shape), start)
+        arrays.append(array.reshape(shape).copy())
+        start += array.nbytes
     return arrays

@@ -105,7 +105,7 @@ def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monke
 @pytest.mark.mpi
 def test_a_command_says_it_once_and_ends_with_2(corpus, tmp_path, start, argv, message):
     given = [f"--corpus={corpus}", "--min_count=1", f"--out={tmp_path / 'run'}"]
-    done = command(*start, PYTHON, "experiments/glove.py", *given, *argv, timeout=60)
+    done = command(*start, PYTHON, "experiments/glove.py", *given, *argv)
     assert done.returncode == 2
     said = [line for line in done.stderr.splitlines() if line]
     assert [line for line in said if message in line] == said

@@ -100,7 +100,7 @@ def test_a_run_of_real_ranks_replays_bit_for_bit_on_virtual_ones(train, tmp_path
         env=started.environment(),
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     real = json.loads((out / "summary.json").read_text())

@@ -56,7 +56,7 @@ def test_the_target_is_near_the_first_ones_end_if_none_is_given(tmp_path, undraw
 def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
     argv = ["--consistency=bsp,essp:2", f"--laws={EVEN}"]
     start = ["mpirun", "-n", "4", PYTHON, "experiments/consistency.py", *SMALL, *argv]
-    done = command(*start, f"--out={tmp_path / 'real'}", "--scale=0.004", timeout=60)
+    done = command(*start, f"--out={tmp_path / 'real'}", "--scale=0.004")
     assert done.returncode == 0, done.stderr
     real = read_rows(tmp_path / "real")
     _, virtual = run(tmp_path / "virtual", *argv, "--simulate=4")

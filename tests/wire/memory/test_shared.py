@@ -127,7 +127,7 @@ def test_nobody_leaves_a_meeting_before_the_last_has_come(last):
     assert not left
     come(last)
     for one in early:
-        one.join(10)
+        one.join()
     assert sorted(left) == [0, 1, 2]
 
 
