@@ -13,6 +13,13 @@ stop() { # exit code, message
     exit "$1"
 }
 
+# Environments in another folder are used by several clones, each with its own dml.
+if [[ -n ${DML_ENVIRONMENTS-} ]]; then
+    mkdir -p "$DML_ENVIRONMENTS"
+    DML_ENVIRONMENTS=$(cd "$DML_ENVIRONMENTS" && pwd -P)
+    export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+fi
+
 # The environment that the functions below create and use: .venv, with MPICH and the first
 # Python >= 3.11. Options append to its name, so that no environment replaces another.
 python_version="" mpi="" latest=""
@@ -125,8 +132,7 @@ accelerator() {
     fi
 }
 
-# Print the line of `installed` for a file of requirements. An environment outside the
-# repository is used by several clones, which set PYTHONPATH.
+# Print the line of `installed` for a file of requirements.
 describe() { # file, accelerator
     local sum
     sum=$(cd "$root" && cat "$1" setup.cfg pyproject.toml launch/constraints/*.txt | cksum)
@@ -161,13 +167,13 @@ count_packages() {
 
 # Print how far pip is: packages found, then packages installed.
 pip_status() { # log, number of packages before
-    local total
+    local total said="Collecting|Downloading|Using cached|Preparing|Building|Installing build"
     total=$(sed -n "s/^Installing collected packages: //p" "$1" | tail -n 1 | wc -w)
     if ((total)); then
         echo "pip has installed $(($(count_packages) - $2)) of $((total)) packages"
     else
         echo "pip has found $(plural "$(grep -c "^ *Collecting " "$1")" package):" \
-            "$(tail -n 1 "$1" | sed "s/^ *//" | cut -c 1-60)"
+            "$(grep -E "^ *($said)" "$1" | tail -n 1 | sed "s/^ *//" | cut -c 1-60)"
     fi
 }
 

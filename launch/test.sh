@@ -36,7 +36,6 @@ ready_environment
 # Tests start ranks with the mpirun of the environment; each rank has one thread.
 pin_threads "$(count_cores)"
 export PATH=$venv/bin:$PATH
-if [[ -n ${DML_ENVIRONMENTS-} ]]; then export PYTHONPATH=$root; fi
 cd "$root"
 say "$threads, mpirun from $environment"
 

@@ -301,15 +301,17 @@ def test_a_version_is_found_on_path_or_among_those_of_pyenv(house, tmp_path):
 
 
 def test_an_environment_elsewhere_is_used_by_several_clones(house, tmp_path):
-    (tmp_path / "shared").mkdir()
-    given = {"DML_ENVIRONMENTS": str(tmp_path / "shared")}
+    given = {"DML_ENVIRONMENTS": "../shared"}
     for _ in range(2):
+        run = house.run("experiments/echo.py", **given)
+        assert seen(run)["env"]["PYTHONPATH"] == str(house.root.resolve())
         run = house.run("--smoke", script="test", **given)
         assert run.returncode == 0, run.stderr
         assert "mypy" in run.stdout and "@tests/smoke.txt" in run.stdout
         assert "ruff" not in run.stdout
         house.root = house.root.rename(tmp_path / "the house moved")
-    assert len(house.installs()) == 1
+    assert len(house.installs()) == 2  # of experiments and of tests
+    assert (tmp_path / "shared/.venv/installed").exists()
 
 
 def test_open_mpi_runs_the_tests_with_real_ranks(house):
@@ -325,7 +327,7 @@ def test_open_mpi_runs_the_tests_with_real_ranks(house):
         ("", "pip has found 0 packages: "),
         (
             "Collecting jax\n  Using cached jax.whl\nCollecting numpy<3\n"
-            f"  Downloading numpy-2.whl ({'x' * 80})\n",
+            f"  Downloading numpy-2.whl ({'x' * 80})\nWARNING: x\n",
             "pip has found 2 packages: Downloading numpy-2.whl (" + 35 * "x",
         ),
         (
