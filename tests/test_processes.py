@@ -50,7 +50,7 @@ def test_a_command_writes_its_results_without_a_reader_of_its_output(command, tm
         cwd=ROOT,
         stdout=writer,
         stderr=subprocess.PIPE,
-        timeout=100,
+        timeout=280,
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
@@ -82,7 +82,7 @@ def test_a_command_writes_its_results_whatever_its_output_is(name, tmp_path):
         cwd=ROOT,
         env=os.environ | variables,
         stderr=subprocess.PIPE,
-        timeout=200,
+        timeout=280,
     )
     assert (ended.returncode, ended.stderr) == (code, b"")
     assert results.folder_status(out) == "done"

@@ -209,6 +209,7 @@ def run_once(main: Callable[[Sequence[str]], Any]) -> None:
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
         *(MemoryError, RankFailed),
     ) as error:
+        PROGRESS.end(complete)  # before the imports below
         text = " ".join(str(error).split())
         if isinstance(error, MemoryError):
             text = f"expected enough memory, got: {text}; pass smaller sizes"
