@@ -55,11 +55,9 @@ def run_writer(
       values: Flags, written to config.json.
       comm: Communicator; None for a command that runs in one process.
       *others: Further writers, such as a console table or a figure.
-      append: Whether earlier rows of the folder are kept; those of a run that
-        --resume names always are.
+      append: Whether earlier rows are kept, as those of the run of --resume are.
       claims: Claims to judge by the rules of `lab.claims`.
-      sentence: summary -> conclusion; None: the number of claims that hold, or, without
-        claims, the loss at the end.
+      sentence: summary -> conclusion; None: the number of claims that hold, or a loss.
       ranks: Number of ranks of the run if `comm` does not have all; 0: it has.
     """
     rank, size = (comm.rank, comm.size) if comm else (0, processes())
@@ -68,9 +66,8 @@ def run_writer(
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
-    append = append or resuming.resumes(values, path)
-    chosen, count = flags.chosen(values), ranks or size
-    folder = run_folders.folder(path, chosen, append, count, values.overwrite)
+    append, chosen = append or resuming.resumes(values, path), flags.chosen(values)
+    folder = run_folders.folder(path, chosen, append, ranks or size, values.overwrite)
     chosen_exports = [
         make(path, append) for name, make in EXPORTS.items() if values[name].value
     ]

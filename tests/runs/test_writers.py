@@ -5,7 +5,8 @@ from contextlib import contextmanager
 import pytest
 
 from dml.runs import exports
-from dml.runs.writers import Writer, jsonl, line, rank_0_writer, scaled_cell, tables
+from dml.runs.rows import jsonl
+from dml.runs.writers import Writer, line, rank_0_writer, scaled_cell, tables
 
 
 @contextmanager
