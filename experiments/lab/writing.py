@@ -22,6 +22,7 @@ from dml.runs import folder as run_folders
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
 from dml.wire.collectives.broadcast import broadcast
+from dml.wire.comm import first_of_all
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.surviving import with_survivors
 
@@ -76,7 +77,7 @@ def run_writer(
     collective = partial(with_survivors, comm) if elastic else None
     with (
         energy.meter(comm, energy_terms(values), collective=collective) as meter,
-        opened(comm, folder, *others, *chosen_exports) as writer,
+        opened(comm, elastic, folder, *others, *chosen_exports) as writer,
     ):
 
         def row(row: Row) -> None:
@@ -99,9 +100,18 @@ def run_writer(
 
 @contextmanager
 def opened(
-    comm: Comm | None, *files: AbstractContextManager[Writer]
+    comm: Comm | None, elastic: bool, *files: AbstractContextManager[Writer]
 ) -> Iterator[Writer]:
-    """Open files on rank 0; all ranks raise its BadInput; collective."""
+    """Open files on rank 0 and close them at the end; collective.
+
+    All ranks raise the BadInput of rank 0, and wait until it has closed the files: a
+    rank that ends before may end rank 0.
+
+    Args:
+      comm: Communicator; None for a command that runs in one process.
+      elastic: Whether ranks may die, so that they do not wait.
+      *files: Files.
+    """
     rank, problem = comm.rank if comm else 0, ""
     with ExitStack() as stack:
         writer = None
@@ -118,6 +128,8 @@ def opened(
         if problem or not writer:
             raise BadInput(problem)
         yield writer
+    if comm and not comm.platform.virtual and not elastic:
+        first_of_all(comm, lambda: None)
 
 
 def write_tables(
