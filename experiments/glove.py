@@ -100,8 +100,7 @@ def program(
         if table is None:
             return None
         file = path / checkpoints.FOLDER / f"epoch-{epoch}.npz"
-        arrays = state_of(table)._asdict()  # a copy
-        return partial(checkpoints.write, file, arrays, rules)
+        return partial(checkpoints.write, file, state_of(table)._asdict(), rules)
 
     line = partial(progress, virtual=virtual)
     console = writers.console(

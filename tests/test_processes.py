@@ -82,7 +82,7 @@ def test_a_command_writes_its_results_whatever_its_output_is(name, tmp_path):
         cwd=ROOT,
         env=os.environ | variables,
         stderr=subprocess.PIPE,
-        timeout=200,
+        timeout=280,
     )
     assert (ended.returncode, ended.stderr) == (code, b"")
     assert results.folder_status(out) == "done"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dml.runs.writers import Row, Writer, ignore, is_repeated
+from dml.runs.rows import is_repeated
+from dml.runs.writers import Row, Writer, ignore
 
 FLUSH_INTERVAL = 10.0  # seconds between writes to the file of events
 

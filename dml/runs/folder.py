@@ -22,7 +22,8 @@ from dml import extend
 from dml.evaluation.vectors import replacing
 from dml.runs import results
 from dml.runs.results import CONFIG, DONE, FAILED, INTERRUPTED, ROWS, SUMMARY
-from dml.runs.writers import Row, Writer, jsonl
+from dml.runs.rows import jsonl
+from dml.runs.writers import Row, Writer
 from dml.types import BadInput
 
 PACKAGES = ("numpy", "jax", "mpi4py")

@@ -3,20 +3,13 @@
 Writers are context managers, closed at the end of a run.
 """
 
-import itertools
-import json
-import math
 import string
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import accumulate, zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple
-
-from dml.runs import results
-from dml.types import BadInput
 
 Row = Mapping[str, Any]
 
@@ -54,62 +47,6 @@ def rank_0_writer(
 ) -> AbstractContextManager[Writer]:
     """Return tee(*writers) on rank 0, and a writer that ignores rows on other ranks."""
     return tee(*writers) if rank == 0 else tee()
-
-
-@contextmanager
-def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
-    """Write each row at once as a line of JSON.
-
-    A resumed run repeats the rows after its checkpoint: its first row replaces them,
-    and a last row that is incomplete because the run was killed.
-    """
-    earlier = rows_by_end(path) if append and path.exists() else {}
-    with open(path, "a" if append else "w", buffering=1) as file:
-        to_cut = append
-
-        def row(row: Row) -> None:
-            nonlocal to_cut
-            if to_cut:
-                to_cut = False
-                kept = itertools.takewhile(
-                    lambda end: not is_repeated(earlier[end], row), earlier
-                )
-                file.truncate(max(kept, default=0))
-            file.write(json.dumps(row) + "\n")
-
-        yield Writer(row, ignore)
-
-
-def rows_by_end(path: Path) -> dict[int, Row]:
-    """Return the complete rows of a file by the position of their ends.
-
-    Raises BadInput for a row that is not an object, or whose number is not a number.
-    """
-    rows: dict[int, Row] = {}
-    end = 0
-    with open(path, "rb") as file:
-        for count, line in enumerate(file, 1):
-            end += len(line)
-            if line.endswith(b"\n"):
-                rows[end] = results.check_object(results.parse_json(line, path), path)
-                check_numbers(rows[end], f"line {count} of {path}")
-    return rows
-
-
-def check_numbers(row: Row, place: str) -> None:
-    """Raise BadInput if the epoch or step of a row is not a whole number."""
-    for unit in ("epoch", "step"):
-        if not isinstance(row.get(unit, 0) or 0, int):
-            raise BadInput(
-                f"expected a whole number as {unit} in {place}, got {row[unit]!r}; "
-                "correct the line, or delete it and the lines after it"
-            )
-
-
-def is_repeated(earlier: Row, first: Row) -> bool:
-    """Return whether a resumed run, by its first row, repeats an earlier row."""
-    unit = "epoch" if "epoch" in first else "step"
-    return int(earlier.get(unit) or 0) >= first.get(unit, math.inf)
 
 
 @contextmanager

@@ -200,6 +200,7 @@ def run_once(main: Callable[[Sequence[str]], Any]) -> None:
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
         *(MemoryError, RankFailed, ModuleNotFoundError),
     ) as error:
+        PROGRESS.end(complete)  # before the imports below
         missing = extras.explain(error)
         if isinstance(error, ModuleNotFoundError) and not missing:
             raise

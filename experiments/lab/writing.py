@@ -26,6 +26,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
 from dml.wire.collectives.broadcast import broadcast
+from dml.wire.comm import first_of_all
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.surviving import with_survivors
 
@@ -59,8 +60,7 @@ def run_writer(
       values: Flags, written to config.json.
       comm: Communicator; None for a command that runs in one process.
       *others: Further writers, such as a console table or a figure.
-      append: Whether earlier rows of the folder are kept; those of a run that
-        --resume names always are.
+      append: Whether earlier rows are kept, as those of the run of --resume are.
       claims: Claims to judge by the rules of `lab.claims`.
       conclude: Run -> the answer to the question of the command, in a sentence; None:
         the loss at the end. The number of claims that hold follows.
@@ -72,9 +72,8 @@ def run_writer(
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
-    append = append or resuming.resumes(values, path)
-    chosen, count = flags.chosen(values), ranks or size
-    folder = run_folders.folder(path, chosen, append, count, values.overwrite)
+    append, chosen = append or resuming.resumes(values, path), flags.chosen(values)
+    folder = run_folders.folder(path, chosen, append, ranks or size, values.overwrite)
     chosen_exports = [
         make(path, append) for name, make in EXPORTS.items() if values[name].value
     ]
@@ -83,7 +82,7 @@ def run_writer(
     collective = partial(with_survivors, comm) if elastic else None
     with (
         energy.meter(comm, energy_terms(values), collective=collective) as meter,
-        opened(comm, folder, *others, *chosen_exports) as writer,
+        opened(comm, elastic, folder, *others, *chosen_exports) as writer,
     ):
 
         def row(row: Row) -> None:
@@ -107,9 +106,18 @@ def run_writer(
 
 @contextmanager
 def opened(
-    comm: Comm | None, *files: AbstractContextManager[Writer]
+    comm: Comm | None, elastic: bool, *files: AbstractContextManager[Writer]
 ) -> Iterator[Writer]:
-    """Open files on rank 0; all ranks raise its BadInput; collective."""
+    """Open files on rank 0 and close them at the end; collective.
+
+    All ranks raise the BadInput of rank 0, and wait until it has closed the files: a
+    rank that ends before may end rank 0.
+
+    Args:
+      comm: Communicator; None for a command that runs in one process.
+      elastic: Whether ranks may die, so that they do not wait.
+      *files: Files.
+    """
     rank, problem = comm.rank if comm else 0, ""
     with ExitStack() as stack:
         writer = None
@@ -126,6 +134,8 @@ def opened(
         if problem or not writer:
             raise BadInput(problem)
         yield writer
+    if comm and not comm.platform.virtual and not elastic:
+        first_of_all(comm, lambda: None)
 
 
 def write_tables(

@@ -50,8 +50,10 @@ def corpus(tmp_path, monkeypatch):
 def train(corpus, tmp_path, monkeypatch):
     """Return train(*flags) -> summaries; figures, which are slow, only if wanted."""
 
-    def run(*argv, out="run", drawn=False):
+    def run(*argv, out="run", drawn=False, overwrite=True):
         given = [f"--corpus={corpus}", f"--out={tmp_path / out}", *SMALL]
+        if overwrite and not any(flag.startswith("--resume") for flag in argv):
+            given.append("--overwrite")
         with monkeypatch.context() as patch:
             if not drawn:
                 given.append("--timeline=0")

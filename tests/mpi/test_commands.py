@@ -12,10 +12,12 @@ from pathlib import Path
 
 import glove
 import pytest
+from lab import started
 from studies.glove import report as glove_report
 
 from dml.data.text.generated import generate
 from dml.figures import style as figures
+from dml.runs import folder
 from dml.runs.writers import Writer, ignore
 from tests.commands import HUNG
 from tests.mpi.conftest import OPEN_MPI
@@ -137,3 +139,19 @@ def test_a_deep_run_that_is_told_to_end_saves_and_ends_well(start, tmp_path):
     assert 0 < steps < 4000
     (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
     assert checkpoint.name == f"step-{steps}.npz"
+
+
+def test_all_ranks_refuse_a_folder_in_which_another_process_writes(tmp_path):
+    with folder.locked(tmp_path / "run"):
+        start = [*started.python(2), EXPERIMENTS / "linear.py", "--steps=2"]
+        ended = subprocess.run(
+            [*start, f"--out={tmp_path / 'run'}"],
+            env=started.environment() | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+        )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("linear.py: expected one run at a time in ")
+    assert not (tmp_path / "run/config.json").exists()

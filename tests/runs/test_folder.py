@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dml.runs import exports, folder, results, writers
+from dml.runs import exports, folder, results
+from dml.runs.rows import jsonl
 from dml.types import BadInput
 
 
@@ -53,7 +54,7 @@ def test_the_first_row_of_a_resumed_run_replaces_the_rows_that_it_repeats(
 ):
     rows, table = tmp_path / "metrics.jsonl", tmp_path / "metrics.csv"
     for first, append in ((1, False), (3, True), (6, True)):
-        with writers.jsonl(rows, append) as a, exports.table(table, append) as b:
+        with jsonl(rows, append) as a, exports.table(table, append) as b:
             for number in range(first, first + 4):
                 for writer in (a, b):
                     writer.row({unit: number, "loss": first})
@@ -230,3 +231,12 @@ def test_a_resumed_run_refuses_rows_that_are_not_those_of_a_run(
         file.write(f"{line}\n")
     with pytest.raises(BadInput, match=problem):
         write(tmp_path, {}, append=True)
+
+
+def test_a_resumed_run_refuses_a_table_with_other_numbers(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,loss\nx,1\n")
+    with (
+        exports.table(tmp_path / "metrics.csv", append=True) as writer,
+        pytest.raises(BadInput, match="expected a whole number as step .* got 'x'"),
+    ):
+        writer.row({"step": 2, "loss": 1})

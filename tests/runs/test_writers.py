@@ -5,10 +5,10 @@ from contextlib import contextmanager
 import pytest
 
 from dml.runs import exports
+from dml.runs.rows import jsonl
 from dml.runs.writers import (
     UNCOUNTED,
     Writer,
-    jsonl,
     line,
     rank_0_writer,
     scaled_cell,

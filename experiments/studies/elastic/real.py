@@ -114,7 +114,7 @@ def train(
             done.append(Kill(time.time(), victim))
             os.kill(victim, signal.SIGKILL)
             due = now + draws.expovariate(1 / plan.mean)
-    if not (out / "summary.json").exists():
+    if results.folder_status(out) != results.DONE:
         text = " ".join((out.parent / "run.log").read_text(errors="replace").split())
         raise BadInput(
             f"expected a complete run, got exit code {child.returncode}: {text[-500:]}"

@@ -138,7 +138,7 @@ def test_a_used_folder_is_refused_unless_its_run_is_overwritten(train, tmp_path)
     train()
     used = {path: path.read_bytes() for path in (tmp_path / "run").glob("*.*")}
     with pytest.raises(BadInput, match="run that is done; pass --resume=.*--overwrite"):
-        train()
+        train(overwrite=False)
     assert used == {path: path.read_bytes() for path in used}
     (tmp_path / "run" / "notes.txt").write_text("mine")
     train("--overwrite", "--epochs=1", "--seed=1")

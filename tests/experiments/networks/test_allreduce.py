@@ -8,7 +8,7 @@ KEYS |= {"speedup", "predicted_seconds", "words_sent", "sha256"}
 
 
 def run(out, *argv):
-    return allreduce.main(["allreduce.py", f"--out={out}", *argv])
+    return allreduce.main(["allreduce.py", f"--out={out}", "--overwrite", *argv])
 
 
 def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):

@@ -68,7 +68,7 @@ def test_columns_of_factors_complete_a_matrix_and_take_no_momentum(tmp_path, und
     assert summary["steps"] == 15 * -(-summary["edges"] // 128)
     for flag in "--momentum=0.5", "--threads=2":
         with pytest.raises(BadInput, match=f"{flag[2:6]}.* with --updates=operation"):
-            run(completion, tmp_path, *given, flag)
+            run(completion, tmp_path / "other", *given, flag)
 
 
 def test_float64_and_momentum_are_taken(tmp_path, undrawn):
