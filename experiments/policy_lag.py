@@ -22,7 +22,7 @@ from typing import Any
 from lab import flags, writing
 from studies.policy_lag.claims import CLAIMS as CLAIMS
 from studies.policy_lag.report import COLUMNS, chart, conclude, summarize
-from studies.policy_lag.runs import Task, rows, whole_numbers
+from studies.policy_lag.runs import Task, rows
 from studies.rl.settings import ROLLOUTS
 
 from dml.models.policies.actor_critic import CORRECTIONS
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         settings.loss,
     )
     corrections = flags.names(FLAGS.corrections, CORRECTIONS, "corrections")
-    lags = whole_numbers(flags.numbers(FLAGS, "lags"), "lags")
+    lags = sorted(set(flags.whole_numbers(FLAGS, "lags")))
     seeds = flags.seeds(FLAGS)
     path = folder.path(FLAGS.out, "policy_lag")
     shown = writers.table(COLUMNS, FLAGS.wide), chart(path)

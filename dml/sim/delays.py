@@ -133,7 +133,7 @@ def delay_distribution(text: str) -> DelayDistribution:
         if 0 in speeds:
             raise ValueError("a speed is 0")
         return make(*values)._replace(speeds=speeds)
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OverflowError, OSError) as error:
         reason = error if name in DISTRIBUTIONS else "no such distribution"
         raise BadInput(
             f"expected a distribution of the forms {FORMS}, optionally followed by "

@@ -62,6 +62,11 @@ def scan(
             f"expected minibatches of one length, a multiple of {every}, got "
             f"{len(parts)} of {sorted(set(map(len, parts)))}; pass another --batch"
         )
+    if len(parts[0]) % workers:
+        raise BadInput(
+            f"expected minibatches of a multiple of {workers} examples, one part for "
+            f"each worker, got {len(parts[0])}; pass another --batch or workers"
+        )
     indices = np.stack(parts) % problem.examples
     shape = (-1, every, workers, indices.shape[1] // workers)
     indices_SxRxKxN = indices.astype(np.int32).reshape(shape)

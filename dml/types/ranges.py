@@ -6,6 +6,7 @@
     local(problem, every=0)
     BadInput: expected a whole number from 1 to 1000000000 for every of local, got 0; …
 
+The ranges of the fields of a NamedTuple are checked if it is passed as an option.
 An option is a keyword-only parameter. Its type is bool, str, or Annotated: a number in
 a Range, or a text in OneOf. Parameters of other types are not checked.
 """
@@ -175,12 +176,16 @@ def check(
       known: Options by name.
       values: Values by name; others than options are not checked.
     """
-    for name in known.keys() & values.keys():
-        if not known[name].has(values[name]):
+    for name, value in values.items():
+        if name in known and not known[name].has(value):
             raise BadInput(
                 f"expected {known[name]} for {name} of {function}, got "
-                f"{values[name]!r:.60}; pass another {name}"
+                f"{value!r:.60}; pass another {name}"
             )
+        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+            fields = options(type(value)).items()
+            ranged = {field: kind for field, kind in fields if kind.range}
+            check(f"{name} of {function}", ranged, value._asdict())
 
 
 def checked(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dml.types import BadInput
+from dml.types.ranges import Every, Fraction, Number
 
 
 class Rule(NamedTuple):
@@ -29,11 +30,11 @@ class Rule(NamedTuple):
         damped curvature; longer ones are scaled down to it. 0: no limit.
     """
 
-    damping: float = 1e-2
-    average: float = 0.95
-    curvature_every: int = 1
-    inverses_every: int = 5
-    limit: float = 0.0
+    damping: Number = 1e-2
+    average: Fraction = 0.95
+    curvature_every: Every = 1
+    inverses_every: Every = 5
+    limit: Number = 0.0
 
 
 DEFAULT = Rule()
@@ -41,7 +42,7 @@ DEFAULT = Rule()
 
 def checked(rule: Rule) -> Rule:
     """Return the rule; raise BadInput if an average or inverses would not change."""
-    if not 0 <= rule.average < 1:
+    if rule.average == 1:
         raise BadInput(
             "expected a weight of earlier curvature from 0 to below 1, got "
             f"{rule.average:g}; pass --average=0.95"

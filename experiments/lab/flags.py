@@ -17,7 +17,7 @@ from typing import Any
 from lab import readers, resuming
 from lab.help import print_help
 from lab.progress import PROGRESS, is_rank_0
-from lab.shared_flags import SEEDS, SHARED, FlagValues
+from lab.shared_flags import MAX_SIZE, SEEDS, SHARED, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
@@ -304,6 +304,17 @@ def numbers(values: FlagValues, flag: str, maximum: float = math.inf) -> list[fl
             f"expected numbers from 0 {bounds} in --{flag}, got {text!r}; correct it"
         )
     return numbers
+
+
+def whole_numbers(values: FlagValues, flag: str) -> list[int]:
+    """Return the whole numbers of a comma-separated flag, each from 0 to MAX_SIZE."""
+    found = numbers(values, flag, MAX_SIZE)
+    if not all(number.is_integer() for number in found):
+        raise BadInput(
+            f"expected whole numbers from 0 to {MAX_SIZE} in --{flag}, got "
+            f"{values[flag].value!r}; correct it"
+        )
+    return list(map(int, found))
 
 
 def positive_numbers(values: FlagValues, flag: str) -> list[float]:

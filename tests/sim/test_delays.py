@@ -102,6 +102,7 @@ def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
         ("constant:nan", "not finite"),
         ("lognormal:1,inf", "not finite"),
         ("lognormal:0,1", "median is 0"),
+        ("lognormal:1,1e308", "out of range"),
         ("shifted_exponential:1,0", "mu is 0"),
         ("constant:1*1,0", "a speed is 0"),
         ("constant:1*1,-2", "below 0"),

@@ -1,6 +1,6 @@
 """Ranges of options: what a signature states, what is refused, and the messages."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pytest
@@ -53,6 +53,28 @@ def test_values_in_their_ranges_reach_the_function(own):
 def test_values_out_of_range_are_refused_at_the_call_of_a_generator(own, message):
     with pytest.raises(BadInput, match=f"^expected {message}"):
         steps("problem", **own)
+
+
+class Inner(NamedTuple):
+    size: Count = 1
+    name: str = ""
+
+
+class Settings(NamedTuple):
+    inner: Inner = Inner()
+    share: Fraction = 0.0
+
+
+def test_the_fields_of_settings_are_checked_also_of_settings_in_settings():
+    @checked
+    def run(*, settings: Settings) -> Settings:
+        return settings
+
+    assert run(settings=Settings(Inner(2), 1)) == Settings(Inner(2), 1)
+    with pytest.raises(BadInput, match="to 1 for share of settings of run, got 1.5"):
+        run(settings=Settings(share=1.5))
+    with pytest.raises(BadInput, match="size of inner of settings of run, got 0"):
+        run(settings=Settings(Inner(0)))
 
 
 def test_options_are_keywords_with_a_plain_type():

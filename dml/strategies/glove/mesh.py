@@ -34,7 +34,7 @@ from dml.metrics.timer import Timer
 from dml.models.networks.glove import Records, log_errors
 from dml.strategies.glove.problem import take
 from dml.types import BadInput, Comm, Embeddings, Problem, Step, identity
-from dml.types.ranges import Count, checked
+from dml.types.ranges import Large, checked
 from dml.update.rows import pack
 
 GROUP = 64  # largest number of minibatches in a call
@@ -54,7 +54,7 @@ def mesh(
     comm: Comm,
     timer: Timer,
     axes: Mesh,
-    batch: Count,
+    batch: Large,
 ) -> Iterator[Step]:
     """Train as `serial` does, on the devices of all ranks; yield a Step an epoch.
 

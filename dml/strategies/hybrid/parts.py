@@ -15,6 +15,7 @@ import jax
 from jax.sharding import Mesh
 
 from dml.types import BadInput, Layer, Params, Tensor
+from dml.types.ranges import Count
 from dml.wire.mesh.axes import RING, local_shape
 from dml.wire.mesh.packed import Packing, packing
 from dml.wire.plans.pipelines import SPLIT, check_schedule, make
@@ -39,11 +40,11 @@ class Pipeline(NamedTuple):
     """
 
     schedule: str = "1f1b"
-    microbatches: int = 1
-    rounds: int = 1
+    microbatches: Count = 1
+    rounds: Count = 1
     remat: bool = False
     seconds: Sequence[float] = ()
-    pieces: int = 2
+    pieces: Count = 2
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import as_table, row_rule
 from dml.strategies.server.workers import MinibatchParts, WorkerOptions, worker_steps
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, no_op
-from dml.types.ranges import Every, checked
+from dml.types.ranges import Every, Size, Updates, checked
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.metered import uncounted
@@ -66,8 +66,8 @@ class Setup(NamedTuple):
     rule: Consistency
     copy_update: MakeShard | None = None
     worker_options: WorkerOptions = WorkerOptions()
-    key_lists: int = 64
-    snapshots: int = 0
+    key_lists: Size = 64
+    snapshots: Updates = 0
     reducer: Reducer = exact(tree_allreduce)
     elastic: bool = False
 

@@ -8,13 +8,14 @@ their gradient to the servers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Problem, Rows, Step, no_op
+from dml.types.ranges import Count, Every, OneOf
 from dml.wire.reducers.rows import Keys, sum_rows
 from dml.wire.server.replica import Reading, Replica
 
@@ -35,10 +36,10 @@ class WorkerOptions(NamedTuple):
       row_filter: (rows, gradients) -> mask of the rows to push; None pushes all.
     """
 
-    push_period: int = 1
+    push_period: Every = 1
     prefetch: bool = False
-    microbatches: int = 1
-    on_nonfinite: str = STOP
+    microbatches: Count = 1
+    on_nonfinite: Annotated[str, OneOf((SKIP, STOP, PUSH))] = STOP
     row_filter: RowFilter | None = None
 
 

@@ -26,7 +26,7 @@ from dml.strategies.shared.workers import (
     train_epochs,
 )
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
-from dml.types.ranges import Size, Threads, checked
+from dml.types.ranges import Threads, Updates, checked
 from dml.wire.memory import hogwild as hogwild_policy
 from dml.wire.memory import state as memory
 from dml.wire.memory.lock_free import lock_free_loop
@@ -44,7 +44,7 @@ def hogwild(
     policy: ModuleType = hogwild_policy,
     threads: Threads = 1,
     counting: bool = False,
-    delay: Size = 0,
+    delay: Updates = 0,
 ) -> Iterator[Step]:
     """Train on one table; yield a Step per epoch.
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dml.types import BadInput
+from dml.types import BadInput, ranges
+from dml.types.ranges import Updates
 
 
 class Consistency(NamedTuple):
@@ -42,11 +43,11 @@ class Consistency(NamedTuple):
 class Choice(NamedTuple):
     """The values of the flags of all consistencies."""
 
-    staleness: int = 3  # in clocks, for ssp and essp
-    softsync: int = 1  # n of n-softsync
-    backup: int = 1  # number of backup workers
+    staleness: Updates = 3  # in clocks, for ssp and essp
+    softsync: Updates = 1  # n of n-softsync
+    backup: Updates = 1  # number of backup workers
     staleness_scaled: bool = False  # for async, ssp, essp and softsync
-    pull_period: int = 0  # 0: the default of the consistency
+    pull_period: Updates = 0  # 0: the default of the consistency
 
 
 def by_clock(choice: Choice, workers: int) -> Consistency:
@@ -68,8 +69,6 @@ def bounded(choice: Choice, workers: int) -> Consistency:
     With s = 0 no gradient is applied before its clock is complete.
     """
     s = choice.staleness
-    if s < 0:
-        raise BadInput(f"expected --staleness of 0 clocks or more, got {s}; correct it")
     scaled = choice.staleness_scaled and s > 0
     return Consistency(
         s,
@@ -121,5 +120,6 @@ CONSISTENCIES: dict[str, Callable[[Choice, int], Consistency]] = {
 
 def consistency(name: str, choice: Choice, workers: int) -> Consistency:
     """Return a consistency by name for a number of workers."""
+    ranges.check(name, ranges.options(Choice), choice._asdict())
     rule = CONSISTENCIES[name](choice, workers)
     return rule._replace(pull_period=choice.pull_period or rule.pull_period)

@@ -96,7 +96,7 @@ def methods(values: flags.FlagValues) -> list[Method]:
     chosen = [Method(), *map(Method, flags.integers(values, "periods"))]
     chosen += [Method(period, name) for name in values.reducers.split(",") if name]
     for fragments in flags.integers(values, "fragments", empty=True):
-        for delay in map(int, flags.numbers(values, "delays")):
+        for delay in flags.whole_numbers(values, "delays"):
             chosen.append(Method(period, "exact", fragments, delay))
     for method in chosen:
         reducer(method.reducer, ALLREDUCE["ring"])

@@ -20,10 +20,8 @@ from dml.models.policies.actor import Actor
 from dml.models.policies.network import to_numpy
 from dml.models.policies.rollouts import rollout_problem
 from dml.runs.writers import Row
-from dml.types import BadInput, Problem
+from dml.types import Problem
 from dml.update.dense import apply, make
-
-MAX_LAG = 1_000_000
 
 
 class Task(NamedTuple):
@@ -119,16 +117,6 @@ def rows(
     call, prepare = partial(train, task), compiling.enable_cache
     for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
         yield over_seeds(trained)
-
-
-def whole_numbers(values: Sequence[float], flag: str) -> list[int]:
-    """Return distinct whole numbers, ascending; raise BadInput for other numbers."""
-    if not all(value == int(value) <= MAX_LAG for value in values):
-        raise BadInput(
-            f"expected whole numbers up to {MAX_LAG} in --{flag}, got {values}; "
-            "pass whole numbers"
-        )
-    return sorted({int(value) for value in values})
 
 
 def over_seeds(trained: Sequence[Row]) -> Row:

@@ -77,6 +77,7 @@ def test_methods_continue_the_pretraining_with_its_moments_and_schedule(corpus):
     [
         ("--fragments=3", "divides the 4 updates"),
         ("--delays=2", "a delay of 0 to 1"),
+        ("--delays=0.5", "whole numbers from 0 to 1000000 in --delays, got '0.5'"),
         ("--reducers=qsdg", "qsdg"),
         ("--periods=never", "periods"),
     ],

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput, identity
+from dml.types.ranges import Size
 from dml.wire.reducers.robust.points import Points
 
 
@@ -108,13 +109,13 @@ class Byzantine(NamedTuple):
     """An attack, and how many workers make it; they are the last ones."""
 
     attack: Attack
-    attackers: int
+    attackers: Size
 
     def workers(self, count: int) -> np.ndarray:
         """Return the numbers of the attackers among `count` workers."""
-        if self.attackers >= count:
+        if not 0 <= self.attackers < count:
             raise BadInput(
-                f"expected fewer attackers than the {count} workers, got "
+                f"expected 0 attackers or more and fewer than {count} workers, got "
                 f"{self.attackers}; pass at most {count - 1}"
             )
         return np.arange(count - self.attackers, count)

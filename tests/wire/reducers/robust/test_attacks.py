@@ -172,7 +172,7 @@ def test_an_unknown_attack_or_argument_is_refused(text, message):
 
 
 def test_there_are_more_workers_than_attackers():
-    with pytest.raises(BadInput, match="fewer attackers than the 3 workers, got 3"):
+    with pytest.raises(BadInput, match="fewer than 3 workers, got 3"):
         byzantine("nan", 3).workers(3)
     assert byzantine("nan", 2).workers(3).tolist() == [1, 2]
 
