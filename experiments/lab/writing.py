@@ -90,10 +90,9 @@ def run_writer(
             verdicts = print_verdicts(claims, run)
             writer.summary(run.summary | verdicts | spent)
             virtual = comm is not None and comm.platform.virtual
-            default = partial(writers.training_sentence, virtual=virtual, ranks=size)
-            texts = [conclude(run) if conclude else default(run.summary)]
-            texts += [count_verdicts(verdicts)] if claims else []
-            text = textwrap.fill(" ".join(texts), writers.WIDTH)
+            default = writers.training_sentence(run.summary, virtual, size)
+            answer = conclude(run) if conclude else default
+            text = textwrap.fill(f"{answer} {count_verdicts(verdicts)}", writers.WIDTH)
             sys.stdout.write(f"{text}\nThe results are in {path}.\n")
             sys.stdout.flush()
 
