@@ -92,8 +92,9 @@ def run_writer(
             virtual = comm is not None and comm.platform.virtual
             default = writers.training_sentence(run.summary, virtual, size)
             answer = conclude(run) if conclude else default
-            text = textwrap.fill(f"{answer} {count_verdicts(verdicts)}", writers.WIDTH)
-            sys.stdout.write(f"{text}\nThe results are in {path}.\n")
+            lines = textwrap.fill(answer, writers.WIDTH)
+            last = f"{count_verdicts(verdicts)} The results are in {path}.".lstrip()
+            sys.stdout.write(f"{lines}\n{last}\n")
             sys.stdout.flush()
 
 
