@@ -68,15 +68,13 @@ def run_writer(
         yield Writer(writers.ignore, writers.ignore)
         return
     folder = run_folders.folder(path, flags.chosen(values), append, ranks or size)
-    chosen_exports = [
-        make(path, append) for name, make in EXPORTS.items() if values[name].value
-    ]
+    made = [make(path, append) for name, make in EXPORTS.items() if values[name].value]
     summaries: list[Row] = []
     elastic = flags.survives_deaths(values)
     collective = partial(with_survivors, comm) if elastic else None
     with (
         energy.meter(comm, energy_terms(values), collective=collective) as meter,
-        writers.rank_0_writer(rank, folder, *others, *chosen_exports) as writer,
+        writers.rank_0_writer(rank, folder, *others, *made) as writer,
     ):
 
         def row(row: Row) -> None:
