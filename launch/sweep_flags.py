@@ -14,8 +14,8 @@ from sweep_grid import Cell
 
 from dml.types import BadInput
 
-# a flag in the output of absl's --help
-FLAG = re.compile(r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE)
+# a flag in the help of an experiment, or in the output of absl's --help
+FLAG = re.compile(r"^  (?:-\w,)?--(\[no\])?(\w+)(?=[:=\s])", re.MULTILINE)
 # seconds for --help of a script; loading jax from a cold disk takes tens of seconds
 HELP_TIMEOUT = 300.0
 
@@ -124,19 +124,16 @@ def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Ce
 
 
 def script_flags(script: str) -> dict[str, bool]:
-    """Return the flags in the script's --help; True for boolean flags."""
+    """Return the flags in the script's help; True for boolean flags.
+
+    A script whose --help names --help=all is asked for that.
+    """
     if not os.access(script, os.R_OK) or not Path(script).is_file():
         problem = "which is not readable" if Path(script).exists() else "no such file"
         raise BadInput(f"expected a script, got {script}, {problem}; correct the path")
-    command = [sys.executable, script, "--help"]
-    try:
-        result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=HELP_TIMEOUT
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BadInput(
-            f"expected {script} --help to end, got {error}; fix the script"
-        ) from error
+    result = help_of(script, "--help")
+    if b"--help=all" in result.stdout:
+        result = help_of(script, "--help=all")
     text = result.stdout.decode(errors="replace")
     flags = {flag: bool(negation) for negation, flag in FLAG.findall(text)}
     if result.returncode or "out" not in flags:
@@ -152,6 +149,21 @@ def script_flags(script: str) -> dict[str, bool]:
         for name, boolean in flags.items()
         if name not in ("help", "flagfile", "undefok")
     }
+
+
+def help_of(script: str, flag: str) -> subprocess.CompletedProcess:
+    """Return the output of a script with a flag that prints its help."""
+    try:
+        return subprocess.run(
+            [sys.executable, script, flag],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=HELP_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BadInput(
+            f"expected {script} {flag} to end, got {error}; fix the script"
+        ) from error
 
 
 def mpirun() -> str:

@@ -142,8 +142,10 @@ def print_verdicts(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
 
 
 def count_verdicts(summary: Mapping[str, Any]) -> str:
-    """Return the numbers of verdicts in a summary as a sentence."""
+    """Return the numbers of verdicts in a summary as a sentence; empty without any."""
     results = [v for name, v in summary.items() if name.startswith("verdict_")]
+    if not results:
+        return ""
     parts = [
         f"{results.count(result)} {text}"
         for result, text in ((FAILS, "fail"), (UNTESTED, "not testable here"))

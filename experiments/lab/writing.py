@@ -74,15 +74,13 @@ def run_writer(
         return
     append, chosen = append or resuming.resumes(values, path), flags.chosen(values)
     folder = run_folders.folder(path, chosen, append, ranks or size, values.overwrite)
-    chosen_exports = [
-        make(path, append) for name, make in EXPORTS.items() if values[name].value
-    ]
+    made = [make(path, append) for name, make in EXPORTS.items() if values[name].value]
     summaries: list[Row] = []
     elastic = flags.survives_deaths(values)
     collective = partial(with_survivors, comm) if elastic else None
     with (
         energy.meter(comm, energy_terms(values), collective=collective) as meter,
-        opened(comm, elastic, folder, *others, *chosen_exports) as writer,
+        opened(comm, elastic, folder, *others, *made) as writer,
     ):
 
         def row(row: Row) -> None:
@@ -96,11 +94,11 @@ def run_writer(
             verdicts = print_verdicts(claims, run)
             writer.summary(run.summary | verdicts | spent)
             virtual = comm is not None and comm.platform.virtual
-            default = partial(writers.training_sentence, virtual=virtual, ranks=size)
-            texts = [conclude(run) if conclude else default(run.summary)]
-            texts += [count_verdicts(verdicts)] if claims else []
-            text = textwrap.fill(" ".join(texts), writers.WIDTH)
-            sys.stdout.write(f"{text}\nThe results are in {path}.\n")
+            default = writers.training_sentence(run.summary, virtual, size)
+            answer = conclude(run) if conclude else default
+            lines = textwrap.fill(answer, writers.WIDTH)
+            last = f"{count_verdicts(verdicts)} The results are in {path}.".lstrip()
+            sys.stdout.write(f"{lines}\n{last}\n")
             sys.stdout.flush()
 
 

@@ -353,3 +353,13 @@ def test_a_folder_has_one_sweep_at_a_time_but_tasks_share_it(swept, tmp_path):
         assert swept("--lr=1,2", "--only=0") == 0
         with pytest.raises(BadInput, match="expected one sweep at a time in"):
             swept("--lr=1,2")
+
+
+def test_all_flags_of_an_experiment_are_known_with_their_kinds():
+    script = ROOT / "experiments" / "linear.py"
+    known = sweep_flags.script_flags(str(script))
+    import linear
+
+    assert set(known) == set(linear.FLAGS) - {"help", "h"}
+    assert known["check"] and known["csv"]
+    assert not known["lr"] and not known["grid"]

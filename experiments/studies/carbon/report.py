@@ -13,7 +13,9 @@ from studies.carbon.tables import POUNDS, PUE, SEARCH
 
 
 def unequal_cells_text(row: Row) -> str:
-    return f"not {row['unequal']}" if row["unequal"] else "equal"
+    """Return whether the cells equal the published ones, or how many differ."""
+    count = len(row["unequal"].split(", ")) if row["unequal"] else 0
+    return f"{count} differ" if count else "equal"
 
 
 TITLES = {
@@ -32,9 +34,9 @@ COLUMNS: dict[str, Columns] = {
         " ours": (7, "{kwh:,.0f}"),
         " lbs CO2e": (8, "{published_pounds:,d}"),
         "  ours": (7, "{pounds:,.0f}"),
+        " ": (8, unequal_cells_text),
         " dollars": (17, "{published_dollars_low:,.0f}-{published_dollars_high:,.0f}"),
         "   ours": (17, "{dollars_low:,.0f}-{dollars_high:,.0f}"),
-        " ": (0, unequal_cells_text),
     },
     "patterson": {
         "model": (11, "{model}"),

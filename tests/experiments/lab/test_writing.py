@@ -133,9 +133,10 @@ def test_the_conclusion_precedes_the_count_of_claims(tmp_path, capsys):
         writer.row({"a": 2})
         writer.row({"a": 1})
         writer.summary({"b": 3})
-    *_, answer, place = capsys.readouterr().out.splitlines()
-    assert answer == "a is 1 at 7 W and 3. 1 of 1 published results hold."
-    assert place == f"The results are in {tmp_path}."
+    *_, answer, count = capsys.readouterr().out.splitlines()
+    assert answer == "a is 1 at 7 W and 3."
+    place = f"The results are in {tmp_path}."
+    assert count == f"1 of 1 published results hold. {place}"
     assert read_summary(tmp_path)["verdict_falls"] == "holds"
 
 
