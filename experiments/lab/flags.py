@@ -78,6 +78,8 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
     if values.help:
         sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
         sys.exit(0)
+    if "allreduce" in values:
+        readers.check(values, "allreduce", readers.HIERARCHICAL)
     if argv is sys.argv:  # a command, not a call of its main
         free = {name: value for name, value in chosen(values).items() if name != "out"}
         PROGRESS.begin(purpose(), free)
