@@ -74,6 +74,8 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         print_help(values, values.help == "all")
         sys.exit(0)
     resuming.check_folder(values)
+    if "allreduce" in values:
+        readers.check(values, "allreduce", readers.HIERARCHICAL)
     if argv is sys.argv:  # a command, not a call of its main
         of_a_start = resuming.OF_A_START
         free = {k: v for k, v in chosen(values).items() if k not in of_a_start}

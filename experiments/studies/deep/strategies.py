@@ -258,7 +258,6 @@ def check(values: flags.FlagValues, workers: int) -> None:
     readers.check(values, "strategy", READERS)
     if values.strategy in STRATEGIES:  # others are of a user
         readers.check(values, "strategy", {"allreduce": SUMMING})
-    readers.check(values, "allreduce", readers.HIERARCHICAL)
     if values.accumulate > 1 and values.strategy in ("coded", "offload"):
         raise BadInput(
             f"expected --accumulate=1 with --strategy={values.strategy}, got "

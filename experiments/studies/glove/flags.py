@@ -64,7 +64,6 @@ def check(values: flags.FlagValues) -> None:
     """Raise BadInput for a flag that is set and that the strategy does not read."""
     readers.check(values, "strategy", READERS)
     readers.check(values, "consistency", readers.CONSISTENCY)
-    readers.check(values, "allreduce", readers.HIERARCHICAL)
 
 
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:

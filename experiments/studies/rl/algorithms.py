@@ -36,7 +36,6 @@ def check(values: flags.FlagValues) -> None:
     """Raise BadInput if a flag is passed that the algorithm does not read."""
     readers.check(values, "algorithm", READERS)
     readers.check(values, "consistency", readers.CONSISTENCY)
-    readers.check(values, "allreduce", readers.HIERARCHICAL)
 
 
 def settings(values: flags.FlagValues) -> Settings:

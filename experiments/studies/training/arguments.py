@@ -108,7 +108,6 @@ def check_read(values: flags.FlagValues, function: Callable[..., Any]) -> None:
         others = [each for each in STRATEGIES if each not in BY_EPOCHS]
         readers.check(values, "strategy", dict.fromkeys(OF_MINIBATCHES, others))
     readers.check(values, "consistency", {"staleness": ["ssp", "essp"]})
-    readers.check(values, "allreduce", readers.HIERARCHICAL)
 
 
 def takes(function: Callable[..., Any], parameters: Collection[str]) -> bool:
