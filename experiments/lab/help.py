@@ -26,6 +26,7 @@ SHARED_FILE = "lab.flags"  # module that defines the flags of lab.shared_flags
 SHOWN = 22  # largest number of flags of --help
 EXAMPLES = 3  # largest number of examples of --help
 WIDTH = 80  # characters of a line
+MAX_DEFAULT = 40  # characters of a default value beside its flag
 INDENT = 26  # characters before the text of a flag
 FILES = {  # flags that absl reads before all others
     "flagfile": "File of further flags, one a line.",
@@ -113,7 +114,11 @@ def examples(doc: str) -> Iterator[str]:
 def flag_lines(flag: flags.Flag, ranges: bool = True) -> list[str]:
     """Return the lines of a flag: name and default, help, choices and range."""
     texts = [re.sub("^<[^>]*>: ", "", flag.help or "")]  # without absl's choices
-    head = f"  --{flag.name}={default_text(flag.default)}"
+    default = default_text(flag.default)
+    head = f"  --{flag.name}={default if len(default) <= MAX_DEFAULT else ''}"
+    if len(default) > MAX_DEFAULT:
+        spaced = re.sub("([,;])", "\\1 ", default)  # to be wrapped
+        texts.append(f"Default: {spaced}.")
     if flag.boolean:
         head = f"  --[no]{flag.name}"
         texts.append(f"[{'on' if flag.default else 'off'}]")

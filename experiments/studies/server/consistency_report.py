@@ -100,8 +100,9 @@ def conclude(run: Run) -> str:
             bsp = matching(reached, consistency="bsp")
             if bsp and first is not bsp[0]:
                 text += f" (bsp {bsp[0]['seconds_to_target']:.3g})"
-        texts.append(f"With delay {delay} {text}")
-    return "; ".join(texts) + "."
+        texts.append(f"with delay {delay} {text}")
+    text = "; ".join(texts)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def draw(path: Path, cases: Sequence[Case]) -> None:

@@ -30,7 +30,7 @@ def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, ca
     assert summary["plain_speedup_1024"] > 0
     assert "memcpy_share_1024" in summary
     *_, finding, count = capsys.readouterr().out.splitlines()
-    assert finding.startswith("Fastest on 1 rank: ")
+    assert finding.startswith("Fastest on 3 ranks: shared for 1 KB (")
     conclusion = "0 of 1 published results hold (1 not testable here). "
     assert count == f"{conclusion}The results are in {tmp_path}."
 
