@@ -226,7 +226,7 @@ class Group:
     ) -> None:
         try:
             op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             reduce_local(inbuf, inoutbuf, op, out, error)
         self.process.clock += self.gamma * inoutbuf.nbytes
 

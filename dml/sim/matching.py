@@ -40,12 +40,12 @@ class Matching(Group):
     The data are a contiguous vector.
 
     Attributes:
-      sendtag, recvtag, strides, valid_dtype: The last ones that were found valid.
+      sendtag, recvtag: The last tags that were found valid.
     """
 
     __slots__ = (
         *("blocked_on", "any_source", "inbox", "posted", "arrived"),
-        *("recvtag", "sendtag", "strides", "valid_dtype"),
+        *("recvtag", "sendtag"),
     )
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
@@ -57,8 +57,6 @@ class Matching(Group):
         self.any_source: AnySource | None = None
         self.sendtag: Any = None
         self.recvtag: Any = None
-        self.strides: Any = None
-        self.valid_dtype: Any = None
 
     def _check_send(
         self, buffer: Any, dest: Any, tag: Any
@@ -75,7 +73,7 @@ class Matching(Group):
         except (IndexError, TypeError):
             dest, tag = dest_of(dest, self.size), tag_of(tag)
             buffer = memory_of(buffer)
-        self.sendtag, self.strides = tag, buffer.strides
+        self.sendtag = tag
         return buffer, dest, tag
 
     def _check_receive(
@@ -93,8 +91,7 @@ class Matching(Group):
         except (IndexError, TypeError):
             source, tag = source_of(source, self.size), tag_of(tag, True)
             buffer = memory_of(buffer, writeable=True)
-        self.recvtag, self.strides = tag, buffer.strides
-        self.valid_dtype = buffer.dtype
+        self.recvtag = tag
         return buffer, source, tag
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
@@ -196,9 +193,8 @@ class Matching(Group):
             )
         elif (
             request is not None
-            or data.dtype is not self.valid_dtype
             or data.dtype is not buffer.dtype
-            or len(data) != len(buffer)
+            or data.size != buffer.size
         ):
             self._finish_blocked(message)
         else:

@@ -70,7 +70,7 @@ class VirtualRequest:
         """Copy a message into the buffer; keep the error of one that is too long."""
         into = self.buffer
         try:
-            if into.dtype is not data.dtype or len(into) != len(data):
+            if into.dtype is not data.dtype or into.size != data.size:
                 raise ValueError
             into[...] = data  # which may be read-only
         except ValueError:

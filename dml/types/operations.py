@@ -113,7 +113,7 @@ def reduce_local(inbuf: Any, inoutbuf: Any, op: Any, out: Any, error: Exception)
         if ufunc is op:
             raise error
         return ufunc(inoutbuf, inbuf, out=inoutbuf if out is None else out)
-    except (TypeError, ValueError) as reason:
+    except (AttributeError, TypeError, ValueError) as reason:  # of objects, too
         kinds = ", ".join(
             f"{np.size(buffer)} x {getattr(buffer, 'dtype', type(buffer).__name__)}"
             for buffer in (inbuf, inoutbuf, *(() if out is None else (out,)))

@@ -41,16 +41,20 @@ def test_allreduce_in_place_reduces_recvbuf_of_any_shape_in_memory_order():
 
 
 @pytest.mark.parametrize("ufunc", DTYPES, ids=lambda ufunc: ufunc.__name__)
-@pytest.mark.parametrize("dtype", "?bhilqBHILQefdgFDGSUO")
-def test_allreduce_accepts_the_dtypes_of_an_operation(ufunc, dtype):
-    sent = [np.array([1, 0, 1 + rank]).astype(dtype) for rank in range(3)]
-    if dtype in DTYPES[ufunc]:
-        expected = ufunc(ufunc(sent[0], sent[1]), sent[2]).astype(dtype)
-        found = reduced(3, lambda rank: (sent[rank], np.zeros_like(sent[rank]), ufunc))
-        assert [array.tolist() for array in found] == [expected.tolist()] * 3
-    else:
-        with pytest.raises(BadInput, match="an operation and a dtype of MPI"):
-            reduced(3, lambda rank: (None, sent[rank], ufunc))
+def test_allreduce_accepts_the_dtypes_of_an_operation_only(ufunc):
+    for dtype in "?bhilqBHILQefdgFDGSUO":
+        sent = [np.array([1, 0, 1 + rank]).astype(dtype) for rank in range(3)]
+
+        def arguments(rank):
+            return sent[rank], np.zeros_like(sent[rank]), ufunc  # noqa: B023
+
+        if dtype in DTYPES[ufunc]:
+            expected = ufunc(ufunc(sent[0], sent[1]), sent[2]).astype(dtype)
+            found = [array.tolist() for array in reduced(3, arguments)]
+            assert found == [expected.tolist()] * 3, dtype
+        else:
+            with pytest.raises(BadInput, match="an operation and a dtype of MPI"):
+                reduced(3, arguments)
 
 
 REFUSED = {

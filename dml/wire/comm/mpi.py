@@ -413,7 +413,7 @@ class World(MPI.Intracomm):
     ) -> None:
         try:
             op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             reduce_local(inbuf, inoutbuf, op, out, error)
 
     def Wtime(self) -> float:

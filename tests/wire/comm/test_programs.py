@@ -12,7 +12,7 @@ from tests.sim.play import NOTHING
 from tests.wire.comm.programs import Player, drawn
 
 MPI = pytest.importorskip("mpi4py.MPI", exc_type=ImportError)
-SEEDS = range(24)
+SEEDS = range(12)
 
 
 def traced(comm):
