@@ -16,6 +16,7 @@ from studies.training import options
 from dml import extend
 from dml.data.text.corpora import corpus_files
 from dml.types import BadInput
+from tests.commands import PYTHON, ROOT, command
 from tests.experiments.run_folder import read_rows
 from tests.strategies.small import alone
 
@@ -231,3 +232,34 @@ def test_a_whole_number_is_a_float_but_a_fraction_is_no_int():
     assert options.check("rate", 1, float) == 1
     with pytest.raises(BadInput, match="expected steps of type int in --options"):
         options.check("steps", 1.5, int)
+
+
+COMPUTED_AT_IMPORT = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+import dml
+
+START = jnp.zeros(3)  # initialises JAX's devices
+
+def make():
+    model = dml.Model(
+        lambda key: START,
+        lambda params, rows: ((params - rows.mean()) ** 2).sum(),
+        lambda params, rows: {},
+    )
+    take = lambda index: np.float32(index)
+    return dml.model_problem(model, jax.device_get(START), examples=8, take=take)
+"""
+
+
+def test_devices_are_chosen_before_a_file_that_uses_them_is_imported(tmp_path):
+    (tmp_path / "early.py").write_text(COMPUTED_AT_IMPORT)
+    flags = "--problem=./early.py:make", "--strategy=mesh", "--simulate=2", "--steps=2"
+    script = ROOT / "experiments" / "train.py"
+    ended = command(PYTHON, script, *flags, f"--out={tmp_path}/run", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    wrong = "--problem=./early.py:other", *flags[1:]
+    ended = command(PYTHON, script, *wrong, f"--out={tmp_path}/wrong", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1 and "such as make" in ended.stderr
