@@ -62,7 +62,7 @@ FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp, in clocks.", 0)
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
-    flags.parse(FLAGS, argv)
+    flags.parse(FLAGS, argv, arguments.ON_DEVICES)
     compiling.enable_cache()
     path = folder.path(FLAGS.out, "train")
     on_devices = FLAGS.strategy in arguments.ON_DEVICES

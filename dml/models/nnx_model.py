@@ -33,9 +33,8 @@ def nnx_model(
     Raises:
       BadInput: The network has variables of another type, such as those of nnx.Dropout.
     """
-    structure, weights, running, others = nnx.split(
-        network, nnx.Param, nnx.BatchStat, ...
-    )
+    states: Any = nnx.split(network, nnx.Param, nnx.BatchStat, ...)
+    structure, weights, running, others = states
     check_variables(others)
     start = nnx.to_pure_dict(weights)
     if jax.tree.leaves(running):

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from lab import readers, resuming
 from lab.help import print_help
 from lab.progress import PROGRESS, is_rank_0
-from lab.shared_flags import MAX_SIZE, SEEDS, SHARED, FlagValues
+from lab.shared_flags import MAX_SIZE, SEEDS, SHARED, Extensible, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
@@ -54,11 +54,22 @@ def define(*shared: str) -> FlagValues:
     return values
 
 
-def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
-    """Set the flags by argv, the others to their defaults; return them."""
+def parse(
+    values: FlagValues, argv: Sequence[str], on_devices: Collection[str] = ()
+) -> FlagValues:
+    """Set the flags by argv, the others to their defaults; return them.
+
+    Args:
+      values: The flags.
+      argv: The command's arguments.
+      on_devices: Values of --strategy that train on JAX devices. A user's file is then
+        imported when it is used, after the number of devices is set.
+    """
     values.unparse_flags()
     try:
         _, *extra = values(argv)
+        if not on_devices or values.strategy not in on_devices:
+            check_own(values)
     except flags.Error as error:
         raise BadInput(f"{error}; --help lists the flags") from error
     if HELP.intersection(argv[1:]) and not values.help:
@@ -81,6 +92,19 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         free = {k: v for k, v in chosen(values).items() if k not in of_a_start}
         PROGRESS.begin(purpose(), free)
     return values
+
+
+def check_own(values: FlagValues) -> None:
+    """Import the objects of the user that flags name; raise if there is none."""
+    for name in values:
+        flag = values[name]
+        if isinstance(flag.parser, Extensible) and flag.value is not None:
+            try:
+                flag.parser.check(flag.value)
+            except BadInput as error:
+                raise flags.IllegalFlagValueError(
+                    f"flag --{name}={flag.value}: {error}"
+                ) from error
 
 
 def purpose() -> str:

@@ -120,12 +120,20 @@ class Extensible(flags.ArgumentParser):
         self.enum_values = [*table, "FILE.py:NAME"]
 
     def parse(self, argument: str) -> str:
-        if not extend.is_known(argument, self.table, self.group):
+        known = extend.is_known(argument, self.table, self.group)
+        if not known and not self.is_built_in(argument):
             names = [*extend.names(self.table, self.group), "FILE.py:NAME"]
             raise ValueError(f"value should be one of <{'|'.join(names)}>")
-        if ":" in argument:
-            extend.find(argument, self.table, self.group)  # raises if there is none
         return argument
+
+    def is_built_in(self, argument: str) -> bool:
+        """Return whether a text is a built-in name with or without arguments."""
+        return argument in self.table
+
+    def check(self, argument: str) -> None:
+        """Import an object of a user; raise BadInput if there is none."""
+        if ":" in argument and not self.is_built_in(argument):
+            extend.find(argument, self.table, self.group)
 
     def flag_type(self) -> str:
         return "name"
@@ -137,10 +145,12 @@ class Reduction(Extensible):
     def __init__(self) -> None:
         super().__init__(names.REDUCERS, extend.REDUCERS)
 
+    def is_built_in(self, argument: str) -> bool:
+        return names.is_name(argument)
+
     def parse(self, argument: str) -> str:
         if names.is_name(argument):
             names.parse(argument)
-            return argument
         return super().parse(argument)
 
 
@@ -150,10 +160,8 @@ class AttackName(Extensible):
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(names.ATTACKS), extend.ATTACKS)
 
-    def parse(self, argument: str) -> str:
-        if not argument or argument.partition(":")[0] in names.ATTACKS:
-            return argument
-        return super().parse(argument)
+    def is_built_in(self, argument: str) -> bool:
+        return not argument or argument.partition(":")[0] in names.ATTACKS
 
 
 class FlagValues(flags.FlagValues):

@@ -15,6 +15,7 @@ from studies.matrix.problems import find_problem
 from dml import extend
 from dml.data.text.corpora import corpus_files
 from dml.types import BadInput
+from tests.commands import PYTHON, ROOT, command
 from tests.experiments.run_folder import read_rows
 from tests.strategies.small import alone
 
@@ -227,3 +228,34 @@ def test_own_corpus(run, tmp_path):
 def test_bad_input_is_named(run, flags, message):
     with pytest.raises(BadInput, match=message):
         run(*flags)
+
+
+COMPUTED_AT_IMPORT = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+import dml
+
+START = jnp.zeros(3)  # initialises JAX's devices
+
+def make():
+    model = dml.Model(
+        lambda key: START,
+        lambda params, rows: ((params - rows.mean()) ** 2).sum(),
+        lambda params, rows: {},
+    )
+    take = lambda index: np.float32(index)
+    return dml.model_problem(model, jax.device_get(START), examples=8, take=take)
+"""
+
+
+def test_devices_are_chosen_before_a_file_that_uses_them_is_imported(tmp_path):
+    (tmp_path / "early.py").write_text(COMPUTED_AT_IMPORT)
+    flags = "--problem=./early.py:make", "--strategy=mesh", "--simulate=2", "--steps=2"
+    script = ROOT / "experiments" / "train.py"
+    ended = command(PYTHON, script, *flags, f"--out={tmp_path}/run", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    wrong = "--problem=./early.py:other", *flags[1:]
+    ended = command(PYTHON, script, *wrong, f"--out={tmp_path}/wrong", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1 and "such as make" in ended.stderr

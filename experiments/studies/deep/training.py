@@ -50,7 +50,7 @@ def run(
     Returns:
         Summaries of the ranks of this process.
     """
-    flags.parse(values, argv)
+    flags.parse(values, argv, strategies.ON_DEVICES)
     path = run_folders.path(values.out or values.resume, name)
     on_mesh = values.strategy in strategies.ON_DEVICES
     with interruptible() as stopped, compiling.explain_memory_errors():
