@@ -19,7 +19,7 @@ SENT = Path("/sys/class/net/cable/statistics/tx_bytes")
 
 
 def main():
-    comm = world(watchdog=30)
+    comm = world(watchdog=300)
     right = [name for name in ALLREDUCE if sums_are_right(comm, name)]
     inside, across, _ = communicators(comm, 0, ALLREDUCE["ring"])
     found = {

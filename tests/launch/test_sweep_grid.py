@@ -19,7 +19,7 @@ def swept(*argv):
     return sweep_grid.parse_flags(argv, KNOWN, "x.py")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.text(), min_size=1))
 def test_quoted_as_csv_any_text_is_a_value(texts):
     row = io.StringIO(newline="")

@@ -38,7 +38,7 @@ def delays(rank):
 
 
 def main(path, result):
-    comm, log = sleep_if_oversubscribed(world(watchdog=20)), Log()
+    comm, log = sleep_if_oversubscribed(world(watchdog=300)), Log()
     found = train(Recorded(Delayed(comm, delays(comm.rank)), log))
     every = log.collect(comm)
     if every is not None:

@@ -48,7 +48,7 @@ def real(program, size, wrap=lambda comm: comm):
     """Run on all ranks of the world; give everyone the results of all."""
     from dml.wire.comm.mpi import world
 
-    comm = world(watchdog=20)
+    comm = world(watchdog=300)
     assert comm.size == size
     return comm.allgather(program(wrap(comm)))
 
@@ -111,7 +111,7 @@ def conforms(amount, path):
     """Run `all` or `some` of the conformance suite; write what all must agree in."""
     from dml.wire.comm.mpi import world
 
-    size = world(watchdog=20).size
+    size = world(watchdog=300).size
     every = amount == "all"
     if not every:  # that rates are found is enough
         rates.PROBES = 1 << 10, 1 << 16
@@ -167,7 +167,7 @@ def progresses():
     """Assert the bits that a blocking one makes, whichever has a thread of its own."""
     from dml.wire.comm.mpi import world
 
-    comm, cases = world(watchdog=5), [(70_003, "float32"), (301, "float64")]
+    comm, cases = world(watchdog=300), [(70_003, "float32"), (301, "float64")]
     for name in sorted(ALLREDUCE.keys() - {"native"}):
         want = [reduced(comm, name, *case) for case in cases]
         for threads in ((False, False), (True, True), (True, False)):
@@ -194,7 +194,7 @@ def large():
     """Reduce messages and buffers of more than 2^31 bytes on two ranks."""
     from dml.wire.comm.mpi import world
 
-    comm, period = world(watchdog=60), 1 << 20
+    comm, period = world(watchdog=300), 1 << 20
     pattern = (np.arange(period) % 1021).astype(np.float32)
     buffer = np.empty((1 << 29) + 5, np.float32)
     # piece by piece: a mask as long as the buffer would cost memory

@@ -30,7 +30,7 @@ def exchanged(comm):
 
 
 def main():
-    comm = world(watchdog=30)
+    comm = world(watchdog=300)
     result = exchanged(comm)
     assert result == sim.run(exchanged, comm.size)[comm.rank]
     assert result[0] > 0

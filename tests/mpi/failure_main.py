@@ -200,7 +200,7 @@ def all_end_well():
 
 def windows_made_in_another_order():
     """Windows that ranks have made in different orders, as threads may, are freed."""
-    comm = world(watchdog=5)
+    comm = world(watchdog=300)
     for one in (comm.Dup(), comm.Dup()):
         allocate(one, 100)
     assert len(comm.windows) == 2

@@ -18,7 +18,7 @@ def virtual(size, how, tables):
 
 
 def main():
-    comm = world(watchdog=20)
+    comm = world(watchdog=300)
     for tables in (1, 2):
         serial = virtual(1, "serial", tables)[0]
         for how in ROTATION + SYNCHRONOUS:

@@ -35,7 +35,7 @@ LISTENS, LOOPBACK = "0A", "0100007F"  # in /proc/net/tcp
 
 
 def main(path, folder):
-    comm = world(watchdog=30)
+    comm = world(watchdog=300)
     addresses = []
     choose = devices.coordinator_address
     devices.coordinator_address = lambda comm: (

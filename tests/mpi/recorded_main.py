@@ -50,7 +50,7 @@ PROGRAMS = {"served": served, "played": played, "told_once": told_once}
 def main(how, which, path):
     from dml.wire.comm.mpi import world
 
-    comm = world(watchdog=5)
+    comm = world(watchdog=300)
     program = PROGRAMS[which]
     if how == "record":
         log = Log()

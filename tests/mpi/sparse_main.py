@@ -62,7 +62,7 @@ def agree(comm):
 
 
 def main(end):
-    comm = world(watchdog=50)
+    comm = world(watchdog=300)
     if end == "well":
         agree(comm)
         return

@@ -114,6 +114,7 @@ def test_real_ranks_are_traced_profiled_and_metered(mpirun, tmp_path):
     assert (ended.code, ended.err) == (0, "")
     *_, profiled, together, apart = ended.out.splitlines()
     assert "profile.json.gz  one clock, within " in profiled
+    within = 1e3 + float(profiled.split()[-2])  # us, and a switch of processes
     # CPU seconds of each rank count, and the GPUs of each host once
     source = "CPU time x 10 W (estimated) and NVML"
     assert together == f"{10 * (1 + 2) + 5:.3f} J by {source}"
@@ -131,8 +132,7 @@ def test_real_ranks_are_traced_profiled_and_metered(mpirun, tmp_path):
         inner = [e for e in all_of if e["pid"] == host]
         assert len(phases) == len(inner) == 2
         for phase, annotation in zip(phases, inner, strict=True):
-            # a millisecond: a rank may be put to sleep while clocks are compared
             late = annotation["ts"] - phase["ts"]
-            assert -1e3 < late < phase["dur"]
+            assert -within < late < phase["dur"] + within
             assert annotation["dur"] < phase["dur"]
-            assert late + annotation["dur"] < phase["dur"] + 1e3
+            assert late + annotation["dur"] < phase["dur"] + within

@@ -51,7 +51,7 @@ def test_a_command_repeats_its_record_on_virtual_ranks(mpirun, path):
     ended = mpirun(3, "recording_command", f"--record={path}")
     assert (ended.code, ended.err) == (0, "")
     again = recording_command.main(["x", "--simulate=3", f"--replay={path}"])
-    assert again[0] == ended.out
+    assert again[0] == ended.out.splitlines()[-1]  # after progress, on a slow machine
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,7 @@ def test_what_cannot_be_replayed_ends_all(mpirun, path, monkeypatch, change, mes
         monkeypatch.setenv("WRONG", "1")
     command = "recording_command", f"--replay={path}", f"--seed={seed}"
     ended = mpirun(3, *command)
-    assert message in ended.err
-    if change == "events":
-        assert ended.code in (2, 9)  # mpirun may report the ranks that it killed
-    else:
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    # one line if ranks end within 2 s; mpirun may report the ranks that it killed
+    lines = [line for line in ended.err.splitlines() if message in line]
+    assert 1 <= len(lines) <= 3 and ended.code in (2, 9)
+    assert "Traceback" not in ended.err

@@ -23,7 +23,7 @@ RATES = Rates(ALPHA, BETA, GAMMA, barrier=ALPHA)  # virtual ranks copy in no tim
 FLAT = sorted(SCHEDULES.keys() - {"hierarchical"})
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 33)
 BUFFERS = ((np.float32, SEGMENT), (np.float64, 103), (np.float64, 3))
-few = settings(max_examples=80, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=80)
 
 
 def folded(size, per_place):

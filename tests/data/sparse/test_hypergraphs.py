@@ -34,7 +34,7 @@ def needed(edges, omega, degree, met):
     return int(str(error.value).split()[1])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(choices(), st.integers(0, 50), st.integers(0, 99))
 def test_omega_delta_and_rho_are_exact_from_the_fewest_rows_on(choice, more, seed):
     edges, omega, degree, met = choice

@@ -100,7 +100,7 @@ def ran(counted, who, rule, fabric, seed, scale, **options):
     return sim.run(program, size, fabric(size), seed % 3)[0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some.data())
 def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     draw = data.draw

@@ -18,7 +18,7 @@ from dml.wire.plans.byteps import byteps_pieces
 WORLDS = [(n, k) for n in (1, 2, 3, 4, 6) for k in range(n + 1)]
 BETA = 1e-3
 SENDING = pytest.mark.parametrize("n, k", [(n, k) for n, k in WORLDS if n > 1])
-few = settings(max_examples=60, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=60)
 
 
 def reduced(n, k, length, segment=1 << 18, network=None, op=np.add, dtype="f4", **more):

@@ -29,7 +29,7 @@ from tests.wire.comm import orders
 
 SIZES = (*range(1, 10), 17)
 FLAT = sorted(orders.ORDERS.keys() - {"shared"})
-few = settings(max_examples=60, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=60)
 
 
 def virtual(network, seed=0):

@@ -12,7 +12,7 @@ from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate
 from dml.wire.plans.topology import chunks
 
-few = settings(max_examples=30, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=30)
 
 
 def gradient(length, rank, number):

@@ -19,7 +19,7 @@ from dml.wire.comm.buffers import (
     unpack,
 )
 
-some = settings(max_examples=60, derandomize=True, deadline=None, database=None)
+some = settings(max_examples=60)
 
 
 @pytest.mark.parametrize("host", (0, 2, 1), ids=["one host", "two", "one each"])

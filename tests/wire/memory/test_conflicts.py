@@ -61,7 +61,7 @@ def least_loads(sizes, firsts, workers):
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(LISTS, st.integers(1, 12), st.integers(1, 5), MARKS)
 def test_workers_share_no_row_and_components_go_largest_first(
     lists, batch, workers, marks
@@ -141,7 +141,7 @@ def met(touched):
 
 
 # Few edges: each row is a bitset. 300 edges: rows in 5 of them or more are.
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([1, 2, 60, 64, 65, 300]),
     st.integers(1, 200),

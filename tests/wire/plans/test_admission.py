@@ -60,7 +60,7 @@ def play(admission, actors, choose, updates, check):
     return consumed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SIZES, st.data())
 def test_no_arrival_order_violates_the_bound_or_deadlocks(sizes, data):
     batch, lag, actors = sizes
@@ -74,7 +74,7 @@ def test_no_arrival_order_violates_the_bound_or_deadlocks(sizes, data):
     assert all(len(lags) == batch and max(lags) <= lag for lags in consumed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.tuples(st.integers(1, 2), st.integers(0, 2), st.integers(1, 6)), st.data())
 def test_an_update_waits_only_if_no_choice_of_rollouts_is_legal(sizes, data):
     batch, lag, actors = sizes

@@ -12,7 +12,7 @@ from dml.wire.plans.stages import imbalance as stage_imbalance
 from dml.wire.reducers.rows import indices, sum_rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.data())
 def test_every_row_is_on_one_server_and_keys_come_apart_and_together(
     rows, servers, hot, data
@@ -54,7 +54,7 @@ def test_servers_that_would_have_no_row_are_refused():
             partition(5, servers)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(1, 30), st.integers(0, 1000))
 def test_a_sum_has_the_bits_of_adding_row_by_row_in_order(count, rows, seed):
     draws = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def test_ranges_are_added_up_whole():
     assert total[:, 0].tolist() == [1, 2, 1]
 
 
-few = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+few = settings(max_examples=80)
 SECONDS = st.lists(st.integers(1, 50), min_size=1, max_size=9)
 
 

@@ -14,7 +14,7 @@ STAGES, MICROBATCHES = st.integers(1, 8), st.integers(1, 12)
 ROUNDS = PIECES = st.integers(1, 3)
 ANY = st.sampled_from(sorted(SCHEDULES))
 WHOLE = st.sampled_from(sorted({*SCHEDULES} - {*SPLIT}))  # backwards in one
-few = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+few = settings(max_examples=60)
 
 
 def made(name, stages, microbatches, rounds, pieces):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dml.wire.plans.topology import children, chunks, groups, parent, segments
 
-many = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+many = settings(max_examples=200)
 SIZES = range(1, 130)
 
 

@@ -12,7 +12,7 @@ from dml.wire.plans.slots import instructions, slot_count
 
 STAGES, MICROBATCHES = st.integers(1, 8), st.integers(1, 20)
 UNIT = 1.0, 1.0, 1.0
-few = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+few = settings(max_examples=60)
 
 
 def made(name, stages, microbatches):

@@ -66,7 +66,7 @@ def missing(seen, staleness):
 LAWS = ["shifted_exponential:1,1", "pareto:1,1.5*1,1,0.5", "constant:1*1,2,3"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     some.sampled_from(["ssp", "essp", "bsp", "async"]),
     some.integers(0, 4),

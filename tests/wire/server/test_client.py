@@ -33,7 +33,7 @@ def test_known_keys_are_not_sent_again():
     assert results[3][0][2] < results[1][0][2] < results[0][0][2]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(some.integers(1, 3), some.integers(1, 40), some.integers(0, 10**6))
 def test_keys_without_values_cost_a_bit_each(servers, keys, seed):
     draws = np.random.default_rng(seed)

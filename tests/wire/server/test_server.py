@@ -16,7 +16,7 @@ from tests.wire.server import served
 from tests.wire.server.served import ASYNC, FREE, Adding, run_servers, table
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(some.integers(1, 5), some.integers(1, 3), some.integers(0, 10**6))
 def test_async_loses_nothing_and_applies_nothing_twice(workers, servers, seed):
     pushes, total = 8, np.zeros((8, 2), np.float32)

@@ -66,6 +66,15 @@ def test_an_answer_that_was_late_is_not_lost():
     assert (trips.tries, trips.lost) == (2, 0)
 
 
+def test_only_the_answer_of_the_peer_of_a_try_measures_a_round_trip():
+    trips = RoundTrips(4.0, 1e-9, 0.1)
+    number = trips.start(1, 0.0)
+    trips.arrived(2, number, 1e-9)
+    assert not trips.seconds
+    trips.arrived(1, number, 2.0)
+    assert list(trips.seconds) == [2.0]
+
+
 def test_late_is_twice_the_median_or_the_spread_above_it():
     assert late_after([1.0, 1.0, 1.0], 4.0) == 2.0
     assert late_after([1.0, 2.0, 3.0], 4.0) == 6.0
