@@ -1,5 +1,6 @@
 """Random programs on real ranks: FIRST LAST FILE; rank 0 writes what all ranks find."""
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def main(first, last, path):
         found.append(comm.allgather(notes))
         own.Free()
     if comm.rank == 0:
-        Path(path).write_text(repr(found))
+        Path(path).write_bytes(pickle.dumps(found))
 
 
 if __name__ == "__main__":
