@@ -11,8 +11,8 @@ import numpy as np
 
 from dml.types.defaults import BadInput
 
-NUMBERS = "bhilqBHILQfdgFDG"  # characters of the dtypes of MPI
-INTEGERS, ORDERED = NUMBERS[:10], NUMBERS[:13]
+NUMBERS = "bhilqBHILQefdgFDG"  # characters of the dtypes of MPI, and float16
+INTEGERS, ORDERED = NUMBERS[:10], NUMBERS[:14]
 OPERATIONS: dict[str, tuple[np.ufunc, str]] = {  # by mpi4py's names
     "SUM": (np.add, NUMBERS),
     "PROD": (np.multiply, NUMBERS),

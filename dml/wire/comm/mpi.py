@@ -69,9 +69,11 @@ OPS: dict[Op, MPI.Op] = {
 def mpi_op(ufunc: Op, dtype: np.dtype) -> MPI.Op:
     """Return the operation of MPI; that of a float maximum or minimum keeps NaNs.
 
-    MPI.MAX and MPI.MIN lose a NaN or keep it, depending on the order of the ranks.
+    MPI.MAX and MPI.MIN lose a NaN or keep it, depending on the order of the ranks. MPI
+    has no operations of float16, whose buffers it sees as integers of 16 bits.
     """
-    if ufunc not in (np.maximum, np.minimum) or dtype.kind != "f":
+    extremum = ufunc in (np.maximum, np.minimum) and dtype.kind == "f"
+    if not extremum and dtype != np.float16:
         return OPS[ufunc]
 
     def combine(terms: Any, totals: Any, _: Any) -> None:
@@ -395,10 +397,14 @@ class World(MPI.Intracomm):
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
         """Reduce recvbuf in place if sendbuf is None."""
         sendbuf, ufunc = reduction(sendbuf, recvbuf, op)
-        own = MPI.IN_PLACE if sendbuf is None else sendbuf
+        op = mpi_op(ufunc, recvbuf.dtype)
         self.call = ("Allreduce", "size", self.size, 0, recvbuf)
+        if recvbuf.dtype == np.float16:
+            recvbuf = recvbuf.view(np.uint16)
+            sendbuf = None if sendbuf is None else sendbuf.view(np.uint16)
+        own = MPI.IN_PLACE if sendbuf is None else sendbuf
         try:
-            MPI.Intracomm.Allreduce(self, own, recvbuf, mpi_op(ufunc, recvbuf.dtype))
+            MPI.Intracomm.Allreduce(self, own, recvbuf, op)
         except MPI.Exception as error:
             raise translated(error, self) from error
         finally:
