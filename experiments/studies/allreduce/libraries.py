@@ -47,13 +47,14 @@ def torch_gloo(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
 def jax_psum(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
     """Return a psum over one device per process; a call waits for the result."""
     import jax
-    from jax.sharding import NamedSharding, PartitionSpec
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
     from dml.wire.mesh.devices import start
 
     start(comm)
     jax.config.update("jax_enable_x64", buffer.itemsize == 8)
-    mesh = jax.make_mesh((comm.size,), ("ranks",), devices=jax.devices()[: comm.size])
+    options = {"devices": jax.devices()[: comm.size], "axis_types": (AxisType.Auto,)}
+    mesh = jax.make_mesh((comm.size,), ("ranks",), **options)
     spec = PartitionSpec("ranks")
     add = jax.jit(
         jax.shard_map(
