@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types.comm import ANY, PROC_NULL, UNDEFINED
+from dml.types.comm import ANY, PROC_NULL, UNDEFINED, Status
 from dml.types.defaults import BadInput
 from dml.types.operations import mpi4py
 
@@ -177,4 +177,26 @@ def truncated(source: int) -> BadInput:
         "message truncated: expected one that fits into the buffer, got a longer one "
         f"from rank {source}; pass a longer buffer, or equal lengths and dtypes on all "
         "ranks"
+    )
+
+
+def check_nbytes(
+    status: Status, rank: int, least: int, most: int | None = None
+) -> None:
+    """Refuse a message of fewer than `least` or more than `most` bytes.
+
+    Args:
+      status: Status of the message.
+      rank: Receiver.
+      least: Smallest number of bytes.
+      most: Largest number of bytes; None: `least`.
+    """
+    count, nbytes = status.count, least if most is None else most
+    if least <= count <= nbytes:
+        return
+    expected = f"{nbytes}" if least == nbytes else f"{least} to {nbytes}"
+    got = f"one of {count} bytes" if count >= 0 else "a longer one"
+    raise BadInput(
+        f"rank {rank}: expected a message of {expected} bytes from rank "
+        f"{status.source}, got {got}; start all ranks with equal flags"
     )

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, BadInput, Comm, RankFailed, Status
+from dml.types import ANY, Comm, RankFailed, Status
+from dml.types.messages import check_nbytes
 from dml.wire.comm.tags import Tag
 
 POSTED = 8  # receives
@@ -55,12 +56,7 @@ class Arrivals:
             self.post()
             if self.status.source < 0:
                 continue  # the sender died while it sent
-            if self.status.count != self.nbytes:
-                raise BadInput(
-                    f"expected messages of {self.nbytes} bytes from actors, got one of "
-                    f"another length from rank {self.status.source}; start all ranks "
-                    "with equal flags"
-                )
+            check_nbytes(self.status, self.comm.rank, self.nbytes)
             return self.status.source, buffer
 
     def close(self) -> None:

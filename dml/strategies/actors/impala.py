@@ -33,7 +33,8 @@ from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
 from dml.strategies.parameters import Update
 from dml.strategies.synchronous import synchronous
-from dml.types import CountedComm, Params, Play, Problem, Step, no_op
+from dml.types import CountedComm, Params, Play, Problem, Status, Step, no_op
+from dml.types.messages import check_nbytes
 from dml.types.ranges import Count, Seed, Size, Updates, checked
 from dml.wire.comm.buffers import Layout, pack, unpack
 from dml.wire.comm.tags import Tag
@@ -151,13 +152,16 @@ def play_rollouts(
     learner, sent = plan.learner(comm.rank), comm.bytes_sent
     actor = Actor(play, seed, comm.rank - plan.learners)
     message = np.empty(HEADER + like.length, np.float32)
-    rollout = np.zeros(1, play.dtype)
+    rollout, status = np.zeros(1, play.dtype), Status()
     while True:
         with timer("wait"):
-            comm.Recv(message, learner, Tag.WEIGHTS)
-        version = int(message[:HEADER].view(np.int64)[0])
+            comm.Recv(message, learner, Tag.WEIGHTS, status)
+        head = message[:HEADER]
+        check_nbytes(status, comm.rank, head.nbytes, message.nbytes)
+        version = int(head.view(np.int64)[0])
         if version < 0:
             break
+        check_nbytes(status, comm.rank, message.nbytes)
         with timer("play"):
             params = unpack(message[HEADER:], like, copy=False)
             actor.rollout(params, version, rollout[0])

@@ -19,6 +19,7 @@ import numpy as np
 
 from dml.strategies.decentral.outer import OuterState, delayed_nesterov
 from dml.types import ANY, Comm, Status, no_op
+from dml.types.messages import check_nbytes
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.tasks import Task, Tasks
 
@@ -164,8 +165,9 @@ class OuterServer:
     def receive(self) -> None:
         """Receive the probed change and add it."""
         worker, change = self.status.Get_source(), np.empty_like(self.params)
-        self.comm.Recv(self.seconds, worker, Tag.OUTER)
-        self.comm.Recv(change, worker, Tag.OUTER)
+        for message in (self.seconds, change):
+            self.comm.Recv(message, worker, Tag.OUTER, self.status)
+            check_nbytes(self.status, self.comm.rank, message.nbytes)
         self.add(worker, change, float(self.seconds[0]))
 
     def add(self, worker: int, change: np.ndarray, seconds: float) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, Comm, Status
+from dml.types.messages import check_nbytes
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.sides import Side
@@ -132,6 +133,7 @@ class Passive:
             self.comm.Recv(NOTHING, active, Tag.PAIR)
             self.finished += 1
             return
+        check_nbytes(self.status, self.comm.rank, self.request.nbytes)
         self.comm.Recv(self.request, active, Tag.PAIR)
         change = (self.request - values) * self.half
         values += change

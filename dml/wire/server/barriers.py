@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dml.types import ANY, Comm, Request, Status
+from dml.types.messages import check_nbytes
 from dml.wire.collectives.tree import tree_allreduce
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -80,8 +81,10 @@ def receive_numbers(comm: Comm, number: np.ndarray, step: int, count: int) -> No
     Other messages are late: their worker completed an earlier step while the LEAVE
     message of that step was in transit.
     """
+    status = Status()
     while count:
-        comm.Recv(number, ANY, Tag.CLOCK)
+        comm.Recv(number, ANY, Tag.CLOCK, status)
+        check_nbytes(status, comm.rank, number.nbytes)
         count -= int(number[0] == step)
 
 

@@ -112,10 +112,9 @@ class Replica:
 
     def handle_inbox(self) -> None:
         """Handle the message in the inbox."""
-        status = self.inbox.status
-        message = self.inbox.buffer[: status.count].copy()
+        message = self.inbox.content(envelope.NBYTES).copy()
         head = envelope.unpack(message)
-        source = status.source
+        source = self.inbox.status.source
         if head.kind in (envelope.UPDATE, envelope.DEATH):
             self.store(head, message)
         elif head.kind == envelope.STORED and source == self.successor:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, Comm, Request, Status
+from dml.types.messages import check_nbytes
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.decoding import Plan
@@ -114,10 +115,14 @@ class Master:
     def receive(self, source: int = ANY) -> tuple[int, int, np.ndarray]:
         """Receive a term; return worker, number of the update, and term."""
         message = np.empty(HEADER + self.length, np.float32)
+        head = message[:HEADER].view(np.int32)
         while True:
+            head[:] = self.run, 0  # stays if the message has no header, or is cut
             self.comm.Recv(message, source, Tag.GRADIENTS, self.status)
-            run, update = message[:HEADER].view(np.int32).tolist()
+            run, update = head.tolist()
             if run == self.run:  # others are of a run that was ended early
+                expected = head if update == END else message
+                check_nbytes(self.status, self.comm.rank, expected.nbytes)
                 return self.status.Get_source(), update, message[HEADER:]
 
     def send(self, total: np.ndarray) -> None:

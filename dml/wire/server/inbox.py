@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import ANY, WITHDRAWN, Comm, RankFailed, Status
+from dml.types.messages import check_nbytes
 from dml.wire.comm.tags import Tag
 
 
@@ -27,6 +28,11 @@ class Inbox:
     def receive(self) -> None:
         """Wait for a message."""
         self.comm.Recv(self.buffer, ANY, self.tag, self.status)
+
+    def content(self, least: int) -> np.ndarray:
+        """Return the bytes of the message; refuse fewer than `least`, or cut ones."""
+        check_nbytes(self.status, self.comm.rank, least, len(self.buffer))
+        return self.buffer[: self.status.count]
 
     def post(self) -> Any:
         """Return the request of the next message; post the receive if necessary."""

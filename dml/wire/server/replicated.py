@@ -144,9 +144,8 @@ class Replicated(Wrapper):
 
     def handle_inbox(self) -> None:
         """Handle the message in the inbox."""
-        status, buffer = self.inbox.status, self.inbox.buffer
-        link = self.link_of[status.source]
-        answer = envelope.unpack(buffer[: status.count])
+        answer = envelope.unpack(self.inbox.content(envelope.NBYTES))
+        link = self.link_of[self.inbox.status.source]
         while link.acknowledged < answer.number:
             _, request, sent = link.unacknowledged.popleft()
             request.Wait()  # the head has received it, or has died

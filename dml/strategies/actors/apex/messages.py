@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import ANY, Comm, RankFailed, Status
+from dml.types.messages import check_nbytes
 from dml.wire.comm.surviving import Surviving, new_deaths
 from dml.wire.comm.tags import Tag
 
@@ -121,7 +122,8 @@ class Links:
     def receive(self, dtype: np.dtype, source: int) -> Any:
         """Return the next message of a rank, a record of its layout."""
         message = np.empty(1, dtype)
-        self.comm.Recv(message.view(np.uint8), source, Tag.REPLAY)
+        self.comm.Recv(message.view(np.uint8), source, Tag.REPLAY, self.status)
+        check_nbytes(self.status, self.comm.rank, message.nbytes)
         return message[0]
 
     def send(self, dtype: np.dtype, dest: int, count: int, **fields: Any) -> None:
