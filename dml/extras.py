@@ -12,7 +12,7 @@ DISTRIBUTION = "dml-methods"  # the name in setup.cfg
 BASE = ("greenlet", "numpy")
 EXTRAS = {
     "mpi": ("mpi4py",),
-    "jax": ("flax", "jax", "jaxlib", "optax", "orbax"),
+    "jax": ("flax", "jax", "jaxlib", "optax"),
     "numeric": ("llvmlite", "numba", "scipy", "sklearn"),
     "text": ("gensim", "tokenizers"),
     "figures": ("matplotlib",),

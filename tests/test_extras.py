@@ -79,11 +79,19 @@ def test_setup_cfg_lists_the_packages_of_extras_that_are_seldom_installed(extra)
     assert names - {None} == {*extras.EXTRAS[extra.replace("13", "12")]}
 
 
-def test_the_extra_all_has_every_extra_but_those_of_gpus_and_developers():
-    (line,) = EXTRAS["all"].split()
+def parts(extra):
+    """Return the extras that an extra consists of."""
+    (line,) = EXTRAS[extra].split()
     assert line.startswith(f"{SETUP['metadata']['name']}[")
-    assert {*line[:-1].partition("[")[2].split(",")} == {*extras.EXTRAS} - {"cuda12"}
-    assert extras.EXTRAS.keys() | {"all", "cuda13", "test", "docs"} == {*EXTRAS}
+    return {*line[:-1].partition("[")[2].split(",")}
+
+
+def test_the_extra_all_has_every_extra_but_those_of_gpus_and_developers():
+    named = {extra: parts(extra) for extra in ("all", "experiments")}
+    assert "experiments" in named["all"]
+    once = (named["all"] - {"experiments"}) | named["experiments"]
+    assert once == {*extras.EXTRAS} - {"cuda12"}
+    assert extras.EXTRAS.keys() | {*named, "cuda13", "test", "docs"} == {*EXTRAS}
     assert SETUP["metadata"]["name"] == extras.DISTRIBUTION
 
 
