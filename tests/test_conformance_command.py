@@ -91,7 +91,7 @@ def endless(comm, buffer, op=np.add):
 
 
 def outside(comm, buffer, op=np.add):
-    comm.Send(dml.flat(comm, buffer), comm.rank - 1, 3)
+    comm.Send(dml.flat(comm, buffer), comm.rank + 1, 3)
 
 
 def typo(comm, buffer, op=np.add):
@@ -126,7 +126,7 @@ def test_a_correct_allreduce_conforms(mine, capsys):
         ("any_buffer", "unusable buffers", "it accepts every other element of an"),
         ("exits", "results by length", "it ends Python with sys.exit()"),
         ("endless", "results by length", "it did not end in 1 s; it is in line"),
-        ("outside", "results by length", "expected a dest from 0 to 0, got -1 in Send"),
+        ("outside", "results by length", "expected a dest from 0 to 0 or PROC_NULL"),
         ("typo", "results by length", "NameError: name 'bufer' is not defined"),
         ("typo", "results by length", ":typo on rank 0 of 1 with 0 x float16, add"),
     ],

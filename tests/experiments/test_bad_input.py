@@ -63,7 +63,7 @@ CASES = [
         "a lag bound of 1 or more with 3 actors and 1 rollouts",
     ),
     ("rl --simulate=3 --algorithm=a3c --elastic", "impala, seed or apex with --el"),
-    ("rl --simulate=3 --algorithm=a3c --resume=no", "impala or seed or apex with"),
+    ("rl --simulate=3 --algorithm=a3c --resume=no", "the folder of a run with"),
     ("averaging --p=1", "expected 2 to 16777216 peers in --p, got 1; correct it"),
     ("averaging --p=8,x", "whole numbers from 1 .* in --p, got 'x'"),
     ("averaging --peers=32", "expected 33 to 1024 peers in --peers, got 32"),

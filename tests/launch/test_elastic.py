@@ -125,10 +125,8 @@ def test_only_the_first_start_refuses_a_used_folder(tmp_path, monkeypatch):
             if step:
                 save(tmp_path, step)
 
-        def code(self):
+        def run_to_end(self, signals):
             return self.ended
-
-        kill = code
 
     monkeypatch.setattr(supervisor, "SupervisedRun", Run)
     plan = plan_of(tmp_path, "--save_every=1")

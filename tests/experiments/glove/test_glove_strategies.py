@@ -85,7 +85,7 @@ def test_each_cell_is_a_run_and_equal_bits_show(
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1 + len(rows)  # the verdicts of claims follow the table
-    assert lines[0].split()[:3] == ["strategy", "ranks", "loss"]
+    assert lines[1].split()[:3] == ["strategy", "ranks", "loss"]
     assert read_rows(out) == rows
     assert read_summary(out)["best_ranks"] in (1, 2)
     check_folder(out, {}, "strategies.svg", "strategies.png")
