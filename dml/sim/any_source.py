@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.sim.process import describe_message, name_of
-from dml.sim.transfer import VirtualRequest, poll, set_status
+from dml.sim.transfer import VirtualRequest, poll
 from dml.types import ANY, Status
+from dml.types.messages import set_status
 
 NOTHING = np.empty(0, np.uint8)
 

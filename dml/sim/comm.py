@@ -17,10 +17,9 @@ from dml.sim.transfer import (
     VirtualRequest,
     copy_message,
     set_null,
-    set_status,
 )
 from dml.types import ANY, PROC_NULL, TOO_LONG, Status
-from dml.types.messages import source_of, tag_of
+from dml.types.messages import set_status, source_of, tag_of
 
 
 class VirtualComm(Matching):

@@ -15,7 +15,7 @@ from dml.types import (
     RankFailed,
     Status,
 )
-from dml.types.messages import memory_of, truncated
+from dml.types.messages import memory_of, set_status, truncated
 
 ISEND = "Isend(dest"  # name of the one send that does not block
 
@@ -153,10 +153,6 @@ def poll(process: Process, what: Any) -> None:
     process.polls = what
     process.pause()
     process.polls = None
-
-
-def set_status(status: Status, source: int, tag: int, count: int) -> None:
-    status.source, status.tag, status.count = source, tag, count
 
 
 def set_null(status: Status | None) -> bool:

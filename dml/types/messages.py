@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types.comm import ANY, PROC_NULL, UNDEFINED, Status
+from dml.types.comm import ANY, PROC_NULL, TOO_LONG, UNDEFINED, WITHDRAWN, Status
 from dml.types.defaults import BadInput
 from dml.types.operations import mpi4py
 
@@ -178,6 +178,29 @@ def truncated(source: int) -> BadInput:
         f"from rank {source}; pass a longer buffer, or equal lengths and dtypes on all "
         "ranks"
     )
+
+
+def set_status(status: Any, source: int, tag: int, count: int) -> None:
+    """Set the fields of a Status, or of a status of mpi4py.
+
+    Raises:
+      BadInput: The message was cut, which a status of mpi4py cannot contain, or
+        `status` has another type.
+    """
+    if isinstance(status, Status):
+        status.source, status.tag, status.count = source, tag, count
+        return
+    mpi = mpi4py()
+    if mpi is None or not isinstance(status, mpi.Status):
+        got = f"a {type(status).__name__}"
+        raise refusal("a status of dml.types or mpi4py", got, "dml.types.Status()")
+    if count == TOO_LONG:
+        raise truncated(source)
+    names = {ANY: mpi.ANY_SOURCE, PROC_NULL: mpi.PROC_NULL}
+    status.Set_source(names.get(source, source))
+    status.Set_tag(mpi.ANY_TAG if tag == ANY else tag)
+    status.Set_elements(mpi.BYTE, max(count, 0))
+    status.Set_cancelled(count == WITHDRAWN)
 
 
 def check_nbytes(

@@ -7,7 +7,7 @@ import numpy as np
 
 from dml.types import ANY, BadInput, Comm, Request
 from dml.types.messages import dest_of, source_of
-from dml.wire.comm.wrapper import Wrapper
+from dml.wire.comm.wrapper import WrappedRequest, Wrapper, unwrap
 
 
 class Members(Wrapper):
@@ -15,7 +15,7 @@ class Members(Wrapper):
 
     Every member knows all members, so that no collective call makes the group, unlike
     Split. Collectives that consist of messages run on it. Hosts, windows and collective
-    calls are those of `comm`.
+    calls are those of `comm`. Sources in a status are ranks of the group.
 
     Args:
       comm: Communicator of all ranks; this rank is a member.
@@ -31,6 +31,7 @@ class Members(Wrapper):
                 "call it on members only"
             )
         self.rank, self.size = self.ranks.index(self.rank), len(self.ranks)
+        self.platform = self.platform._replace(compute=self.compute)
 
     def Get_rank(self) -> int:
         return self.rank
@@ -45,6 +46,7 @@ class Members(Wrapper):
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
         self.comm.Recv(buf, self.member(source), tag, status)
+        set_source(status, source)
 
     def Sendrecv(
         self,
@@ -56,15 +58,38 @@ class Members(Wrapper):
         recvtag: int = ANY,
         status: Any = None,
     ) -> None:
-        receiver = self.dest(dest)
-        source = self.member(source)
-        self.comm.Sendrecv(sendbuf, receiver, sendtag, recvbuf, source, recvtag, status)
+        receiver, sender = self.dest(dest), self.member(source)
+        self.comm.Sendrecv(sendbuf, receiver, sendtag, recvbuf, sender, recvtag, status)
+        set_source(status, source)
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Request:
         return self.comm.Isend(buf, self.dest(dest), tag)
 
     def Irecv(self, buf: np.ndarray, source: int = ANY, tag: int = ANY) -> Request:
-        return self.comm.Irecv(buf, self.member(source), tag)
+        request = self.comm.Irecv(buf, self.member(source), tag)
+        return MemberReceive(self, request, source)
+
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        self.comm.Probe(self.member(source), tag, status)
+        set_source(status, source)
+
+    def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
+        arrived = self.comm.Iprobe(self.member(source), tag, status)
+        if arrived:
+            set_source(status, source)
+        return arrived
+
+    def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
+        index = self.comm.Waitany(unwrap(requests, MemberReceive), status)
+        if index >= 0 and isinstance(requests[index], MemberReceive):
+            set_source(status, requests[index].source)
+        return index
+
+    def Waitall(self, requests: Sequence[Any]) -> None:
+        self.comm.Waitall(unwrap(requests, MemberReceive))
+
+    def compute(self, seconds: float, unless: Any = None) -> bool:
+        return self.comm.platform.compute(seconds, *unwrap([unless], MemberReceive))
 
     def dest(self, dest: int) -> int:
         """Return the destination as a rank of `comm`, or PROC_NULL."""
@@ -77,3 +102,28 @@ class Members(Wrapper):
         if source == ANY:
             raise BadInput("expected a source in a group of members, got ANY; name it")
         return self.ranks[source] if source >= 0 else source
+
+
+class MemberReceive(WrappedRequest):
+    """A receive from the member `source`."""
+
+    def __init__(self, comm: Members, request: Request, source: int):
+        super().__init__(comm, request)
+        self.source = source
+
+    def Wait(self, status: Any = None) -> bool:
+        self.request.Wait(status)
+        set_source(status, self.source)
+        return True
+
+    def Test(self, status: Any = None) -> bool:
+        done = self.request.Test(status)
+        if done:
+            set_source(status, self.source)
+        return done
+
+
+def set_source(status: Any, source: int) -> None:
+    """Replace the source, a rank of the wrapped communicator, by that of the member."""
+    if status is not None and status.source >= 0:  # else PROC_NULL, or withdrawn
+        status.source = source

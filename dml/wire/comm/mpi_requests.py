@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from dml.types import ANY, PROC_NULL, TOO_LONG, WITHDRAWN, BadInput, RankFailed, Status
-from dml.types.messages import truncated
+from dml.types.messages import set_status, truncated
 from dml.wire.comm.mpi_library import MPI
 
 DML_RANKS = {MPI.ANY_SOURCE: ANY, MPI.PROC_NULL: PROC_NULL}
@@ -73,10 +73,10 @@ class Pending(MPI.Request):
         if self.receives:
             copy_status(mpi, status, nbytes_of(self.call[-1]))
         elif status is not None:  # MPI does not define the status of a send
-            _, _, status.source, status.tag, _ = self.call
-            status.count = 0
+            _, _, dest, tag, _ = self.call
+            set_status(status, dest, tag, 0)
         if self.cancelled and mpi and status is not None and mpi.Is_cancelled():
-            status.count = WITHDRAWN
+            set_status(status, status.source, status.tag, WITHDRAWN)
 
     def copy_truncated(
         self, error: MPI.Exception, mpi: MPI.Status | None, status: Status | None
@@ -118,7 +118,7 @@ def copy_status(
         count = TOO_LONG
     if status is not None:
         tag = ANY if mpi.tag == MPI.ANY_TAG else mpi.tag
-        status.source, status.tag, status.count = source, tag, count
+        set_status(status, source, tag, count)
 
 
 def is_cut(
@@ -138,7 +138,7 @@ def is_cut(
     if status is None:
         raise truncated(DML_RANKS.get(mpi.source, mpi.source) if mpi else source)
     copy_status(mpi, status)
-    status.count = TOO_LONG
+    set_status(status, status.source, status.tag, TOO_LONG)
     return True
 
 

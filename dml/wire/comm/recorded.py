@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from dml.types import ANY, PROC_NULL, WITHDRAWN, BadInput, Comm, RankFailed, Status
+from dml.types.messages import set_status
 from dml.wire.comm.event_log import Log
 from dml.wire.comm.events import Event, Kind
 from dml.wire.comm.members import Members
@@ -14,7 +15,7 @@ from dml.wire.comm.wrapper import (
     WrappedRequest,
     Wrapper,
     from_any,
-    refuse_cut,
+    report,
     status_for,
     unwrap,
 )
@@ -74,11 +75,10 @@ class Ordered(Wrapper, ABC):
         if not from_any(source, tag):
             return self.comm.Recv(buf, source, tag, status)
         source, tag = self.match(Kind.RECV, source, tag)
-        told = Status() if status is None else status
-        self.comm.Recv(buf, source, tag, told)
-        self.record_message(Kind.RECV, told)
-        if status is None:
-            refuse_cut(told)
+        message = Status()
+        self.comm.Recv(buf, source, tag, message)
+        self.record_message(Kind.RECV, message)
+        report(message, status)
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.attempt(lambda: self.comm.Send(buf, dest, tag))
@@ -95,15 +95,14 @@ class Ordered(Wrapper, ABC):
     ) -> None:
         source, recvtag = self.pattern(source, recvtag)
         is_from_any = from_any(source, recvtag)
-        told = status
+        message = status
         if is_from_any:
             source, recvtag = self.match(Kind.SENDRECV, source, recvtag)
-            told = Status() if status is None else status
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, told)
+            message = Status()
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, message)
         if is_from_any:
-            self.record_message(Kind.SENDRECV, told)
-            if status is None:
-                refuse_cut(told)
+            self.record_message(Kind.SENDRECV, message)
+            report(message, status)
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
         source, tag = self.pattern(source, tag)
@@ -153,7 +152,7 @@ class OrderedRequest(WrappedRequest):
         """Wait as `Wait` does; complete a withdrawn receive that was not posted."""
         if self.request is None and self.cancelled:
             if status is not None:
-                status.count = WITHDRAWN
+                set_status(status, status.source, status.tag, WITHDRAWN)
             return True
         if self.request is None:
             raise BadInput(
@@ -179,10 +178,7 @@ class OrderedRequest(WrappedRequest):
             if not call(self.status):
                 return False
             self.complete()
-        if status is None:
-            refuse_cut(self.status)
-        else:
-            vars(status).update(vars(self.status))
+        report(self.status, status)
         return True
 
     def complete(self, status: Status | None = None) -> None:
@@ -283,11 +279,11 @@ class Recorded(Ordered):
         return success
 
     def test(self, request: OrderedRequest, status: Any) -> bool:
-        told = Status() if status is None else status
-        done = request.finish(request.request.Test, told)
+        message = Status()
+        done = request.finish(request.request.Test, message)
         self.events.add_poll(Kind.TEST, done)
-        if done and status is None:
-            refuse_cut(told)
+        if done:
+            report(message, status)
         return done
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
@@ -295,13 +291,13 @@ class Recorded(Ordered):
 
     def wait_any(self, requests: Sequence[Any], status: Any) -> int:
         """Return the index of the first completed request; record it."""
-        told = Status() if status is None else status
-        index = self.comm.Waitany(unwrap(requests, OrderedRequest), told)
+        message = Status()
+        index = self.comm.Waitany(unwrap(requests, OrderedRequest), message)
         if index >= 0 and isinstance(requests[index], OrderedRequest):
-            requests[index].complete(told)
+            requests[index].complete(message)
         self.events.add(Kind.WAITANY, index)
-        if status is None and index >= 0:
-            refuse_cut(told)
+        if index >= 0:
+            report(message, status)
         return index
 
     def compute(self, seconds: float, unless: Any = None) -> bool:

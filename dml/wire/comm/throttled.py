@@ -10,7 +10,7 @@ from dml.types import ANY, WITHDRAWN, Comm, Status
 from dml.types.messages import dest_of, memory_of, tag_of
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.polling import ByRequests
-from dml.wire.comm.wrapper import WrappedRequest, refuse_cut
+from dml.wire.comm.wrapper import WrappedRequest, report
 
 SEND, RECEIVE = 0, 1  # the two directions of a full-duplex port
 
@@ -175,8 +175,4 @@ class Arrival(Transfer):
         self.due = ports[RECEIVE] = max(float(leaves[0]), ports[RECEIVE] + seconds)
 
     def report(self, status: Any) -> None:
-        if status is None:
-            refuse_cut(self.status)
-        else:
-            status.source, status.tag = self.status.source, self.status.tag
-            status.count = self.status.count
+        report(self.status, status)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from dml.types import ANY, PROC_NULL, SHARED, TOO_LONG, Cache, Comm, Op, Request, Status
-from dml.types.messages import source_of, tag_of, truncated
+from dml.types.messages import set_status, source_of, tag_of, truncated
 from dml.wire.comm.plain import as_comm
 
 
@@ -162,6 +162,14 @@ def refuse_cut(status: Status) -> None:
     """Raise BadInput if a message was longer than its buffer."""
     if status.count == TOO_LONG:
         raise truncated(status.source)
+
+
+def report(message: Status, status: Any) -> None:
+    """Copy the status of a message to `status`; without one, refuse a cut message."""
+    if status is None:
+        refuse_cut(message)
+    else:
+        set_status(status, message.source, message.tag, message.count)
 
 
 def status_for(status: Any, source: int, tag: int) -> Any:

@@ -6,6 +6,7 @@ import pytest
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import ANY, PROC_NULL, UNDEFINED, BadInput, Status
+from dml.wire.comm.members import Members
 
 MPI = pytest.importorskip("mpi4py.MPI", exc_type=ImportError)
 FABRICS = pytest.mark.parametrize("links", (sim.Uniform(), network("torus:2x2", 4)))
@@ -101,3 +102,54 @@ def test_a_message_that_is_too_long_is_refused_by_its_receiver(links):
             return "refused"
 
     assert sim.run(program, 4, links) == ["refused", None, None, None]
+
+
+@FABRICS
+@pytest.mark.parametrize("new_status", (Status, MPI.Status))
+def test_a_status_has_the_source_in_a_group_of_members(links, new_status):
+    def receive(comm, call, into, status):
+        request = (
+            comm.Irecv(into, 1, 5) if call in ("Wait", "Test", "Waitany") else None
+        )
+        if call in ("Wait", "Test"):
+            while not getattr(request, call)(status):
+                comm.platform.compute(1.0, request)
+        elif call == "Waitany":
+            assert comm.Waitany([request], status) == 0
+        elif call == "Sendrecv":
+            comm.Sendrecv(into, PROC_NULL, 0, into, 1, 5, status)
+        else:
+            while (
+                getattr(comm, call)(*[into] * (call == "Recv"), 1, 5, status) is False
+            ):
+                comm.platform.compute(1.0)
+            if call != "Recv":
+                comm.Recv(into, 1, 5)
+
+    calls = ("Recv", "Sendrecv", "Probe", "Iprobe", "Wait", "Test", "Waitany")
+
+    def program(comm):
+        if comm.rank in (0, 1):
+            return None
+        group, found = Members(comm, [3, 2]), []
+        for number, call in enumerate(calls):
+            if comm.rank == 2:
+                group.Send(np.full(2, float(number)), 0, 5)
+            else:
+                status, into = new_status(), np.zeros(2)
+                receive(group, call, into, status)
+                found.append((status.source, status.tag, status.count, into[0]))
+        return found
+
+    expected = [(1, 5, 16, number) for number in range(len(calls))]
+    assert sim.run(program, 4, links)[3] == expected
+
+
+def test_other_objects_than_a_status_are_refused_in_one_line():
+    def program(comm):
+        if comm.rank == 0:
+            comm.Send(np.zeros(3), 1, 7)
+        else:
+            refused(lambda: comm.Recv(np.zeros(4), 0, 7, [0]))
+
+    sim.run(program, 2)
