@@ -278,7 +278,7 @@ def test_strategies_of_a_model_refuse_a_fused_kernel_in_one_line():
     for name in ("average", "cyclades", "delayed"):
         with pytest.raises(BadInput, match="kernel.model .*; pass .*hogwild"):
             strategy(name, problem)
-    assert inspect.unwrap(strategy("hogwild", problem)) is hogwild
+    assert inspect.unwrap(strategy("hogwild", problem)) is inspect.unwrap(hogwild)
     with pytest.raises(BadInput, match="no locks, no momentum"):
         run(hogwild, problem, settings(momentum=0.5))
     with pytest.raises(BadInput, match="with model .*; pass --strategy=.*hogwild"):
