@@ -14,7 +14,6 @@ DTYPES = ["float32", "float64"]
 
 
 READERS = {  # values of --updates that read a flag, if not all do
-    "hubs": ["cyclades"],
     **dict.fromkeys(("hot", "period"), ["hogwild_private"]),
     "blocks": ["rotation"],
 }
