@@ -28,7 +28,7 @@ def ended(tmp_path):
     def write(ranks, flags, summary=None, error="", seconds=1.0):
         cell = Cell(ranks, flags)
         folder = tmp_path / sweep_grid.folder_name("x.py", cell)
-        with run_folders.folder(folder, flags) as writer:
+        with run_folders.folder(folder, flags, overwrite=True) as writer:
             if summary is not None:
                 writer.summary(summary)
         (folder / "output.txt").touch()
