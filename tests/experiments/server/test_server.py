@@ -96,11 +96,11 @@ def test_a_recorded_run_in_which_workers_died_is_replayed(tmp_path, undrawn):
     assert first["dead_workers"] == 2
     replay = f"--replay={tmp_path / 'run'}"
     for more in ([], ["--network=1e-3,1e-9,0"]):
-        again = run(tmp_path / "b", *same, replay, *more)
+        again = run(tmp_path / "b", *same, replay, "--overwrite", *more)
         assert again["sha256"] == first["sha256"]
         assert again["dead_workers"] == 2
         assert again["words_sent"] == first["words_sent"]
     with pytest.raises(BadInput, match="expected no deaths of ranks .*with --replay"):
         run(tmp_path / "c", *same, replay, deaths)
     with pytest.raises(BadInput, match="expected servers without replicas"):
-        run(tmp_path / "c", *same, record, "--replicas=2")
+        run(tmp_path / "d", *same, record, "--replicas=2")
