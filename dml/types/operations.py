@@ -62,7 +62,7 @@ def reduction(sendbuf: Any, recvbuf: Any, op: Any) -> tuple[Any, np.ufunc]:
         arrays of one dtype and length in separate memory.
     """
     ufunc, mpi = ufunc_of(op), mpi4py()
-    if sendbuf is None or (mpi is not None and sendbuf is mpi.IN_PLACE):
+    if mpi is not None and sendbuf is mpi.IN_PLACE:
         sendbuf = None
     for buffer in (recvbuf,) if sendbuf is None else (recvbuf, sendbuf):
         if not isinstance(buffer, np.ndarray):
