@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -71,6 +72,22 @@ def rank_1(act, meets=False):
     if meets:
         ALLREDUCE["shared"](comm, buffer)
     hear(comm, 1)
+
+
+def killed_sender():
+    """Rank 0 receives a message of a killed rank before mpirun ends rank 0."""
+    comm = world()
+    buffer = np.zeros(1 << 20)
+    if comm.rank == 1:
+        mpirun = os.getppid()
+        os.kill(mpirun, signal.SIGSTOP)
+        go_on = ["sh", "-c", f"sleep 0.5; kill -CONT {mpirun}"]
+        child = subprocess.Popen(go_on, start_new_session=True)
+        comm.Isend(buffer, 0, Tag.RING)
+        os.kill(os.getpid(), signal.SIGKILL)
+        child.wait()
+    time.sleep(0.2)
+    comm.Recv(buffer, 1, Tag.RING)
 
 
 # All ranks wait in one of these.

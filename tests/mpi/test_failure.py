@@ -1,6 +1,10 @@
 """All that can go wrong on real ranks: exceptions, hangs, bad input."""
 
+import signal
+
 import pytest
+
+from tests.mpi.conftest import OPEN_MPI
 
 
 @pytest.fixture
@@ -46,6 +50,13 @@ def test_a_rank_that_ends_ends_all_and_shows_its_cause_once(fail, way, texts):
     ended, _ = fail(3, *way)
     assert ended.code != 0
     assert [ended.err.count(text) for text in texts] == [1] * len(texts)
+
+
+@pytest.mark.skipif(OPEN_MPI, reason="Open MPI copies a message when it is sent")
+def test_a_message_of_a_killed_rank_ends_the_run_by_its_signal(fail):
+    ended, _ = fail(2, "killed_sender")
+    assert ended.code == signal.SIGKILL
+    assert "Traceback" not in ended.err
 
 
 def test_all_ranks_may_raise_and_each_prints_once(fail):
