@@ -1,9 +1,14 @@
-"""Run the README's commands, with small sizes, and the Python of README and book."""
+"""Run the README's commands, with small sizes, and the Python of README and book.
+
+Also the list of all commands, which is written from two tables.
+"""
 
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
+import commands
 import pytest
 
 from dml import conformance
@@ -11,68 +16,33 @@ from dml.data.text.generated import generate
 from tests.commands import PYTHON, ROOT, command
 
 README = (ROOT / "README.md").read_text()
+TOPICS = tomllib.loads((ROOT / "docs/commands.toml").read_text("utf-8"))
+COMMANDS = {name: row for rows in TOPICS.values() for name, row in rows.items()}
 HERE = ["--corpus=corpus.txt", "--min_count=1"]
-EVEN = ["--problem=generated", "--clocks=5", "--laws=constant:1", "--scale=0.001"]
-TEXT = ["--corpus=corpus.txt", "--length=16", "--batch=8", "--steps=2"]
 SMALL = {
     "allreduce.py": ["--sizes=4KB", "--repeats=1"],
-    "byteps.py": ["--size=64KB", "--segment=4KB", "--bandwidth=200", "--repeats=1"]
-    + ["--params=8KB"],
-    "server.py": ["--problem=generated", "--clocks=5"],
-    "consistency.py": EVEN,
-    "topology.py": ["--p=16"],
+    "server.py": ["--clocks=5"],
     "averaging.py": ["--p=8", "--sides=4x4", "--peers=64", "--restarts=1"]
     + ["--draws=100", "--ranks=4"],
-    "decentralised.py": ["--steps=2", "--ranks=4", "--lrs=0.1", "--skews=similarity:1"],
-    "diloco.py": ["--corpus=corpus.txt", "--vocabulary=300", "--length=8", "--batch=1"]
-    + ["--ranks=2", "--steps=4", "--periods=2", "--period=2", "--reducers="]
-    + ["--fragments=", "--pretraining=0"],
-    "async_diloco.py": ["--phases=1", "--period=2", "--examples=99", "--points=2"],
-    "volunteers.py": ["--simulate=20", "--group=4", "--rounds=2", "--compared=4"]
-    + ["--most=1", "--groups=10", "--steps=1", "--deadlines=60"]
-    + ["--matchmakings=4"],
-    "byzantine.py": ["--rules=mean,krum", "--attacks=mimic", "--attackers=0,1"]
-    + ["--steps=2", "--processes=1"],
-    "checkpoints.py": ["--segments=100", "--runs=100", "--draws=1000", "--repeats=1"]
-    + ["--width=8", "--batch=2"],
     "environments.py": ["--copies=8", "--repeats=1", "--steppers=dml"],
-    "server_chain.py": ["--simulate=6", "--spares=1", "--clocks=4", "--kill=middle"],
     "rl.py": ["--updates=3", "--widths=8", "--evaluate_every=0"],
-    "apex.py": ["--updates=20", "--every=10", "--seeds=1", "--processes=1"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
-    "policy_lag.py": ["--lags=0,1", "--seeds=1", "--updates=2", "--points=1"]
-    + ["--episodes=1", "--processes=1", "--corrections=none"],
-    "a3c.py": ["--workers=1,2", "--seeds=1", "--updates=16", "--processes=1"]
-    + ["--environment=catch"],
     "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
-    "pipeline_templates.py": ["--nodes=9"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
-    "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
-    "bert.py": [*TEXT, "--vocabulary=300"],
-    "gpt.py": [*TEXT, "--vocabulary=300"],
-    "compressed.py": ["--reducers=exact,sign", "--steps=3", "--repeats=1"],
     "crossover.py": ["--codes=sign", "--matrices=1", "--repeats=1", "--ranks=2"],
-    "sufficient_factors.py": ["--networks=vgg19", "--gbps=10", "--ranks=2"],
     "kfac.py": ["--ranks=1,2", "--layers=2", "--steps=2", "--updates=12"],
     "owners.py": ["--ranks=1,2", "--steps=1", "--width=8", "--timed_width=8"]
     + ["--optimizers=adamw", "--repeats=1"],
-    "shuffling.py": ["--seeds=1", "--epochs=1", "--fractions=0,1"],
-    "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
-    + ["--corpus=corpus.txt", "--length=16"],
-    "offload.py": ["--blocks=1", "--width=8", "--heads=2", "--draws=2", "--steps=1"]
-    + ["--virtual_width=0", "--fractions=1"],
-    "train.py": ["--steps=10"],
-    "matrix.py": ["--problems=completion", "--methods=serial,local,rotation"],
-    "papers.py": ["--run=strubell", "--size=tiny", "--docs=docs"],
-    "carbon.py": ["--nomeasure"],
+    "pipeline.py": ["--measured="],
     "sweep.py": ["--lr=0.05", "--repeat=1", "--strategy=rotation", "--dim=8"]
     + [*HERE, "--epochs=1", "--timeline=0"],
     "report.py": [],
 }
+ONLY_HERE = ["elastic", "environments", "kfac", "owners"]  # others have their own tests
 # Commands that set the number of JAX devices, and those of launch/.
-OWN_PROCESS = {"hybrid.py", "matrix.py", "sweep.py", "report.py"}
+OWN_PROCESS = {"sweep.py", "report.py"}
 SCRIPT = r"(?:experiments|launch)/(\w+\.py)"
 LEAVE = {
     "sweep.py": "runs/sweeps/glove/results.csv",
@@ -106,7 +76,7 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("line", shown())
+@pytest.mark.parametrize("line", [*shown(), *(COMMANDS[k][0] for k in ONLY_HERE)])
 def test_a_command_of_the_readme_runs(line, tmp_path, here, cache, monkeypatch):
     line = re.sub(r"(-n |--simulate=)8\b", r"\g<1>4", line)  # 2 cores
     before, path, script, rest = re.match(rf"(.*?)({SCRIPT})(.*)", line).groups()
@@ -129,8 +99,17 @@ def test_a_command_of_the_readme_runs(line, tmp_path, here, cache, monkeypatch):
 
 
 def test_the_readme_is_short_and_shows_commands():
-    assert len(README.splitlines()) <= 200
-    assert len(shown()) >= 4
+    assert len(README.splitlines()) <= 150
+    assert len(shown()) >= 10
+
+
+def test_the_list_of_commands_is_complete_and_written_from_its_tables():
+    scripts = {path.stem for path in (ROOT / "experiments").glob("*.py")}
+    assert scripts == COMMANDS.keys()
+    assert len(COMMANDS) == sum(map(len, TOPICS.values()))
+    for name, (line, *_) in COMMANDS.items():
+        assert f"experiments/{name}.py" in line
+    assert commands.PAGE.read_text("utf-8") == commands.page()
 
 
 @pytest.mark.parametrize(

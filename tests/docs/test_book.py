@@ -109,10 +109,11 @@ def commands(chapter):
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     rows = [row.command for row in ROWS if row.chapter == chapter and row.command]
-    return [*lines, *rows]
+    cells = re.findall(r"^\| `(.*?)` \|", text, re.MULTILINE)
+    return [*lines, *rows, *[cell for cell in cells if "experiments/" in cell]]
 
 
-@pytest.mark.parametrize("chapter", sorted({row.chapter for row in ROWS}))
+@pytest.mark.parametrize("chapter", sorted({*(row.chapter for row in ROWS), "commands"}))
 def test_commands_name_scripts_and_flags_that_exist(chapter):
     known = set()
     for command in commands(chapter):

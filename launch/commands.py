@@ -1,0 +1,67 @@
+"""Write docs/commands.md: the commands of experiments/ by topic, with their papers.
+
+    python launch/commands.py
+
+The tables are docs/commands.toml and experiments/studies/papers/papers.toml. A test
+compares the page with what this module writes.
+"""
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/commands.md"
+COMMANDS = ROOT / "docs/commands.toml"
+PAPERS = ROOT / "experiments/studies/papers/papers.toml"
+HEAD = """\
+# Commands
+
+Every command of `experiments/`, by topic. Times are those of the command as it stands here, on
+two idle cores of an AMD EPYC virtual machine; the first line of `--help` has the time of your
+last run. A paper leads to its claims, with published number, our number and verdict.
+
+Written by `python launch/commands.py` from `docs/commands.toml`.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    topics = tomllib.loads(COMMANDS.read_text("utf-8"))
+    papers = tomllib.loads(PAPERS.read_text("utf-8"))
+    return "\n".join([HEAD, *lines(topics, papers)])
+
+
+def lines(topics: dict[str, Any], papers: dict[str, Any]) -> Iterator[str]:
+    """Yield a table for each topic."""
+    for topic, commands in topics.items():
+        yield f"## {topic}\n"
+        yield "| command | shows | time | papers | figure |\n|---|---|---|---|---|"
+        for name, (command, shows, time) in commands.items():
+            cited = [paper for paper in papers if name in scripts(papers[paper])]
+            links = ", ".join(f"[{paper}](RESULTS.md#{paper})" for paper in cited)
+            cells = f"`{command}`", shows, time, links, figure(name, cited)
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+
+
+def scripts(paper: dict[str, Any]) -> set[str]:
+    """Return the names of the commands that reproduce a paper."""
+    commands = paper.get("commands", {}).values()
+    return {Path(command["script"]).stem for command in commands}
+
+
+def figure(name: str, papers: list[str]) -> str:
+    """Return the first figure of the papers of a command; empty without one."""
+    for paper in papers:
+        path = f"results/{paper}.svg"
+        if (PAGE.parent / path).exists():
+            return f'<a href="{path}"><img src="{path}" alt="{name}" width="120"></a>'
+    return ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
+    sys.stdout.write(f"{PAGE.relative_to(ROOT)}\n")
