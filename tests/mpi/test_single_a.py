@@ -5,8 +5,10 @@ import pytest
 from tests.commands import PYTHON, output
 from tests.mpi.conftest import MPIRUN, OPEN_MPI_VARIABLES
 
+NAMES = ["allreduce", "parameter_server", "glove"]
 
-@pytest.mark.parametrize("name", ["allreduce", "parameter_server"])
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_single_file_equals_one_process_on_real_ranks(name):
     file = f"experiments/single/{name}.py"
     printed = output(MPIRUN, "-n", 4, PYTHON, file, **OPEN_MPI_VARIABLES)
