@@ -5,7 +5,7 @@ import pytest
 from tests.commands import PYTHON, output
 from tests.mpi.conftest import MPIRUN, OPEN_MPI_VARIABLES
 
-NAMES = ["allreduce", "parameter_server", "glove", "data_parallel"]
+NAMES = ["allreduce", "parameter_server", "glove", "data_parallel", "hogwild"]
 
 
 @pytest.mark.parametrize("name", NAMES)
