@@ -5,7 +5,14 @@ import pytest
 from tests.commands import PYTHON, output
 from tests.mpi.conftest import MPIRUN, OPEN_MPI_VARIABLES
 
-NAMES = ["allreduce", "parameter_server", "glove", "data_parallel", "hogwild"]
+NAMES = [
+    "allreduce",
+    "parameter_server",
+    "glove",
+    "data_parallel",
+    "hogwild",
+    "byzantine",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
