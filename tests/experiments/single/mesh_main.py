@@ -1,0 +1,90 @@
+"""Single files against JAX programs on devices; prints the name of each check.
+
+The numbers are small integers, so that sums are exact, and NumPy and XLA have equal
+bits whatever order they add in.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from dml.models.layered import layered
+from dml.strategies.hybrid.hybrid import replicate_layers
+from dml.strategies.hybrid.layout import layout_of
+from dml.strategies.hybrid.parts import Pipeline, divide
+from dml.strategies.hybrid.programs import GradientPrograms
+from dml.types import Batch, Layer, identity
+from experiments.single import pipeline
+from tests.checks import run
+from tests.experiments.single.proof import ran
+
+DEVICES = 4
+LAYERS, MICROBATCHES, EXAMPLES, WIDTH = 4, 4, 2, 4
+
+
+def integers(*shape):
+    return np.random.default_rng(sum(shape)).integers(-1, 2, shape).astype(np.float32)
+
+
+def grid(**sizes):
+    """Return a mesh of some of the devices, with the axes data, stage and tensor."""
+    shape = {"data": 1, "stage": 1, "tensor": 1} | sizes
+    some = np.array(jax.devices()[: max(shape.values())]).reshape(*shape.values())
+    return Mesh(some, tuple(shape), axis_types=(AxisType.Auto,) * 3)
+
+
+def chain():
+    """Return the network of pipeline.py: layers of one matrix each."""
+
+    def layer(n):
+        def apply(params, given, batch):
+            given = batch.inputs if given is None else given
+            output = jax.nn.relu(given @ params[f"w{n}"])
+            last = n == LAYERS - 1
+            return jnp.mean((output - batch.targets) ** 2) if last else output
+
+        return Layer((f"w{n}",), apply)
+
+    return layered([layer(n) for n in range(LAYERS)], None, None, None)
+
+
+def check_pipelines_have_the_bits_and_words_of_hybrid():
+    layers = integers(LAYERS, WIDTH, WIDTH)
+    inputs, targets = integers(2, MICROBATCHES, EXAMPLES, WIDTH)
+    params = {f"w{n}": w for n, w in enumerate(layers)}
+    model = replicate_layers(chain(), params)
+    examples = Batch(inputs.reshape(-1, WIDTH), targets.reshape(-1, WIDTH))
+    for name, schedule, stages in [
+        ("gpipe", pipeline.gpipe, 2),
+        ("1f1b", pipeline.one_forward_one_backward, 3),
+    ]:
+
+        def program(comm, schedule=schedule):
+            own = np.array_split(layers, comm.size)[comm.rank]
+            return pipeline.pipeline(comm, schedule, own, inputs, targets)
+
+        axes, how = grid(stage=stages), Pipeline(name, MICROBATCHES)
+        layout = layout_of(divide(model, params, axes, how), params, axes, identity)
+        call = GradientPrograms(model, layout, how)
+        loss, grads = call(layout.scatter(params), examples, MICROBATCHES)
+        expected = np.stack([*layout.collect(grads).values()])
+        results, nbytes = zip(*ran(program, stages), strict=True)
+        losses, found, _ = zip(*results, strict=True)
+        assert np.count_nonzero(expected) > expected.size / 4
+        assert np.array_equal(np.concatenate(found), expected), (name, stages)
+        assert losses[-1] == float(loss.addressable_data(0)) > 0
+        if stages == 2:  # more devices also send in ticks in which they have no message
+            assert {*nbytes} == {call.bytes_sent["stage"] / 2}
+
+
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
+
+
+def named(text):
+    """Return the names of the checks with a text in their name."""
+    return [check.__name__ for check in CHECKS if text in check.__name__]
+
+
+if __name__ == "__main__":
+    run(CHECKS, DEVICES)
