@@ -38,16 +38,16 @@ def trained(name, problem, batches, rate, size, **own):
     return ran(program, size)
 
 
-def regression(gradient, x, y):
-    """Return the problem of a vector and minibatches of some examples (x, y)."""
+def regression(gradient, x, y, start=None):
+    """Return the problem of an array and minibatches of some examples (x, y)."""
 
     def mean_gradient(params, batch):
         loss, grad = gradient(*map(np.asarray, (params["x"], *batch)))
         return loss, {"x": grad}
 
-    start = {"x": np.zeros(x.shape[1], np.float32)}
+    start = np.zeros(x.shape[1], np.float32) if start is None else start
     return Problem(
-        start,
+        {"x": start},
         len(y),
         mean_gradient,
         lambda params: {},
