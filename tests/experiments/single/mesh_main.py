@@ -4,6 +4,8 @@ The numbers are small integers, so that sums are exact, and NumPy and XLA have e
 bits whatever order they add in.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,13 +16,16 @@ from dml.strategies.hybrid.hybrid import replicate_layers
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import GradientPrograms
-from dml.types import Batch, Layer, identity
-from experiments.single import pipeline
+from dml.types import Batch, Layer, Tensor, identity
+from dml.wire.mesh.axes import COLUMNS, REPLICATED, ROWS
+from dml.wire.mesh.conjugate import copy_to_devices, sum_over_devices
+from experiments.single import pipeline, tensor_parallel
 from tests.checks import run
 from tests.experiments.single.proof import ran
 
 DEVICES = 4
 LAYERS, MICROBATCHES, EXAMPLES, WIDTH = 4, 4, 2, 4
+BLOCKS, HIDDEN = 2, 8
 
 
 def integers(*shape):
@@ -76,6 +81,63 @@ def check_pipelines_have_the_bits_and_words_of_hybrid():
         assert losses[-1] == float(loss.addressable_data(0)) > 0
         if stages == 2:  # more devices also send in ticks in which they have no message
             assert {*nbytes} == {call.bytes_sent["stage"] / 2}
+
+
+def blocks():
+    """Return the network of tensor_parallel.py on one of several devices."""
+
+    def embed(params, given, batch):
+        return batch.inputs @ params["embedding"]
+
+    def block(n):
+        def apply(params, given, batch):
+            up, down = params[f"b{n}"]
+            hidden = jax.nn.relu(copy_to_devices(given, "tensor") @ up)
+            output = given + sum_over_devices(hidden @ down, "tensor")
+            last = n == BLOCKS - 1
+            return jnp.mean((output - batch.targets) ** 2) if last else output
+
+        return Layer((f"b{n}",), apply)
+
+    specs = {f"b{n}": (COLUMNS, ROWS) for n in range(BLOCKS)}
+    specs = {"embedding": REPLICATED} | specs
+    not_partial = jax.tree.map(lambda _: False, specs)
+    layers = [Layer(("embedding",), embed), *map(block, range(BLOCKS))]
+    return Tensor(layers, specs, not_partial)
+
+
+def check_tensor_parallel_has_the_bits_and_words_of_hybrid():
+    shapes = (WIDTH, WIDTH), (BLOCKS, WIDTH, HIDDEN), (BLOCKS, HIDDEN, WIDTH)
+    whole = [integers(*shape) for shape in shapes]
+    inputs, targets = integers(2, EXAMPLES, WIDTH)
+    embedding, ups, downs = whole
+    pairs = zip(ups, downs, strict=True)
+    params = {"embedding": embedding} | {f"b{n}": two for n, two in enumerate(pairs)}
+    for size in (2, 4):
+
+        def program(comm, dtype=np.float32):
+            own = tensor_parallel.slices(whole, comm.rank, comm.size)
+            own, batch = [w.astype(dtype) for w in own], (inputs.astype(dtype), targets)
+            return tensor_parallel.gradient(comm, own, *batch)
+
+        axes, how = grid(tensor=size), Pipeline("gpipe")
+        model = blocks()
+        layout = layout_of(divide(model, params, axes, how), params, axes, identity)
+        call = GradientPrograms(model, layout, how)
+        loss, grads = call(layout.scatter(params), Batch(inputs, targets), 1)
+        grads = layout.collect(grads)
+        stacked = (
+            np.stack([grads[f"b{n}"][side] for n in range(BLOCKS)]) for side in (0, 1)
+        )
+        expected = grads["embedding"], *stacked
+        assert all(np.count_nonzero(leaf) > leaf.size / 4 for leaf in expected)
+        for rank, ((found_loss, found), nbytes) in enumerate(ran(program, size)):
+            own = tensor_parallel.slices(expected, rank, size)
+            assert [*map(np.ndarray.tolist, found)] == [*map(np.ndarray.tolist, own)]
+            assert found_loss == float(loss.addressable_data(0)) > 0
+            assert nbytes == call.bytes_sent["tensor"] > 0
+        exact = ran(partial(program, dtype=np.float64), size)[-1][0][1]
+        assert [*map(np.ndarray.tolist, found)] == [*map(np.ndarray.tolist, exact)]
 
 
 CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
