@@ -4,11 +4,14 @@ The numbers are small integers, so that sums are exact, and NumPy and XLA have e
 bits whatever order they add in.
 """
 
+import inspect
+from collections import Counter
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import AxisType, Mesh
 
 from dml.models.layered import layered
@@ -16,10 +19,13 @@ from dml.strategies.hybrid.hybrid import replicate_layers
 from dml.strategies.hybrid.layout import layout_of
 from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import GradientPrograms
+from dml.strategies.mesh import compile_shard_map
+from dml.strategies.zero import ZERO, placement
 from dml.types import Batch, Layer, Tensor, identity
 from dml.wire.mesh.axes import COLUMNS, REPLICATED, ROWS
 from dml.wire.mesh.conjugate import copy_to_devices, sum_over_devices
-from experiments.single import pipeline, tensor_parallel
+from dml.wire.mesh.traffic import collectives, ring_bytes
+from experiments.single import pipeline, tensor_parallel, zero
 from tests.checks import run
 from tests.experiments.single.proof import ran
 
@@ -39,19 +45,19 @@ def grid(**sizes):
     return Mesh(some, tuple(shape), axis_types=(AxisType.Auto,) * 3)
 
 
-def chain():
+def chain(count=LAYERS):
     """Return the network of pipeline.py: layers of one matrix each."""
 
     def layer(n):
         def apply(params, given, batch):
             given = batch.inputs if given is None else given
             output = jax.nn.relu(given @ params[f"w{n}"])
-            last = n == LAYERS - 1
+            last = n == count - 1
             return jnp.mean((output - batch.targets) ** 2) if last else output
 
         return Layer((f"w{n}",), apply)
 
-    return layered([layer(n) for n in range(LAYERS)], None, None, None)
+    return layered([layer(n) for n in range(count)], None, None, None)
 
 
 def check_pipelines_have_the_bits_and_words_of_hybrid():
@@ -138,6 +144,71 @@ def check_tensor_parallel_has_the_bits_and_words_of_hybrid():
             assert nbytes == call.bytes_sent["tensor"] > 0
         exact = ran(partial(program, dtype=np.float64), size)[-1][0][1]
         assert [*map(np.ndarray.tolist, found)] == [*map(np.ndarray.tolist, exact)]
+
+
+def sent_bytes(call, *arguments):
+    """Return the bytes that a device sends by rings in a program, by kind.
+
+    The loss is left out: it has 4 bytes, params and gradients have a multiple of 8.
+    """
+    found = collectives(call.lower(*arguments).compile().as_text())
+    nbytes = Counter()
+    for each in found:
+        whole = each._replace(nbytes=each.nbytes - each.nbytes % 8)
+        nbytes[each.kind] += ring_bytes(whole) * each.times
+    return nbytes
+
+
+def check_zero_has_the_bits_and_words_of_the_mesh():
+    size, shapes = DEVICES, [(WIDTH, HIDDEN), (HIDDEN, WIDTH)]
+    start = [integers(*shape) for shape in shapes]
+    moments = [integers(*shape)[::-1] for shape in shapes]
+    inputs, targets = integers(2, size * EXAMPLES, WIDTH)
+    optimizer, axes = optax.sgd(0.125, momentum=0.5), grid(data=size)
+    params = {f"w{n}": w for n, w in enumerate(start)}
+    trace = {f"w{n}": m for n, m in enumerate(moments)}
+    state = optax.tree.set(optimizer.init(params), trace=trace)
+
+    def momentum(w, grad, state):
+        state = grad + state / 2
+        return w - state / 8, state
+
+    def slices(comm, arrays, sliced):
+        return [
+            zero.own_slice(comm, array.reshape(-1)) if sliced else array.reshape(-1)
+            for array in arrays
+        ]
+
+    def program(comm, level):
+        own = slices(comm, start, level > 2), slices(comm, moments, level > 0)
+        x, y = (np.array_split(array, size)[comm.rank] for array in (inputs, targets))
+        zero.zero(comm, level, shapes, *own, x, y, momentum)
+        return own
+
+    for level, placing in ZERO.items():
+        place = placement(placing, chain(2), params, optimizer, axes)
+        means = compile_shard_map(place, placing, axes, 1, False)
+        parts = inspect.getclosurevars(means).nonlocals
+        batch = jax.tree.map(parts["placed"], Batch(inputs, targets))
+        placed, placed_state = place.place(params), place.place_state(state)
+        nbytes = sent_bytes(parts["call"], placed, batch)
+        if level == 3:  # the program on CPUs keeps what the forward gathered
+            nbytes["all-gather"] *= 2
+        _, _, grads = parts["call"](placed, batch)
+        if level:
+            nbytes += sent_bytes(place.update, grads, placed_state, placed)
+        new, new_state = place.update(grads, placed_state, placed)
+        new = [*jax.device_get(place.replicate(new)).values()]
+        trace = [*optax.tree.get(place.collect_state(new_state), "trace").values()]
+
+        def expected(comm, level=level, new=new, trace=trace):
+            return slices(comm, new, level > 2), slices(comm, trace, level > 0)
+
+        found = ran(partial(program, level=level), size)
+        for (own, sent), (wanted, _) in zip(found, ran(expected, size), strict=True):
+            for one, other in zip(sum(own, []), sum(wanted, []), strict=True):
+                assert one.tobytes() == other.tobytes()
+            assert sent == nbytes.total() > 0, level
 
 
 CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
