@@ -7,7 +7,16 @@ from tests.mpi.conftest import MPIRUN, OPEN_MPI_VARIABLES
 
 
 @pytest.mark.parametrize(
-    "name", ["pipeline", "local_sgd", "power_sgd", "gossip", "tensor_parallel", "zero"]
+    "name",
+    [
+        "pipeline",
+        "local_sgd",
+        "power_sgd",
+        "gossip",
+        "tensor_parallel",
+        "zero",
+        "impala",
+    ],
 )
 def test_a_single_file_equals_one_process_on_real_ranks(name):
     file = f"experiments/single/{name}.py"
