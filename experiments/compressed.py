@@ -29,9 +29,9 @@ from lab import flags, writing
 from studies.compression import problems, report, runs
 from studies.compression.claims import CLAIMS as CLAIMS
 from studies.compression.claims import testable
-from studies.matrix import problems as matrix
 
 from dml import extend
+from dml.problems import PROBLEMS
 from dml.runs import folder, writers
 from dml.types import Problem
 from dml.wire.collectives import tree_allreduce
@@ -46,7 +46,7 @@ REDUCERS = (
 )
 
 FLAGS = flags.define("seed")
-KNOWN = matrix.PROBLEMS | dict(problems.PROBLEMS)
+KNOWN = PROBLEMS | dict(problems.PROBLEMS)
 FLAGS.extensible("problem", "digits", KNOWN, extend.PROBLEMS, "Problem.")
 FLAGS.text("reducers", REDUCERS, "Comma-separated reducers, as in --reduce.")
 FLAGS.text("equal_bytes", "", "Reducer; random_k and top_k that send as much follow.")

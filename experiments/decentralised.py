@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from lab import flags, writing
 from studies.decentralised import report
 from studies.decentralised.claims import CLAIMS
-from studies.decentralised.training import STRATEGIES, make_task, refuse
+from studies.decentralised.training import STRATEGIES, WIDTHS, refuse
 
+from dml.problems import network
 from dml.runs import folder, writers
 
 NAMES = (
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> report.Row:
     strategies = flags.names(FLAGS.strategies, STRATEGIES, "strategies")
     skews = FLAGS.skews.split(";")
     rates = flags.numbers(FLAGS, "lrs", 1e3)
-    task = make_task(FLAGS)
+    task = network("mlp", FLAGS.data, *WIDTHS)
     refuse(task, strategies, skews, FLAGS)
     rows: list[report.Row] = []
     table = writers.table(report.COLUMNS, FLAGS.wide)

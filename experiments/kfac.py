@@ -25,12 +25,13 @@ from studies.kfac.runs import (
     SETTINGS,
     SHARDS,
     TARGETS,
-    Task,
+    case,
     to_target,
     with_fraction,
 )
 
 from dml.data.images.datasets import IMAGES
+from dml.problems import network
 from dml.runs import folder, writers
 
 FLAGS = flags.define("seed")
@@ -75,7 +76,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Train and compare with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     ranks = flags.shard_ranks(FLAGS, SHARDS)
-    task = Task(FLAGS.data, (FLAGS.width,) * FLAGS.layers, FLAGS.seed)
+    seed, steps = FLAGS.seed, FLAGS.steps
+    task = network("mlp", FLAGS.data, *[FLAGS.width] * FLAGS.layers).problem(seed)
     path, table = (
         folder.path(FLAGS.out, "kfac"),
         writers.tables(COLUMNS, TITLES, FLAGS.wide),
@@ -88,11 +90,13 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         for size in ranks:
             for columns in range(1, size + 1):
                 if size % columns == 0:
-                    rows.append(with_fraction(task, size, columns / size, FLAGS.steps))
+                    fraction = columns / size
+                    rows.append(with_fraction(task, size, fraction, steps, seed))
                     writer.row(rows[-1])
         for name, settings in SETTINGS.items():
             for setting in settings:
-                writer.row(to_target(task, name, setting, FLAGS.updates))
+                training = case(task, setting, FLAGS.updates, seed)
+                writer.row(to_target(name, setting, training))
         draw(path / "kfac", rows)
         writer.summary(summary)
     return summary

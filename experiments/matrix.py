@@ -23,9 +23,9 @@ from lab import compiling, flags, writing
 from studies.matrix import report
 from studies.matrix.cells import cells
 from studies.matrix.methods import METHODS, find_method
-from studies.matrix.problems import PROBLEMS
 
 from dml import extend
+from dml.problems import PROBLEMS
 from dml.runs import folder, writers
 from dml.wire.comm.mpi import world
 

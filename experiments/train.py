@@ -21,11 +21,11 @@ from functools import partial
 from typing import Any
 
 from lab import compiling, flags, timelines, writing
-from studies.matrix.problems import PROBLEMS, find_problem
 from studies.training import arguments
 
 from dml import extend
 from dml.figures import style as figures
+from dml.problems import PROBLEMS, find_problem
 from dml.runs import folder, writers
 from dml.train import train
 from dml.types import CountedComm, Params

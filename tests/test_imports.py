@@ -28,6 +28,8 @@ MAY_IMPORT = {
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
     "train": {"types", *RESULTS},
+    "problems": {"types", "extend", "strategies"} | STAGES,
+    "case": {"types", "train", "problems", "strategies"} | STAGES,
 }
 
 

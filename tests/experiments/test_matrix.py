@@ -9,8 +9,8 @@ from lab import started
 from studies.matrix import report
 from studies.matrix.cells import cell
 from studies.matrix.methods import DEVICES, METHODS
-from studies.matrix.problems import PROBLEMS
 
+from dml.problems import PROBLEMS
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput
 from tests.commands import PYTHON, ROOT, command

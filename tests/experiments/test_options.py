@@ -10,12 +10,12 @@ from functools import cache
 from itertools import repeat
 
 import pytest
-from studies.matrix.cells import digest
 from studies.matrix.methods import METHODS
-from studies.matrix.problems import PROBLEMS
 
 from dml import sim
-from dml.metrics.timer import Timer
+from dml.case import Case, steps
+from dml.evaluation.scores import digest
+from dml.problems import PROBLEMS, Entry
 from dml.strategies import STRATEGIES, fitting, load
 from dml.strategies.bucket_sums import train_tree
 from dml.strategies.decentral.replicas import train_replicas
@@ -23,7 +23,6 @@ from dml.strategies.hybrid.parts import Pipeline
 from dml.strategies.row_sums import train_table
 from dml.train import curve
 from dml.types import BadInput, ranges
-from dml.wire.comm import Metered
 from dml.wire.mesh import devices
 from tests.strategies.actors import tabular, test_apex
 
@@ -41,20 +40,25 @@ LOOPS = {
 }
 
 
-def arguments(name, comm, problems):
-    """Return problem, batches, update and options of a small training."""
+def small_case(name, problems):
+    """Return a small training by a strategy, with the first problem that it trains."""
     if name == "apex":
-        made, update = test_apex.problem(), test_apex.OPTIMIZER
-        return made, repeat(0, 20), update, test_apex.SMALL
+        entry = Entry(test_apex.problem, 1, test_apex.OPTIMIZER, batches=zeros)
+        return Case(entry, name, test_apex.SMALL, ranks=3, steps=20)
     if name in ACTORS:
-        return tabular.problem(), range(UPDATES), tabular.UPDATE, {}
-    method = method_of(name)
+        entry = Entry(tabular.problem, 1, tabular.UPDATE, batches=zeros)
+        return Case(entry, name, ranks=3, steps=UPDATES)
     for small in problems:
-        entry = PROBLEMS[small]
-        made, *others = method.arguments(entry, entry.make(), UPDATES)
-        if name in fitting(made) and (name, small) != ("kfac", "linear"):
-            return made, *others, method.own(entry, comm)
+        case = method_of(name).case(PROBLEMS[small], UPDATES)
+        fits = name in fitting(case.problem.make())
+        if fits and (name, small) != ("kfac", "linear"):
+            return case
     raise LookupError(f"expected a small problem that {name} can train, got none")
+
+
+def zeros(problem, batch, seed):
+    """Return the minibatches of actors, which are counted only."""
+    return repeat(0)
 
 
 def method_of(name):
@@ -63,27 +67,25 @@ def method_of(name):
     if name != "hybrid":
         return method
     axes = devices.mesh(data=1, stage=1, tensor=1)  # of one device
-    own = {"axes": axes, "pipeline": Pipeline("gpipe", 4)}
-    return method._replace(own=lambda entry, comm: own)
+    return method._replace(own={"axes": axes, "pipeline": Pipeline("gpipe", 4)})
 
 
 def run(name, problems=tuple(SMALLEST), **options):
     """Return the summary of a training, and whether its parameters changed."""
+    case = small_case(name, problems)
+    # also a strategy that does not fit
+    case = case._replace(strategy=load(name), options={**case.options, **options})
 
     def program(comm):
-        common = {"comm": Metered(comm), "timer": Timer(comm.Wtime)}
-        problem, batches, update, own = arguments(name, common["comm"], problems)
-        hashes = {digest(problem.params)}
-        steps = load(name)(problem, batches, update, **common | own | options)
+        hashes = {digest(case.problem.make().params)}
 
         def evaluate(params):
             hashes.add(digest(params))
             return {}
 
-        return curve(steps, evaluate).summary, len(hashes) > 1
+        return curve(steps(case, comm), evaluate).summary, len(hashes) > 1
 
-    size = 3 if name in ACTORS else method_of(name).ranks
-    return sim.run(program, size, limits=sim.Limits(1e5))[0]
+    return sim.run(program, case.ranks, limits=sim.Limits(1e5))[0]
 
 
 @cache

@@ -10,10 +10,10 @@ import train
 import vision
 from studies.matrix.cells import cell
 from studies.matrix.methods import find_method
-from studies.matrix.problems import find_problem
 
 from dml import extend
 from dml.data.text.corpora import corpus_files
+from dml.problems import find_problem
 from dml.types import BadInput
 from tests.commands import PYTHON, ROOT, command
 from tests.experiments.run_folder import read_rows

@@ -15,6 +15,7 @@ from lab import compiling, parallel
 import numpy as np
 
 from dml import sim
+from dml.case import over_seeds
 from dml.data.minibatches import minibatches
 from dml.environments.named import find
 from dml.metrics.timer import Timer
@@ -165,22 +166,24 @@ def rows(
     cells = [Cell(*values) for values in product(workers, seeds)]
     call, prepare = partial(train, task), compiling.enable_cache
     for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
-        yield over_seeds(trained)
+        yield row(trained)
 
 
-def over_seeds(trained: Sequence[Row]) -> Row:
-    """Return the row of trainings that differ by their seeds.
+def row(trained: Sequence[Row]) -> Row:
+    """Return the row of trainings that differ by their seeds."""
+    names = "seconds", "updates", "frames"
+    return {
+        "workers": trained[0]["workers"],
+        "seeds": len(trained),
+        **over_seeds(trained, mean_if_all, *names, by_seed=True),
+        **over_seeds(trained, np.mean, "staleness_mean"),
+        **over_seeds(trained, max, "staleness_max"),
+    }
 
-    Means are over the seeds, and None if one of them did not reach the return.
-    """
-    row: Row = {"workers": trained[0]["workers"], "seeds": len(trained)}
-    for name in ("seconds", "updates", "frames"):
-        values = [each[name] for each in trained]
-        row[f"{name}_by_seed"] = values
-        row[name] = None if None in values else float(np.mean(values))
-    row["staleness_mean"] = float(np.mean([each["staleness_mean"] for each in trained]))
-    row["staleness_max"] = max(each["staleness_max"] for each in trained)
-    return row
+
+def mean_if_all(values: Sequence[float | None]) -> float | None:
+    """Return the mean, or None if a training did not reach the return."""
+    return None if None in values else float(np.mean(values))
 
 
 def default_task(environment: str, consistency: str, target: float) -> Task:

@@ -8,24 +8,24 @@ fewer_actors  2 actors: a third of the new transitions per update
 The learner evaluates greedy episodes after equal numbers of updates.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product, repeat
+from itertools import product
 from statistics import median
 from typing import Any, NamedTuple
 
 from lab import compiling, parallel
 
 from dml import sim
+from dml.case import Case, over_seeds, steps
 from dml.environments.named import find
-from dml.metrics.timer import Timer
 from dml.models.policies.q_learning import q_problem
+from dml.problems import given
 from dml.runs.writers import Row
-from dml.strategies import strategy
 from dml.strategies.actors.apex.settings import Settings as Replay
-from dml.types import CountedComm
+from dml.types import Comm
 from dml.update.dense import make
-from dml.wire.comm import Metered
 from studies.rl.settings import REPLAY, Settings
 
 EPSILON, SPREAD, ACTORS, FEWER = 0.4, 7.0, 6, 2
@@ -79,17 +79,12 @@ def train(task: Task, cell: Cell) -> Row:
     own = {**settings.replay, **method}
     ratio = own.get("ratio", Replay().ratio) * ACTORS / actors
     own |= {"ratio": ratio, "seed": cell.seed, "report_every": task.every}
+    update = make(settings.optimizer, settings.lr)
+    case = Case(given(problem, [0] * task.updates, update), "apex", own)
 
-    def program(comm: CountedComm) -> Row:
+    def program(comm: Comm) -> Row:
         frames = 0
-        for step in strategy("apex", problem, comm.size)(
-            problem,
-            repeat(0, task.updates),
-            make(settings.optimizer, settings.lr),
-            comm=comm,
-            timer=Timer(comm.Wtime),
-            **own,
-        ):
+        for step in steps(case, comm):
             if comm.rank == 0:
                 frames += int(step.measures["frames"])
                 score = problem.evaluate(step.params())["mean_return"]
@@ -97,8 +92,7 @@ def train(task: Task, cell: Cell) -> Row:
                     return {"updates": step.number, "frames": frames}
         return {"updates": None, "frames": None}
 
-    ranks = sim.run(lambda comm: program(Metered(comm)), 2 + actors)
-    return cell._asdict() | ranks[0]
+    return cell._asdict() | sim.run(program, 2 + actors)[0]
 
 
 def rows(task: Task, seeds: Sequence[int], processes: int) -> Iterator[Row]:
@@ -106,22 +100,23 @@ def rows(task: Task, seeds: Sequence[int], processes: int) -> Iterator[Row]:
     cells = [Cell(*values) for values in product(METHODS, seeds)]
     call, prepare = partial(train, task), compiling.enable_cache
     for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
-        yield over_seeds(trained)
+        yield row(trained)
 
 
-def over_seeds(trained: Sequence[Row]) -> Row:
-    """Return the row of trainings that differ by their seeds.
+def row(trained: Sequence[Row]) -> Row:
+    """Return the row of trainings that differ by their seeds."""
+    return {
+        "method": trained[0]["method"],
+        "seeds": len(trained),
+        **over_seeds(trained, median_of_all, "updates", "frames", by_seed=True),
+        "reached": sum(each["updates"] is not None for each in trained),
+    }
 
-    Medians are over all seeds, and None unless most of them reached the return.
-    """
-    row: Row = {"method": trained[0]["method"], "seeds": len(trained)}
-    for name in ("updates", "frames"):
-        values = [each[name] for each in trained]
-        row[f"{name}_by_seed"] = values
-        middle = median(float("inf") if value is None else value for value in values)
-        row[name] = None if middle == float("inf") else middle
-    row["reached"] = sum(each["updates"] is not None for each in trained)
-    return row
+
+def median_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the median, or None unless most trainings reached the return."""
+    middle = median(math.inf if value is None else value for value in values)
+    return None if middle == math.inf else middle
 
 
 def default_task(environment: str, updates: int, every: int) -> Task:

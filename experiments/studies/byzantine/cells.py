@@ -40,15 +40,3 @@ class Line(NamedTuple):
             attack = self.attack if count else NO_ATTACK
             for seed in seeds:
                 yield Cell(self.skew, self.rule, attack, count, seed)
-
-
-def lines(
-    skews: Sequence[str], rules: Sequence[str], attacks: Sequence[str]
-) -> list[Line]:
-    """Return the lines of the heat map, by skew, then by rule."""
-    return [
-        Line(skew, rule, attack)
-        for skew in skews
-        for rule in rules
-        for attack in attacks
-    ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product, starmap
 from typing import NamedTuple
 
 from lab import compiling, flags, parallel
@@ -11,9 +12,9 @@ from dml.data.skew import skewed_shards
 from dml.types import BadInput
 from dml.wire.reducers.robust.attacks import byzantine
 from studies.byzantine import rules
-from studies.byzantine.cells import Cell, Line, lines
+from studies.byzantine.cells import Cell, Line
 from studies.byzantine.report import Row, row
-from studies.byzantine.training import Sizes, accuracy, task
+from studies.byzantine.training import Sizes, accuracy, labels
 
 MAX_ATTACKERS = 1024
 
@@ -41,7 +42,8 @@ class Plan(NamedTuple):
 
     @property
     def lines(self) -> list[Line]:
-        return lines(self.skews, self.rules, self.attacks)
+        """The lines of the heat map, by skew, then by rule."""
+        return list(starmap(Line, product(self.skews, self.rules, self.attacks)))
 
     def cells(self, line: Line) -> list[Cell]:
         """Return the possible cells of a line."""
@@ -82,9 +84,8 @@ def plan(values: flags.FlagValues) -> Plan:
     rules.check(made.rules, attackers, values.honest)
     for attack in made.attacks:
         byzantine(attack, 1)
-    labels = task(values.data).training.targets
     for skew in made.skews:
-        skewed_shards(labels, values.honest, skew, values.seed)
+        skewed_shards(labels(values.data), values.honest, skew, values.seed)
     return made
 
 
@@ -118,27 +119,14 @@ def unique(text: str) -> list[str]:
 def rows(plan: Plan) -> Iterator[Row]:
     """Train every cell; yield the row of each line when its cells are trained."""
     cells = plan.trainings
-    trained = zip(
-        cells,
-        parallel.results(
-            partial(accuracy, plan.sizes),
-            cells,
-            plan.processes,
-            compiling.enable_cache,
-        ),
-        strict=True,
-    )
+    call, prepare = partial(accuracy, plan.sizes), compiling.enable_cache
+    trained = parallel.results(call, cells, plan.processes, prepare)
     known: dict[Cell, float] = {}
     for line in plan.lines:
-        wanted = plan.cells(line)
-        while any(cell not in known for cell in wanted):
-            cell, value = next(trained)
-            known[cell] = value
-            PROGRESS.step(f"{cell.rule} under {cell.attack}", len(cells))
-        yield row(
-            line,
-            {
-                count: [known[cell] for cell in wanted if cell.attackers == count]
-                for count in plan.attackers
-            },
-        )
+        by_count: dict[int, list[float]] = {count: [] for count in plan.attackers}
+        for cell in plan.cells(line):
+            if cell not in known:
+                known[cell] = next(trained)
+                PROGRESS.step(f"{cell.rule} under {cell.attack}", len(cells))
+            by_count[cell.attackers].append(known[cell])
+        yield row(line, by_count)

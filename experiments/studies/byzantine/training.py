@@ -4,28 +4,18 @@ The strategy, the rule, the attack and the momentum are those of
 `vision.py --reduce=krum:2 --attack=alie --attackers=2`; logical shards replace ranks.
 """
 
-from collections.abc import Iterator
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 from lab.compiling import sgd
-import jax
 import numpy as np
 
-from dml import sim
-from dml.data.images.datasets import images
-from dml.data.minibatches import take
+from dml.case import Case, measure
 from dml.data.poison import poisoned, with_reversed_labels
 from dml.data.skew import skewed_draws, skewed_shards
-from dml.evaluation.scores import evaluate
-from dml.metrics.timer import Timer
-from dml.models.model_problem import model_problem
-from dml.models.networks.mlp import mlp
-from dml.strategies.synchronous import synchronous
-from dml.train import curve
-from dml.types import Batch, CountedComm, Model, Params, Problem, Reducer, Step
+from dml.problems import count_classes, given, network
+from dml.types import Problem, Reducer
 from dml.wire.collectives import tree_allreduce
-from dml.wire.comm import Metered
 from dml.wire.reducers.robust.attacks import LABEL_FLIP, byzantine
 from dml.wire.reducers.robust.reducer import MOMENTUM, robust
 from studies.byzantine.cells import NO_ATTACK, Cell
@@ -54,52 +44,17 @@ class Sizes(NamedTuple):
     momentum: bool
 
 
-class Task(NamedTuple):
-    """The network, its number of classes, and the images."""
-
-    model: Model
-    classes: int
-    training: Batch
-    held_out: Batch
-
-
-@cache  # the model is a static argument of compiled functions
-def task(data: str) -> Task:
-    """Return the network and the images of a set."""
-    training, held_out = images(data)
-    classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
-    shape = training.inputs.shape[1:]
-    return Task(mlp(shape, classes, widths=WIDTHS), classes, training, held_out)
+def labels(data: str) -> np.ndarray:
+    """Return the labels of the training examples."""
+    targets: np.ndarray = network("mlp", data, *WIDTHS).training.targets
+    return targets
 
 
 @cache  # all cells of a seed start at the same values
 def problem(data: str, seed: int) -> Problem:
     """Return the problem, with negative draw numbers for wrong labels."""
-    model, classes, training, held_out = task(data)
-
-    def measure(params: Params) -> dict[str, Any]:
-        return evaluate(model, held_out, params)
-
-    right = model_problem(
-        model,
-        jax.device_get(model.init(jax.random.key(seed))),
-        examples=len(training.targets),
-        take=partial(take, training),
-        evaluate=measure,
-    )
-    return with_reversed_labels(right, classes)
-
-
-def minibatches(cell: Cell, sizes: Sizes) -> Iterator[np.ndarray]:
-    """Yield the minibatches: part w has examples of worker w."""
-    workers = sizes.honest + cell.attackers
-    labels = task(sizes.data).training.targets
-    own = skewed_shards(labels, workers, cell.skew, cell.seed, cell.attackers)
-    batch = sizes.batch * workers
-    batches = skewed_draws(own, batch, cell.seed, sizes.steps * batch)
-    if cell.attack == LABEL_FLIP:
-        batches = poisoned(batches, workers, cell.attackers)
-    return batches
+    task = network("mlp", data, *WIDTHS)
+    return with_reversed_labels(task.problem(seed), count_classes(task[1:]))
 
 
 def reducer(cell: Cell, momentum: bool) -> Reducer:
@@ -115,31 +70,25 @@ def reducer(cell: Cell, momentum: bool) -> Reducer:
     )
 
 
-def trained(sizes: Sizes, cell: Cell, comm: CountedComm) -> list[Any]:
-    """Train on any number of ranks; return the leaves of the parameters."""
-    *_, last = train(sizes, cell, comm)
-    return jax.tree.leaves(jax.device_get(last.params()))
+def case(sizes: Sizes, cell: Cell) -> Case:
+    """Return the training of a cell on one rank, which has the shards of all workers.
 
-
-def train(sizes: Sizes, cell: Cell, comm: CountedComm) -> Iterator[Step]:
-    """Yield the steps of a cell's training."""
-    return synchronous(
-        problem(sizes.data, cell.seed),
-        minibatches(cell, sizes),
-        sgd(sizes.lr),
-        comm=Metered(comm),
-        timer=Timer(comm.Wtime),
-        reducer=reducer(cell, sizes.momentum),
-        shards=sizes.honest + cell.attackers,
+    Part w of a minibatch has examples of worker w.
+    """
+    workers = sizes.honest + cell.attackers
+    own = skewed_shards(
+        labels(sizes.data), workers, cell.skew, cell.seed, cell.attackers
     )
+    batch = sizes.batch * workers
+    batches = skewed_draws(own, batch, cell.seed, sizes.steps * batch)
+    if cell.attack == LABEL_FLIP:
+        batches = poisoned(batches, workers, cell.attackers)
+    options = {"reducer": reducer(cell, sizes.momentum), "shards": workers}
+    task = problem(sizes.data, cell.seed)
+    return Case(given(task, list(batches), sgd(sizes.lr)), "synchronous", options)
 
 
 def accuracy(sizes: Sizes, cell: Cell) -> float:
-    """Train on one virtual rank; return the accuracy on held-out images."""
-
-    def program(comm: CountedComm) -> float:
-        measure = problem(sizes.data, cell.seed).evaluate
-        summary = curve(train(sizes, cell, comm), measure, finite=False).summary
-        return float(summary["accuracy"])
-
-    return sim.run(program, 1)[0]
+    """Train; return the accuracy on held-out images."""
+    (measured,) = measure(case(sizes, cell))
+    return float(measured.evaluation["accuracy"])

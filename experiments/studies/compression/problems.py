@@ -9,78 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.data.images.digits import CLASSES, digits
-from dml.data.minibatches import take
 from dml.data.text.tokens import tokens
-from dml.data.text.windows import causal_windows
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import glove as embeddings
-from dml.models.networks.cnn import cnn
-from dml.models.networks.mlp import mlp
-from dml.models.networks.transformer import Shape, transformer
-from dml.types import BadInput, Batch, Embeddings, Model, Params, Problem
-from studies.matrix import problems as matrix
+from dml.problems import Entry, find_problem, language, network
+from dml.types import BadInput, Embeddings, Model, Params, Problem
 
 SEED, CORPUS, VOCABULARY = 0, "enwiki", 512
-SHAPE = (8, 8, 1)  # of an image
-LENGTH, LAYERS, WIDTH, HEADS = 32, 2, 64, 2  # of the transformer
+SIZES = 32, 2, 64, 2  # length, layers, width and heads of the transformer
 DIM, WINDOW, X_MAX, POWER = 32, 5, 100.0, 0.75  # of GloVe
-HELD_OUT = 512  # windows of tokens
 EPSILON = 0.5  # of the counterexamples
-
-
-class Entry(NamedTuple):
-    """A problem and the settings of its training.
-
-    Attributes:
-      make: () -> the problem.
-      batch: Number of examples in a minibatch, over all ranks.
-      rates: Learning rate by optimizer; the first optimizer is the default.
-    """
-
-    make: Callable[[], Problem]
-    batch: int
-    rates: Mapping[str, float]
-
-
-def wide_perceptron() -> Problem:
-    """Return a network of 26,122 parameters that classifies the digits."""
-    return classifier(mlp(SHAPE, CLASSES, widths=(128, 128)))
-
-
-def convolutions() -> Problem:
-    """Return a convolutional network of 6,090 parameters that classifies the digits."""
-    return classifier(cnn(SHAPE, CLASSES))
-
-
-def classifier(model: Model) -> Problem:
-    """Return the problem of a model of images of digits."""
-    training, held_out = (
-        Batch(data.inputs.reshape(-1, *SHAPE), data.targets) for data in digits()
-    )
-    return model_problem(
-        model,
-        model.init(jax.random.key(SEED)),
-        examples=len(training.targets),
-        take=partial(take, training),
-        evaluate=partial(evaluate, model, held_out),
-    )
-
-
-def gpt() -> Problem:
-    """Return a transformer trained on subwords of a text."""
-    known = tokens(CORPUS, "bpe", VOCABULARY)
-    training, held_out = causal_windows(known.ids, LENGTH)
-    model = transformer(Shape(VOCABULARY, LENGTH, LAYERS, WIDTH, HEADS), causal=True)
-    tested = jax.tree.map(lambda leaf: leaf[:HELD_OUT], held_out)
-    return model_problem(
-        model,
-        model.init(jax.random.key(SEED)),
-        examples=training.count,
-        take=training.take,
-        evaluate=partial(evaluate, model, tested),
-    )
 
 
 def glove() -> Problem:
@@ -175,21 +114,26 @@ def convex(
 
 
 DESCENT = {"sgd": 0.01}
+DEFAULT = {"momentum": 0.02, "adam": 2e-3}  # rates of networks and of other problems
+OF_GPT = {"adam": 1e-3, "momentum": 0.15}
+OF_GLOVE = {"momentum": 1.0, "adagrad": 0.3, "adam": 2e-2}
 PROBLEMS: Mapping[str, Entry] = {
-    "digits": Entry(wide_perceptron, 64, {"momentum": 0.02, "adam": 2e-3}),
-    "cnn": Entry(convolutions, 64, {"momentum": 0.02, "adam": 2e-3}),
-    "gpt": Entry(gpt, 32, {"adam": 1e-3, "momentum": 0.15}),
-    "glove": Entry(glove, 2048, {"momentum": 1.0, "adagrad": 0.3, "adam": 2e-2}),
-    "counterexample_1": Entry(majorities, 4, DESCENT),
-    "counterexample_2": Entry(kinks, 4, DESCENT),
-    "counterexample_3": Entry(squares, 4, DESCENT),
+    "digits": Entry(lambda: network("mlp", "digits", 128, 128).problem(), 64),
+    "cnn": Entry(lambda: network("cnn", "digits").problem(), 64),
+    "gpt": Entry(
+        lambda: language(CORPUS, VOCABULARY, *SIZES).problem(), 32, rates=OF_GPT
+    ),
+    "glove": Entry(glove, 2048, rates=OF_GLOVE),
+    "counterexample_1": Entry(majorities, 4, rates=DESCENT),
+    "counterexample_2": Entry(kinks, 4, rates=DESCENT),
+    "counterexample_3": Entry(squares, 4, rates=DESCENT),
 }
 
 
 @cache
 def find(name: str) -> Problem:
     """Return a problem with a pytree of parameters; raise BadInput for a table."""
-    entry = PROBLEMS.get(name) or matrix.find_problem(name)
+    entry = PROBLEMS.get(name) or find_problem(name)
     task = entry.make()
     if isinstance(task.params, np.ndarray):
         raise BadInput(
@@ -213,7 +157,6 @@ class Settings(NamedTuple):
     batch: int
 
 
-DEFAULT = {"momentum": 0.02, "adam": 2e-3}  # rates of other problems
 REPLACED = {"dgc": "momentum", "one_bit_adam": "adam"}  # optimizers of reducers
 
 
@@ -223,9 +166,8 @@ def settings(name: str, values: flags.FlagValues) -> Settings:
     A reducer that has momentum is trained by SGD, at the rate of the optimizer that it
     replaces.
     """
-    entry = PROBLEMS.get(values.problem)
-    batch = (entry or matrix.find_problem(values.problem)).batch
-    rates = entry.rates if entry else DEFAULT
+    entry = PROBLEMS.get(values.problem) or find_problem(values.problem)
+    rates = entry.rates or DEFAULT
     chosen = values.optimizer or next(iter(rates))
     replaced = REPLACED.get(name.partition(":")[0], "")
     optimizer = replaced or chosen
@@ -236,4 +178,4 @@ def settings(name: str, values: flags.FlagValues) -> Settings:
             f"which has those of {', '.join(rates)}; pass --optimizer=<one of them>, "
             f"or --optimizer={optimizer} --lr=<rate>"
         )
-    return Settings("sgd" if replaced else optimizer, lr, values.batch or batch)
+    return Settings("sgd" if replaced else optimizer, lr, values.batch or entry.batch)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.case import Measured
 from dml.figures import style as figures
 from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
-from dml.train import Curve
 from studies.compression.runs import Costs
 
 Row = dict[str, Any]
@@ -41,7 +41,7 @@ class Trained(NamedTuple):
 
     name: str
     optimizer: str
-    curves: Sequence[Curve]
+    curves: Sequence[Measured]
     costs: Costs
     updates_per_epoch: float
 
@@ -88,15 +88,19 @@ def row(trained: Trained, exact: Sequence[Row]) -> Row:
     }
 
 
-def last_ratio(curve: Curve, exact: Sequence[Row]) -> float:
+def last_ratio(curve: Measured, exact: Sequence[Row]) -> float:
     """Return the ratio of bytes of the last update, after any warm-up."""
     sent = 4 * curve.rows[-1]["words_sent"]
     return exact[0]["bytes_per_update"] / sent if exact and sent else 1.0
 
 
-def measured(curves: Sequence[Curve], key: str) -> list[float]:
-    """Return a measure of the last parameters by seed; empty if there is none."""
-    return [curve.summary[key] for curve in curves if key in curve.summary]
+def measured(curves: Sequence[Measured], key: str) -> list[float]:
+    """Return a measure of the last parameters by seed; empty if there is none.
+
+    The loss of problems without an evaluation is that of the last step.
+    """
+    measures = [{**curve.rows[-1], **curve.evaluation} for curve in curves]
+    return [each[key] for each in measures if key in each]
 
 
 def pays(bandwidth: float | None, is_code: bool, saved: float) -> str:

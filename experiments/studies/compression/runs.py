@@ -2,25 +2,21 @@
 
 import statistics
 import time
-from collections.abc import Mapping
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lab import flags
 import jax
 import numpy as np
 
 from dml import sim
-from dml.metrics.timer import Timer
-from dml.strategies.synchronous import synchronous
-from dml.train import Curve, curve
-from dml.types import CountedComm, Params, Problem
+from dml.case import Case, Measured, measure
+from dml.problems import Entry
+from dml.types import CountedComm, Problem
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout
 from studies.compression.problems import Settings
-from studies.matrix.problems import random_minibatches
 
 
 class Costs(NamedTuple):
@@ -42,31 +38,21 @@ def network(values: flags.FlagValues) -> sim.Uniform:
 
 def train(
     task: Problem, name: str, own: Settings, seed: int, values: flags.FlagValues
-) -> Curve:
-    """Train with a reducer on virtual ranks; return the curve of rank 0.
+) -> Measured:
+    """Train with a reducer on virtual ranks; return the result of rank 0.
 
     The seconds of a step are those of the messages on the virtual network.
     """
-
-    def program(comm: CountedComm) -> Curve:
-        order = random_minibatches(task, own.batch, seed)
-        steps = synchronous(
-            task,
-            islice(order, values.steps),
-            make(own.optimizer, own.lr),
-            comm=Metered(comm),
-            timer=Timer(comm.Wtime),
-            reducer=flags.reducer(name, ALLREDUCE["ring"]),
-        )
-        evaluate = no_measures if comm.rank else task.evaluate
-        return curve(steps, evaluate, finite=False)
-
-    trained: Curve = sim.run(program, values.ranks, network(values))[0]
-    return trained
-
-
-def no_measures(params: Params) -> Mapping[str, Any]:
-    return {}
+    case = Case(
+        Entry(lambda: task, own.batch, make(own.optimizer, own.lr)),
+        "synchronous",
+        lambda: {"reducer": flags.reducer(name, ALLREDUCE["ring"])},
+        ranks=values.ranks,
+        network=network(values),
+        steps=values.steps,
+        seed=seed,
+    )
+    return measure(case)[0]
 
 
 def gradient_seconds(task: Problem, batch: int, values: flags.FlagValues) -> float:

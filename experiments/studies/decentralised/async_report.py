@@ -10,7 +10,7 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
-from studies.decentralised.async_training import Point, Task, make_task, train
+from studies.decentralised.async_training import Point, make_task, train
 
 Row = dict[str, Any]
 TOLERANCE = 1.1  # largest ratio to the final synchronous loss that counts as reached
@@ -39,7 +39,7 @@ def rows(
       values: The flags.
     """
     seeds = flags.seeds(values)
-    tasks: list[Task] = [make_task(values, seed) for seed in seeds]
+    tasks = [make_task(values, seed) for seed in seeds]
     targets: list[float] = []
     for name in methods:
         curves = [

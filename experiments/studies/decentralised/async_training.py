@@ -1,25 +1,22 @@
 """Trainings of async_diloco.py: workers of unequal speed on a mixture of Gaussians."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from lab import flags
-import jax
 import numpy as np
 
 from dml import sim
-from dml.data.minibatches import draws, take
+from dml.case import Case, steps
+from dml.data.minibatches import draws
 from dml.evaluation.scores import evaluate
-from dml.metrics.timer import Timer
-from dml.models.model_problem import model_problem
 from dml.models.networks.mlp import mlp
-from dml.strategies import strategy
-from dml.types import Batch, Comm, CountedComm, Model, Params
+from dml.problems import Task, given
+from dml.types import Batch, Comm, CountedComm
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Delayed, Metered
-from dml.wire.comm.buffers import layout, unpack
+from dml.wire.comm.buffers import Layout, layout, unpack
 from dml.wire.reducers.exact import exact
 
 CLASSES, CLUSTERS = 4, 8  # clusters of a class
@@ -43,15 +40,6 @@ METHODS: Mapping[str, Method] = {
     "dynamic": Method("async_diloco", {"dynamic": True}),
     "ad_psgd": Method("ad_psgd"),
 }
-
-
-class Task(NamedTuple):
-    """A network and the examples that it classifies."""
-
-    model: Model
-    start: Params
-    training: Batch
-    held_out: Batch
 
 
 class Point(NamedTuple):
@@ -83,7 +71,7 @@ class Trace(NamedTuple):
 
 
 def make_task(values: flags.FlagValues, seed: int) -> Task:
-    """Return the task of the flags: a mixture of Gaussians, several in each class."""
+    """Return a network and examples of Gaussians, several in each class."""
     generator = np.random.default_rng(seed)
     centers_KxD = generator.standard_normal((CLASSES * CLUSTERS, values.features))
     centers_KxD /= np.linalg.norm(centers_KxD, axis=1, keepdims=True)
@@ -95,8 +83,7 @@ def make_task(values: flags.FlagValues, seed: int) -> Task:
         return Batch(inputs, (cluster // CLUSTERS).astype(np.int32))
 
     model = mlp((values.features,), CLASSES, widths=(values.width,))
-    start = model.init(jax.random.key(seed))
-    return Task(model, start, sample(values.examples), sample(HELD_OUT))
+    return Task(model, sample(values.examples), sample(HELD_OUT))
 
 
 def lengths(speeds: Sequence[float], updates: int) -> list[int]:
@@ -121,26 +108,25 @@ def train(
       values: The flags.
     """
     method, size = METHODS[name], len(speeds)
-    steps, batch = values.phases * values.period, size * values.batch
+    updates, batch = values.phases * values.period, size * values.batch
     own = {"outer_every": values.period, "outer_lr": values[method.rate].value}
     own |= {"outer_momentum": values.outer_momentum, **method.own}
-    counts, rate = [steps] * size, values.lr
+    counts, rate = [updates] * size, values.lr
     if method.strategy == "ad_psgd":
         own, rate = {"seed": seed}, values.pair_lr
-        counts = lengths(speeds, steps * size)
+        counts = lengths(speeds, updates * size)
     if method.strategy == "diloco":
         own["reducer"] = exact(ALLREDUCE["star"])
-    count = len(task.training.targets)
-    minibatches = list(draws(count, batch, seed, batch * max(counts)))
+    problem, total = task.problem(seed), batch * max(counts)
+    minibatches = list(draws(problem.examples, batch, seed, total))
+    entry = given(problem, minibatches, make("adamw", rate, decay=values.decay))
+    case = Case(entry, method.strategy, own)
     strides = [max(1, each // values.points) for each in counts]
     trace = Trace([], [[] for _ in speeds])
 
     def program(comm: Comm) -> None:
         rank, calls = comm.rank, iter(range(sum(counts)))
         made = Metered(Delayed(comm, recorded_draws(comm, speeds[rank], trace.ends)))
-        problem = model_problem(
-            task.model, task.start, examples=count, take=partial(take, task.training)
-        )
         every = strides[rank] if method.strategy == "ad_psgd" else 1
 
         def observe(vector: np.ndarray) -> None:
@@ -148,20 +134,15 @@ def train(
                 trace.vectors[rank].append((comm.Wtime(), vector.copy()))
 
         observed = {} if method.strategy == "diloco" else {"observe": observe}
-        for step in strategy(method.strategy, problem)(
-            problem,
-            minibatches[: counts[rank]],
-            make("adamw", rate, decay=values.decay),
-            comm=made,
-            timer=Timer(comm.Wtime),
-            **own,
-            **observed,
-        ):
+        own_case = case._replace(steps=counts[rank], options=own | observed)
+        for step in steps(own_case, made):
             if not observed:
                 observe(step.memory().vector)
 
     sim.run(program, size)
-    return curve(task, trace, method, values.points)
+    if method.strategy != "ad_psgd":
+        trace = trace._replace(vectors=trace.vectors[:1])
+    return curve(task, trace, layout(problem.params), values.points)
 
 
 def recorded_draws(
@@ -173,27 +154,24 @@ def recorded_draws(
         yield speed
 
 
-def curve(task: Task, trace: Trace, method: Method, points: int) -> list[Point]:
-    """Return evaluations of the parameters of rank 0, or of the mean of all ranks.
+def curve(task: Task, trace: Trace, like: Layout, points: int) -> list[Point]:
+    """Return evaluations of the parameters of a rank, or of the mean of all ranks.
 
     Args:
       task: Network and examples.
       trace: Record of the training.
-      method: The method.
+      like: Layout of the packed parameters.
       points: Largest number of points.
     """
-    every_rank = method.strategy == "ad_psgd"
-    ranks = trace.vectors if every_rank else trace.vectors[:1]
-    times = [[time for time, _ in rank] for rank in ranks]
-    last = times[0] if not every_rank else np.unique(np.concatenate(times))
+    times = [[time for time, _ in rank] for rank in trace.vectors]
+    last = times[0] if len(times) == 1 else np.unique(np.concatenate(times))
     last = [time for time in last if all(rank[0] <= time for rank in times)]
     chosen = np.unique(np.linspace(0, len(last) - 1, points).round().astype(int))
-    like, ends = layout(task.start), np.sort(trace.ends)
-    evaluated: list[Point] = []
+    ends, evaluated = np.sort(trace.ends), []
     for time in np.array(last)[chosen].tolist():
         vectors = [
             rank[int(np.searchsorted(own, time, "right")) - 1][1]
-            for rank, own in zip(ranks, times, strict=True)
+            for rank, own in zip(trace.vectors, times, strict=True)
         ]
         params = unpack(np.mean(vectors, axis=0, dtype=np.float32), like)
         scores = evaluate(task.model, task.held_out, params)

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from lab import flags
 import numpy as np
 
+from dml.case import mean, over_seeds
 from dml.figures import style as figures
+from dml.problems import Task
 from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
-from studies.decentralised.training import Setting, Task, Trained, topologies, train
-
-Row = dict[str, Any]
+from studies.decentralised.training import Row, Setting, topologies, train
 
 COLUMNS: Columns = {
     "skew": (15, "{skew}"),
@@ -43,6 +42,7 @@ def rows(
       rates: Learning rates; a row is of the most accurate one.
       values: The flags.
     """
+    seeds = flags.seeds(values)
     for skew in skews:
         for name in strategies:
             graphs = topologies(name, values)
@@ -51,24 +51,20 @@ def rows(
                 by_rate = []
                 for rate in rates:
                     own = Setting(name, graph, skew, rate)
-                    trained = [train(task, own, seed, values) for seed in task.starts]
+                    trained = [train(task, own, seed, values) for seed in seeds]
                     by_rate.append({"name": label} | row(own, trained))
                 yield max(by_rate, key=lambda row: row["accuracy"])
 
 
-def row(setting: Setting, trained: Sequence[Trained]) -> Row:
+def row(setting: Setting, trained: Sequence[Row]) -> Row:
     """Return the row of the trainings with all seeds."""
-    means = Trained(*np.mean(trained, axis=0).tolist())
-    accuracies = [run.accuracy for run in trained]
+    accuracies = [run["accuracy"] for run in trained]
     return {
         **setting._asdict(),
-        "accuracy": means.accuracy,
+        **over_seeds(trained, mean, "accuracy"),
         "range": max(accuracies) - min(accuracies),
         "accuracies": accuracies,
-        "each": means.each,
-        "consensus": means.consensus,
-        "bytes_sent": means.nbytes,
-        "seconds": means.seconds,
+        **over_seeds(trained, mean, "each", "consensus", "bytes_sent", "seconds"),
     }
 
 

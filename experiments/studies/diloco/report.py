@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from lab import flags
-import numpy as np
 
+from dml.case import mean, over_seeds
 from dml.figures import style as figures
+from dml.problems import Task
 from dml.runs.results import Run
-from dml.runs.writers import Columns, scaled_cell
-from studies.diloco.training import Method, Task, Trained, pretrain, train
-
-Row = dict[str, Any]
+from dml.runs.writers import Columns, Row, scaled_cell
+from studies.diloco.training import Method, pretrain, train
 
 COLUMNS: Columns = {
     "method": (26, "{name}"),
@@ -39,21 +37,22 @@ def rows(
         yield row(method, trained, values)
 
 
-def row(method: Method, trained: Sequence[Trained], values: flags.FlagValues) -> Row:
+def row(method: Method, trained: Sequence[Row], values: flags.FlagValues) -> Row:
     """Return the row of the trainings with all seeds."""
-    means = Trained(*np.mean(trained, axis=0).tolist())
-    losses = [run.loss for run in trained]
+    names = "loss", "bytes_sent", "peak_bytes", "seconds"
+    loss, sent, peak, seconds = over_seeds(trained, mean, *names).values()
+    losses = [run["loss"] for run in trained]
     return {
         "name": method.name,
         **method._asdict(),
-        "loss": means.loss,
+        "loss": loss,
         "losses": losses,
         "range": max(losses) - min(losses),
         "tokens": values.steps * values.ranks * values.batch * values.length,
-        "bytes_sent": means.nbytes,
-        "peak_bytes": means.peak,
-        "peak_to_mean": means.peak * values.steps / means.nbytes,
-        "seconds": means.seconds,
+        "bytes_sent": sent,
+        "peak_bytes": peak,
+        "peak_to_mean": peak * values.steps / sent,
+        "seconds": seconds,
     }
 
 

@@ -1,6 +1,5 @@
 """The cells of the matrix: each trains one problem by one method."""
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,19 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from dml import sim
-from dml.types import BadInput, Comm, CountedComm
+from dml.case import measure
+from dml.problems import Entry, find_problem
+from dml.types import BadInput, Comm
 from dml.wire.collectives import tree_allreduce
-from dml.wire.comm import Metered
-from studies.matrix.methods import (
-    DEVICES,
-    THREADS,
-    WORKERS,
-    Method,
-    find_method,
-    steps,
-)
-from studies.matrix.problems import Entry, find_problem
+from studies.matrix.methods import DEVICES, THREADS, WORKERS, Method, find_method
 
 Row = dict[str, Any]
 
@@ -56,41 +47,20 @@ def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
 
     The row is empty on ranks other than 0.
     """
-
-    def program(ranks: Comm) -> Row | None:
-        return train(Metered(ranks), method, entry, updates)
-
-    if comm.size > 1:
-        return program(comm) or {}
-    start = time.perf_counter()
-    result = sim.run(program, method.ranks)[0]
-    return result | {"real_seconds": time.perf_counter() - start}
-
-
-def train(comm: CountedComm, method: Method, entry: Entry, updates: int) -> Row | None:
-    """Train on this rank; return the row on rank 0."""
-    begin, losses = comm.Wtime(), []
-    for step in steps(method, entry, comm, updates):
-        losses.append(step.loss)
-    seconds, words = comm.Wtime() - begin, np.array([comm.bytes_sent // 4])
+    start, real = time.perf_counter(), comm.size > 1
+    case, ranks = method.case(entry, updates), comm if real else None
+    measured = measure(case, ranks, evaluate=lambda comm, last: {})
+    first, seconds = measured[0], time.perf_counter() - start
+    words = np.array([sum(rank.bytes // 4 for rank in measured)])
     tree_allreduce(comm, words)
-    params = step.params()
-    if comm.rank or params is None:
-        return None
+    if comm.rank or not first.sha256:
+        return {}
     return {
         "fits": True,
         "fabric": method.fabric,
         "ranks": WORKERS if method.fabric in (DEVICES, THREADS) else method.ranks,
-        "loss": losses[-1],
+        "loss": first.rows[-1]["loss"],
         "words_sent": int(words[0]),
-        "virtual_seconds": None if method.fabric == DEVICES else seconds,
-        "sha256": digest(params),
-    }
-
-
-def digest(params: Any) -> str:
-    """Return the hash of all parameters of a tree or a table."""
-    sha256 = hashlib.sha256()
-    for leaf in jax.tree.leaves(jax.device_get(params)):
-        sha256.update(np.ascontiguousarray(leaf).tobytes())
-    return sha256.hexdigest()
+        "virtual_seconds": None if method.fabric == DEVICES else first.seconds,
+        "sha256": first.sha256,
+    } | ({} if real else {"real_seconds": seconds})

@@ -6,61 +6,58 @@ that divide a minibatch among equally many workers, and add in their order, are
 bit-identical to `serial`, which accumulates equally many parts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml import extend
-from dml.metrics.timer import Timer
+from dml.case import Case
+from dml.problems import Entry
 from dml.sim.delays import delay_distribution
 from dml.strategies import DECENTRALISED, rotation, strategy
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.shared.workers import Descent
-from dml.types import CountedComm, Problem, Step
+from dml.types import identity
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.reducers.exact import exact
 from dml.wire.server.consistency import Choice, consistency
-from studies.matrix.problems import Entry
 
 WORKERS = 3
 EPOCHS = 2  # of methods that yield a Step per epoch
 SEED = 1
 ONE_RANK, RANKS, DEVICES, THREADS = "one rank", "ranks", "devices", "threads"
-Own = dict[str, Any]
-Arguments = tuple[Problem, Iterator[Any], Any]
+Own = Mapping[str, Any]
 
 
-def by_minibatches(entry: Entry, problem: Problem, updates: int) -> Arguments:
-    batches = islice(entry.batches(problem, entry.batch), updates)
-    return problem, batches, entry.update
+def by_equal_minibatches(entry: Entry) -> Entry:
+    def batches(*arguments: Any) -> Iterator[Any]:
+        made = entry.batches(*arguments)
+        return (batch for batch in made if len(batch) == entry.batch)
+
+    return entry._replace(batches=batches)
 
 
-def by_equal_minibatches(entry: Entry, problem: Problem, updates: int) -> Arguments:
-    batches = entry.batches(problem, entry.batch)
-    equal = (batch for batch in batches if len(batch) == entry.batch)
-    return problem, islice(equal, updates), entry.update
+def on_servers(entry: Entry) -> Entry:
+    return entry._replace(update=entry.served or entry.update)
 
 
-def on_servers(entry: Entry, problem: Problem, updates: int) -> Arguments:
-    *problem_and_batches, update = by_minibatches(entry, problem, updates)
-    return *problem_and_batches, entry.served or update
+def by_examples(entry: Entry) -> Entry:
+    return entry._replace(
+        batches=lambda problem, batch, seed: entry.orders(problem, seed),
+        update=Descent(lambda epoch: entry.rate),
+    )
 
 
-def by_examples(entry: Entry, problem: Problem, updates: int) -> Arguments:
-    epochs = islice(entry.orders(problem), EPOCHS)
-    return problem, epochs, Descent(lambda epoch: entry.rate)
-
-
-def by_blocks(entry: Entry, problem: Problem, updates: int) -> Arguments:
+def by_blocks(entry: Entry) -> Entry:
     if not entry.blocks:
-        return by_examples(entry, problem, updates)
-    problem, cells = rotation.in_blocks(problem, WORKERS)
-    epochs = islice(rotation.orders(cells, SEED), EPOCHS)
-    return problem, epochs, Descent(lambda epoch: entry.rate)
+        return by_examples(entry)
+    problem, cells = rotation.in_blocks(entry.make(), WORKERS)
+    return by_examples(entry)._replace(
+        make=lambda: problem, batches=lambda *_: rotation.orders(cells, SEED)
+    )
 
 
 class Method(NamedTuple):
@@ -68,93 +65,54 @@ class Method(NamedTuple):
 
     Attributes:
       strategy: Name in dml.strategies.
-      own: (entry, communicator) -> keyword arguments of the strategy.
+      own: Options of the strategy, or a function of the entry that returns them.
       fabric: One rank, ranks, or the devices or threads of one rank.
       ranks: Number of ranks.
-      arguments: (entry, problem, updates) -> positional arguments.
+      reads: Returns the entry with the batches and the update of the strategy.
     """
 
     strategy: str
-    own: Callable[[Entry, CountedComm], Own]
+    own: Own | Callable[[Entry], Own] = {}
     fabric: str = RANKS
     ranks: int = WORKERS
-    arguments: Callable[[Entry, Problem, int], Arguments] = by_minibatches
+    reads: Callable[[Entry], Entry] = identity
+
+    def case(self, entry: Entry, updates: int) -> Case:
+        """Return the training of a problem with a number of updates."""
+        own = self.own(entry) if callable(self.own) else self.own
+        return Case(
+            self.reads(entry),
+            self.strategy,
+            {**own, **entry.own.get(self.strategy, {})},
+            ranks=self.ranks,
+            steps=EPOCHS if self.reads in (by_examples, by_blocks) else updates,
+        )
 
 
-def no_options(entry: Entry, comm: CountedComm) -> Own:
-    return {}
-
-
-def accumulate_options(entry: Entry, comm: CountedComm) -> dict[str, Any]:
-    return {"accumulate": WORKERS}
-
-
-def allreduce_options(
-    name: str, entry: Entry, comm: CountedComm, **own: Any
-) -> dict[str, Any]:
+def reducing(name: str, **own: Any) -> Own:
     return {"reducer": exact(ALLREDUCE[name]), **own}
 
 
-def poseidon_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"allreduce": ALLREDUCE["star"], "scheme": "factors"}
-
-
-def coded_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"code": "repetition:1", "workers": 3 * WORKERS}
-
-
-def attacked_options(entry: Entry, comm: CountedComm) -> Own:
+def attacked(entry: Entry) -> Own:
     from dml.wire.reducers.robust.attacks import byzantine
 
     attack = byzantine("sign_flip:10", WORKERS)  # one worker of each group
-    return coded_options(entry, comm) | {"byzantine": attack}
+    return CODED | {"byzantine": attack}
 
 
-def coding_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"code": "repetition:1"}  # six workers in three groups
+def served(name: str) -> Method:
+    rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), WORKERS)
+    own = {"setup": Setup(Roles(WORKERS, (WORKERS,)), rule)}
+    return Method("server", own, RANKS, WORKERS + 1, on_servers)
 
 
-def zeno_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"rate": entry.rate, "seed": SEED}
-
-
-def server_options(name: str, entry: Entry, comm: CountedComm) -> dict[str, Any]:
-    workers = comm.size - 1
-    rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), workers)
-    return {"setup": Setup(Roles(workers, (workers,)), rule)}
-
-
-def mesh_options(entry: Entry, comm: CountedComm) -> dict[str, Any]:
+def on_mesh(entry: Entry) -> Own:
     from dml.wire.mesh import devices
 
     return {"axes": devices.mesh(data=0)}
 
 
-def cyclades_options(name: str, entry: Entry, comm: CountedComm) -> Own:
-    rows = len(entry.make().params)
-    deferred = (
-        np.zeros(rows, np.bool_) if name == "cyclades" else np.ones(rows, np.bool_)
-    )
-    return {"deferred": deferred, "batch": 1, "threads": WORKERS}
-
-
-def private_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"hot": np.ones(len(entry.make().params), np.bool_), "period": 1}
-
-
-def thread_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"threads": WORKERS}
-
-
-def delay_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"distribution": delay_distribution("constant:3"), "seed": SEED}
-
-
-def operation_options(entry: Entry, comm: CountedComm) -> Own:
-    return {"allreduce": ALLREDUCE["ring"], "batch": entry.batch}
-
-
-def hybrid_options(pipeline: str, entry: Entry, comm: CountedComm) -> Own:
+def on_stages(pipeline: str, entry: Entry) -> Own:
     from dml.strategies.hybrid.parts import Pipeline
     from dml.wire.mesh import devices
 
@@ -162,87 +120,87 @@ def hybrid_options(pipeline: str, entry: Entry, comm: CountedComm) -> Own:
     return {"axes": axes, "pipeline": Pipeline(pipeline, 4)}
 
 
+def deferring(fill: Callable[..., np.ndarray], entry: Entry) -> Own:
+    deferred = fill(len(entry.make().params), np.bool_)
+    return {"deferred": deferred, "batch": 1, "threads": WORKERS}
+
+
+def private(entry: Entry) -> Own:
+    return {"hot": np.ones(len(entry.make().params), np.bool_), "period": 1}
+
+
+CODED = {"code": "repetition:1", "workers": 3 * WORKERS}
+DELAYED = {"distribution": delay_distribution("constant:3"), "seed": SEED}
 METHODS: dict[str, Method] = {
-    "serial": Method("serial", accumulate_options, ONE_RANK, 1),
-    "synchronous star": Method("synchronous", partial(allreduce_options, "star")),
-    "synchronous ring": Method("synchronous", partial(allreduce_options, "ring")),
-    "local": Method("local", partial(allreduce_options, "star", every=2)),
-    "poseidon": Method("poseidon", poseidon_options),
-    "owned": Method("owned", partial(allreduce_options, "star")),
-    "kfac": Method("kfac", partial(allreduce_options, "star")),
-    "coded": Method("coded", coded_options),
-    "coded under attack": Method("coded", attacked_options),
-    "zeno": Method("zeno", zeno_options),
-    "gradient_coding": Method(
-        *("gradient_coding", coding_options, RANKS, 2 * WORKERS + 1)
+    "serial": Method("serial", {"accumulate": WORKERS}, ONE_RANK, 1),
+    "synchronous star": Method("synchronous", reducing("star")),
+    "synchronous ring": Method("synchronous", reducing("ring")),
+    "local": Method("local", reducing("star", every=2)),
+    "poseidon": Method(
+        "poseidon", {"allreduce": ALLREDUCE["star"], "scheme": "factors"}
+    ),
+    "owned": Method("owned", reducing("star")),
+    "kfac": Method("kfac", reducing("star")),
+    "coded": Method("coded", CODED),
+    "coded under attack": Method("coded", attacked),
+    "zeno": Method("zeno", lambda entry: {"rate": entry.rate, "seed": SEED}),
+    "gradient_coding": Method(  # six workers in three groups
+        "gradient_coding", {"code": "repetition:1"}, RANKS, 2 * WORKERS + 1
     ),
     **{
-        name: Method(name, no_options)
+        name: Method(name)
         for name in DECENTRALISED
         if name not in ("easgd", "diloco", "async_diloco")
     },
-    "easgd": Method("easgd", lambda entry, comm: {"allreduce": ALLREDUCE["star"]}),
-    "diloco": Method("diloco", partial(allreduce_options, "star", outer_every=2)),
-    "async_diloco": Method("async_diloco", lambda entry, comm: {"outer_every": 2}),
-    "mesh": Method("mesh", mesh_options, DEVICES, 1),
-    "hybrid gpipe": Method("hybrid", partial(hybrid_options, "gpipe"), DEVICES, 1),
-    "hybrid 1f1b": Method("hybrid", partial(hybrid_options, "1f1b"), DEVICES, 1),
-    "sharded": Method("sharded", mesh_options, DEVICES, 1),
-    "offload": Method("offload", partial(allreduce_options, "star", device_mb=1.0)),
-    "scan": Method("scan", no_options, ONE_RANK, 1, by_equal_minibatches),
+    "easgd": Method("easgd", {"allreduce": ALLREDUCE["star"]}),
+    "diloco": Method("diloco", reducing("star", outer_every=2)),
+    "async_diloco": Method("async_diloco", {"outer_every": 2}),
+    "mesh": Method("mesh", on_mesh, DEVICES, 1),
+    "hybrid gpipe": Method("hybrid", partial(on_stages, "gpipe"), DEVICES, 1),
+    "hybrid 1f1b": Method("hybrid", partial(on_stages, "1f1b"), DEVICES, 1),
+    "sharded": Method("sharded", on_mesh, DEVICES, 1),
+    "offload": Method("offload", reducing("star", device_mb=1.0)),
+    "scan": Method("scan", {}, ONE_RANK, 1, by_equal_minibatches),
     **{
-        f"server {name}": Method(
-            *("server", partial(server_options, name), RANKS, WORKERS + 1, on_servers)
-        )
+        f"server {name}": served(name)
         for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
     },
-    "hogwild on 1 worker": Method("hogwild", no_options, ONE_RANK, 1, by_examples),
-    "hogwild_private": Method(
-        "hogwild_private", private_options, ONE_RANK, 1, by_examples
+    "hogwild on 1 worker": Method("hogwild", {}, ONE_RANK, 1, by_examples),
+    "hogwild_private": Method("hogwild_private", private, ONE_RANK, 1, by_examples),
+    "delayed": Method("delayed", DELAYED, ONE_RANK, 1, by_examples),
+    "average": Method("average", {"threads": WORKERS}, THREADS, 1, by_examples),
+    "cyclades": Method(
+        "cyclades", partial(deferring, np.zeros), THREADS, 1, by_examples
     ),
-    "delayed": Method("delayed", delay_options, ONE_RANK, 1, by_examples),
-    "average": Method("average", thread_options, THREADS, 1, by_examples),
-    **{
-        name: Method(
-            "cyclades", partial(cyclades_options, name), THREADS, 1, by_examples
-        )
-        for name in ("cyclades", "minibatch")
-    },
-    "rotation on 1 rank": Method("rotation", no_options, ONE_RANK, 1, by_blocks),
-    "rotation": Method("rotation", no_options, arguments=by_blocks),
-    "operation": Method("operation", operation_options),
+    "minibatch": Method(
+        "cyclades", partial(deferring, np.ones), THREADS, 1, by_examples
+    ),
+    "rotation on 1 rank": Method("rotation", {}, ONE_RANK, 1, by_blocks),
+    "rotation": Method("rotation", reads=by_blocks),
+    "operation": Method(
+        "operation",
+        lambda entry: {"allreduce": ALLREDUCE["ring"], "batch": entry.batch},
+    ),
 }
-
-
-def steps(
-    method: Method, entry: Entry, comm: CountedComm, updates: int
-) -> Iterator[Step]:
-    """Return the Steps of a number of updates; raise BadInput if the method cannot."""
-    problem, batches, update = method.arguments(entry, entry.make(), updates)
-    train_by = strategy(method.strategy, problem)
-    own = method.own(entry, comm) | entry.own.get(method.strategy, {})
-    ranks = {"comm": comm, "timer": Timer(comm.Wtime)}
-    return train_by(problem, batches, update, **ranks, **own)
 
 
 def find_method(name: str) -> Method:
     """Return the row of a name in METHODS, or a row for a function of a user.
 
     `synchronous NAME` sums gradients by any all-reduce; other names are strategies of a
-    user.
+    user, which receive those offered options that are their parameters.
     """
     if name in METHODS:
         return METHODS[name]
     strategy_name, _, allreduce = name.partition(" ")
     if strategy_name == "synchronous" and allreduce:
         function = extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
-        return Method(strategy_name, lambda entry, comm: {"reducer": exact(function)})
+        return Method(strategy_name, {"reducer": exact(function)})
     extend.find(name, {}, extend.STRATEGIES)
-    return Method(name, partial(user_options, name))
 
+    def own(entry: Entry) -> Own:
+        ring = ALLREDUCE["ring"]
+        offered = {"reducer": exact(ring), "allreduce": ring, "batch": entry.batch}
+        return extend.accepted(strategy(name, entry.make()), offered)
 
-def user_options(name: str, entry: Entry, comm: CountedComm) -> Own:
-    """Return those options that a user's strategy has as parameters."""
-    ring = ALLREDUCE["ring"]
-    offered = {"reducer": exact(ring), "allreduce": ring, "batch": entry.batch}
-    return extend.accepted(strategy(name, entry.make()), offered)
+    return Method(name, own)

@@ -1,16 +1,15 @@
 """Trainings on this machine with device memory of several capacities."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from dml import sim
 from dml.data.minibatches import draws
+from dml.evaluation.scores import digest
 from dml.metrics.timer import Timer
 from dml.runs.writers import Row
 from dml.strategies.offload.offload import MB, offload
@@ -63,10 +62,7 @@ class Trainings:
         batches = draws(examples, batch, self.seed, self.count * batch, 0)
         ranks = {"comm": Metered(comm), "timer": Timer()}
         steps = list(strategy(self.problem, batches, self.update, **ranks, **own))
-        digest = hashlib.sha256()
-        for leaf in jax.tree.leaves(jax.device_get(steps[-1].params())):
-            digest.update(np.ascontiguousarray(leaf).tobytes())
-        return Trained(steps, digest.hexdigest())
+        return Trained(steps, digest(steps[-1].params()))
 
 
 def rows(

@@ -1,31 +1,24 @@
 """Trainings of a small GPT with replicated or owned updates, on virtual ranks."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 from lab.claims import grouped, matching
 import jax
 import numpy as np
 
-from dml.data.minibatches import take
-from dml.evaluation.scores import digest
-from dml.metrics.timer import Timer
+from dml.case import Case, measure
 from dml.models.layers.blocks import Shape
-from dml.models.model_problem import model_problem
-from dml.models.networks.transformer import transformer
+from dml.problems import given, texts
 from dml.runs.results import Run
 from dml.sim.run import run
-from dml.strategies.owned import owned
 from dml.strategies.owned_leaves import OwnedLeaves
-from dml.strategies.synchronous import synchronous
-from dml.types import Batch, CountedComm, Problem
+from dml.types import CountedComm, Problem
 from dml.update import muon
 from dml.update.dense import Optimizer, make
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.comm import Metered
 from dml.wire.plans.owners import Owners, owners, words
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.fixed_point import order_free
@@ -63,14 +56,7 @@ def problem(shape: Shape, seed: int) -> Problem:
         tokens[:, position + 1] = np.where(
             is_noise, noise, following[tokens[:, position]]
         )
-    model = transformer(shape, causal=True)
-    data = Batch(tokens[:, :-1], tokens[:, 1:])
-    return model_problem(
-        model,
-        model.init(jax.random.key(seed)),
-        examples=len(tokens),
-        take=partial(take, data),
-    )
+    return texts(shape, tokens).problem(seed)
 
 
 @cache  # the optimizer is a static argument of the compiled update
@@ -79,24 +65,25 @@ def optimizer(plan: Plan, clip: float) -> Optimizer:
     return make(plan.optimizer, RATE, clip=clip, decay=DECAY, outputs=outputs_of(plan))
 
 
-def batches(plan: Plan, examples: int) -> Iterator[np.ndarray]:
-    """Yield the indices of each minibatch."""
-    rng = np.random.default_rng(plan.seed)
-    while True:
-        yield rng.integers(0, examples, BATCH)
+def case(plan: Plan, strategy: str, reducer: str) -> Case:
+    """Return a training by "synchronous" or "owned", with a key of REDUCERS.
+
+    order_free sums have 8 logical shards on any number of ranks.
+    """
+    task, rng = problem(plan.shape, plan.seed), np.random.default_rng(plan.seed)
+    batches = [rng.integers(0, task.examples, BATCH) for _ in range(plan.steps)]
+    own: dict[str, Any] = {"reducer": REDUCERS[reducer](ALLREDUCE["star"])}
+    if reducer == "order_free":
+        own["shards"] = SHARDS
+    if strategy == "owned":
+        own |= {"clip": CLIP, "costs": costs(plan)}
+    update = optimizer(plan, np.inf if strategy == "owned" else CLIP)
+    return Case(given(task, batches, update), strategy, own)
 
 
 def train(plan: Plan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]:
-    """Return the row of a training on virtual ranks.
-
-    Args:
-      plan: Model, optimizer and number of updates.
-      strategy: "synchronous" or "owned".
-      ranks: Number of virtual ranks.
-      reducer: Key of REDUCERS; order_free has 8 logical shards on any number of ranks.
-    """
-    results = run(partial(program, plan, strategy, reducer), ranks)
-    losses, sent, state_bytes, sha256 = zip(*results, strict=True)
+    """Return the row of a training on virtual ranks; see `case`."""
+    measured = measure(case(plan, strategy, reducer)._replace(ranks=ranks))
     predicted = words(owners_of(plan, ranks))
     return {
         "table": "training",
@@ -104,44 +91,13 @@ def train(plan: Plan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]
         "strategy": strategy,
         "reducer": reducer,
         "ranks": ranks,
-        "loss": losses[0],
-        "words_sent": sum(sent),
+        "loss": measured[0].rows[-1]["loss"],
+        "words_sent": sum(rank.words for rank in measured),
         "predicted": sum(predicted) * plan.steps if strategy == "owned" else None,
         "clip_words": (ranks - 1) * leaves_of(plan) * plan.steps,
-        "state_bytes": max(state_bytes),
-        "sha256": sha256[0],
+        "state_bytes": max(rank.state_bytes for rank in measured),
+        "sha256": measured[0].sha256,
     }
-
-
-def program(
-    plan: Plan, strategy: str, reducer: str, comm: CountedComm
-) -> tuple[float, int, int, str]:
-    """Train as one rank; return loss, words sent, bytes of state, and the hash."""
-    comm = Metered(comm)
-    task = problem(plan.shape, plan.seed)
-    call: Any = synchronous
-    own: dict[str, Any] = {"reducer": REDUCERS[reducer](ALLREDUCE["star"])}
-    if reducer == "order_free":
-        own["shards"] = SHARDS
-    update = optimizer(plan, CLIP)
-    if strategy == "owned":
-        call, update = owned, optimizer(plan, np.inf)
-        own |= {"clip": CLIP, "costs": costs(plan)}
-    taken = call(
-        task,
-        batches(plan, task.examples),
-        update,
-        comm=comm,
-        timer=Timer(comm.Wtime),
-        **own,
-    )
-    sent = 0
-    for last in islice(taken, plan.steps):
-        sent += last.words_sent
-    state_bytes = last.measures.get("state_bytes")
-    if state_bytes is None:
-        state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(last.state()))
-    return last.loss, sent, state_bytes, digest(last.params())
 
 
 def costs(plan: Plan) -> Any:

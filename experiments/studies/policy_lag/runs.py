@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from lab import compiling, parallel
 import numpy as np
 
+from dml.case import over_seeds
 from dml.environments.named import find
 from dml.models.policies.actor import Actor
 from dml.models.policies.network import to_numpy
@@ -116,22 +117,20 @@ def rows(
     cells = [Cell(*values) for values in product(corrections, lags, seeds)]
     call, prepare = partial(train, task), compiling.enable_cache
     for trained in parallel.groups(call, cells, len(seeds), processes, prepare):
-        yield over_seeds(trained)
+        yield row(trained)
 
 
-def over_seeds(trained: Sequence[Row]) -> Row:
+def row(trained: Sequence[Row]) -> Row:
     """Return the row of trainings that differ by their seeds."""
     first = trained[0]
-    row = {name: first[name] for name in ("correction", "lag", "frames")}
-    row["seeds"] = len(trained)
-    row["lag_max"] = max(each["lag_max"] for each in trained)
-    row["curve"] = np.mean([each["curve"] for each in trained], 0).tolist()
-    row["curves"] = [each["curve"] for each in trained]
+    made = {name: first[name] for name in ("correction", "lag", "frames")}
+    made |= {"seeds": len(trained), **over_seeds(trained, max, "lag_max")}
+    made |= over_seeds(trained, lambda curves: np.mean(curves, 0).tolist(), "curve")
+    made["curves"] = [each["curve"] for each in trained]
     for name in ("mean_return", "final_return"):
-        values = [each[name] for each in trained]
-        row[name] = float(np.mean(values))
-        row[f"{name}_error"] = standard_error(values)
-    return row
+        made |= over_seeds(trained, np.mean, name)
+        made[f"{name}_error"] = standard_error([each[name] for each in trained])
+    return made
 
 
 def standard_error(values: Sequence[float]) -> float:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.strategies.server.server import MakeShard
-from dml.types import BadInput, Batch, Model, Params, Problem
+from dml.types import BadInput, Params, Problem
 from dml.update.rules import RULES
 
 FACTORS, MU = 10, 0.05  # matrix factorisation: number of factors, L2 weight
@@ -57,29 +57,21 @@ def factors(seed: int, l1: float, name: str) -> Problem:
 
 def convolutional(seed: int, l1: float, name: str) -> Problem:
     """Return a small convolutional network on a set of images."""
-    import jax
+    from dml.problems import network
 
-    from dml.data.images.datasets import images
-    from dml.models.networks.cnn import cnn
-
-    training, held_out = images(name)
-    classes = 1 + int(training.targets.max())
-    model = cnn(training.inputs.shape[1:], classes, HIDDEN)
-    return classifier(model, model.init(jax.random.key(seed)), training, held_out)
+    return classifier(network("cnn", name, HIDDEN), seed)
 
 
-def classifier(
-    model: Model, start: Params, training: Batch, held_out: Batch
-) -> Problem:
-    """Return the problem of a network.
+def classifier(task: Any, seed: int) -> Problem:
+    """Return the problem of a network, a `dml.problems.Task`.
 
     It is evaluated by the objective on MAX_EXAMPLES training examples and by the
     metrics on held-out ones.
     """
     from dml.data.minibatches import take
     from dml.evaluation.scores import evaluate
-    from dml.models.model_problem import model_problem
 
+    model, training, held_out = task
     count = len(training.targets)
     sample = take(
         training, np.linspace(0, count - 1, min(count, MAX_EXAMPLES)).astype(int)
@@ -95,13 +87,7 @@ def classifier(
         del measures["sha256"]
         return measures
 
-    return model_problem(
-        model,
-        start,
-        examples=count,
-        take=partial(take, training),
-        evaluate=evaluate_both,
-    )
+    return task.problem(seed)._replace(evaluate=evaluate_both)
 
 
 # Learning rates at which bsp and async both converge on 4 workers.

@@ -7,9 +7,12 @@ from typing import Any
 
 from lab import flags
 from lab.claims import grouped
+import jax
 import numpy as np
 
+from dml.case import over_seeds
 from dml.figures import style as figures
+from dml.problems import Task
 from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from dml.strategies.exchange import example_bytes
@@ -20,9 +23,7 @@ from studies.shuffling.formulas import (
     ring_bytes,
     traffic_ratio,
 )
-from studies.shuffling.training import SHARDS, Setting, Task, Trained, train
-
-Row = dict[str, Any]
+from studies.shuffling.training import SHARDS, Row, Setting, train
 
 COLUMNS: Columns = {
     "strategy": (11, "{strategy}"),
@@ -44,12 +45,11 @@ def rows(
     values: flags.FlagValues,
 ) -> Iterator[Row]:
     """Train with all seeds of every setting; yield a row for each setting."""
+    seeds = flags.seeds(values)
     for strategy in strategies:
         for shards in SHARDS:
             for fraction in fractions:
-                settings = [
-                    Setting(strategy, shards, fraction, seed) for seed in task.starts
-                ]
+                settings = [Setting(strategy, shards, fraction, seed) for seed in seeds]
                 trainings = [train(task, setting, values) for setting in settings]
                 yield row(task, settings[0], trainings, values)
 
@@ -57,7 +57,7 @@ def rows(
 def row(
     task: Task,
     setting: Setting,
-    trainings: Sequence[Trained],
+    trainings: Sequence[Row],
     values: flags.FlagValues,
 ) -> Row:
     """Return the row of the trainings with all seeds.
@@ -68,18 +68,18 @@ def row(
       trainings: One training per seed.
       values: The flags.
     """
-    updates, count = trainings[0].updates, len(task.training.targets)
-    exchanged = sum(sum(run.exchanged) for run in trainings)
-    reduced = sum(sum(run.reduced) for run in trainings)
+    updates, count = trainings[0]["updates"], len(task.training.targets)
+    exchanged, reduced = over_seeds(trainings, sum, "exchanged", "reduced").values()
+    params = task.problem(setting.seed).params
     runs = len(trainings) * values.ranks
     sizes = Sizes(
         example_bytes(task.training),
         values.epochs * count / (values.ranks * updates),
-        task.model_bytes,
+        sum(leaf.nbytes for leaf in jax.tree.leaves(params)),
     )
     dense = runs * updates * ring_bytes(sizes.model, values.ranks)
     compression = dense / reduced
-    accuracies = [run.accuracy for run in trainings]
+    accuracies = [run["accuracy"] for run in trainings]
     return {
         "strategy": setting.strategy,
         "shards": setting.shards,

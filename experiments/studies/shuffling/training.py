@@ -1,53 +1,25 @@
 """Trainings of shuffling.py: virtual ranks that exchange examples between epochs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lab import flags
-import jax
 import numpy as np
 
-from dml import sim
-from dml.data.images.datasets import images
+from dml.case import Case, measure
 from dml.data.shards import bounds, shard
 from dml.data.skew import by_label, random_order
-from dml.evaluation.scores import evaluate
 from dml.metrics.timer import Timer
-from dml.models.model_problem import model_problem
-from dml.models.networks.mlp import mlp
+from dml.problems import Task, given, network
+from dml.strategies import strategy
 from dml.strategies.exchange import exchanged_minibatches
-from dml.strategies.local import local
-from dml.strategies.synchronous import synchronous
-from dml.train import curve
-from dml.types import BadInput, Batch, CountedComm, Model, Params, Problem
+from dml.types import BadInput, Batch, CountedComm, Problem, Step
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 
+Row = dict[str, Any]
 WIDTHS = (64,)
-
-
-class Task(NamedTuple):
-    """A network and the images that it classifies.
-
-    Attributes:
-      model: The network.
-      starts: Start values of the parameters, by seed.
-      training: Examples of all shards.
-      held_out: Examples of the evaluation.
-    """
-
-    model: Model
-    starts: Mapping[int, Params]
-    training: Batch
-    held_out: Batch
-
-    @property
-    def model_bytes(self) -> int:
-        """Number of bytes of the parameters."""
-        leaves = jax.tree.leaves(next(iter(self.starts.values())))
-        return sum(leaf.nbytes for leaf in leaves)
 
 
 class Setting(NamedTuple):
@@ -59,94 +31,94 @@ class Setting(NamedTuple):
     seed: int
 
 
-class Trained(NamedTuple):
-    """The result of a training.
-
-    Attributes:
-      accuracy: Accuracy on held-out examples.
-      updates: Number of updates of a rank.
-      exchanged: Bytes of examples that each rank sent.
-      reduced: Bytes of gradients or parameters that each rank sent.
-    """
-
-    accuracy: float
-    updates: int
-    exchanged: Sequence[int]
-    reduced: Sequence[int]
-
-
 # (labels, seed) -> order of the examples, of which a shard is a contiguous part
 SHARDS: Mapping[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "iid": lambda labels, seed: random_order(len(labels), seed),
     "sorted": lambda labels, seed: by_label(labels, random_order(len(labels), seed)),
 }
-STRATEGIES = {"synchronous": synchronous, "local": local}
+STRATEGIES = "synchronous", "local"
 
 
 def make_task(values: flags.FlagValues) -> Task:
-    """Return the task of the flags."""
-    training, held_out = images(values.data)
-    if len(training.targets) < values.ranks:
+    """Return the network and the images of the flags."""
+    task = network("mlp", values.data, *WIDTHS)
+    count = len(task.training.targets)
+    if count < values.ranks:
         raise BadInput(
             f"expected an example or more for each of {values.ranks} ranks, got "
-            f"{len(training.targets)}; pass --ranks=<at most {len(training.targets)}>"
+            f"{count}; pass --ranks=<at most {count}>"
         )
-    classes = int(training.targets.max()) + 1
-    model = mlp(training.inputs.shape[1:], classes, widths=WIDTHS)
-    seeds = flags.seeds(values)
-    starts = {seed: model.init(jax.random.key(seed)) for seed in seeds}
-    return Task(model, starts, training, held_out)
+    flags.seeds(values)  # refused before the first training
+    return task
 
 
-def train(task: Task, setting: Setting, values: flags.FlagValues) -> Trained:
-    """Train with a setting on virtual ranks; each has a shard."""
+def train(task: Task, setting: Setting, values: flags.FlagValues) -> Row:
+    """Train with a setting on virtual ranks; each has a shard.
+
+    `updates` are those of a rank; `exchanged` and `reduced` are the bytes of examples
+    and of gradients or parameters that all ranks sent.
+    """
     order = SHARDS[setting.shards](task.training.targets, setting.seed)
-    data = [array[order] for array in task.training]
-
-    def program(comm: CountedComm) -> tuple[dict[str, Any], int, int]:
-        own = Batch(*(shard(array, comm.rank, comm.size).copy() for array in data))
-        examples, gradients = Metered(comm), Metered(comm)  # counted apart
-        batches = exchanged_minibatches(
-            examples,
-            own,
-            count=len(order),
-            batch=values.batch,
-            fraction=setting.fraction,
-            seed=setting.seed,
-            epochs=values.epochs,
-        )
-        steps = STRATEGIES[setting.strategy](
-            problem(task, setting.seed, own, comm),
-            batches,
-            make("sgd", values.lr),
-            comm=gradients,
-            timer=Timer(comm.Wtime),
-            reducer=flags.reducer(values.reduce, ALLREDUCE["ring"]),
-            **({"every": values.period} if setting.strategy == "local" else {}),
-        )
-        measures = no_measures if comm.rank else partial(measure, task)
-        summary = curve(steps, measures, finite=False).summary
-        return summary, examples.bytes_sent, gradients.bytes_sent
-
-    summaries, exchanged, reduced = zip(*sim.run(program, values.ranks), strict=True)
-    return Trained(summaries[0]["accuracy"], summaries[0]["steps"], exchanged, reduced)
+    data = Batch(*(array[order] for array in task.training))
+    own = {"data": data, "setting": setting, "values": values}
+    entry = given(task.problem(setting.seed), (), make("sgd", values.lr))
+    measured = measure(Case(entry, on_shards, own, ranks=values.ranks))
+    last = [rank.rows[-1] for rank in measured]
+    exchanged = sum(row["exchanged_bytes"] for row in last)
+    return {
+        "accuracy": measured[0].evaluation["accuracy"],
+        "updates": last[0]["step"],
+        "exchanged": exchanged,
+        "reduced": sum(rank.bytes for rank in measured) - exchanged,
+    }
 
 
-def problem(task: Task, seed: int, own: Batch, comm: CountedComm) -> Problem:
-    """Return the problem of a rank, which reads examples of its shard only."""
-    count = len(task.training.targets)
+def on_shards(
+    problem: Problem,
+    batches: Any,
+    update: Any,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    data: Batch,
+    setting: Setting,
+    values: flags.FlagValues,
+) -> Iterator[Step]:
+    """Train on a shard of the examples, which ranks exchange before each epoch.
+
+    Args:
+      problem: The problem; minibatches are read from the shard of this rank.
+      batches: Ignored: the minibatches depend on the exchanges.
+      update: Update of the parameters.
+      comm: Ranks.
+      timer: Measures the phases.
+      data: Examples of all shards, in the order of the ranks.
+      setting: Strategy, shards, fraction and seed.
+      values: The flags.
+    """
+    count, examples = len(data.targets), Metered(comm)
+    own = Batch(*(shard(array, comm.rank, comm.size).copy() for array in data))
     first, _ = bounds(count, comm.rank, comm.size)
 
     def take(indices: np.ndarray) -> Batch:
         return Batch(*(array[indices - first] for array in own))
 
-    return model_problem(task.model, task.starts[seed], examples=count, take=take)
-
-
-def measure(task: Task, params: Params) -> dict[str, Any]:
-    """Return the accuracy on held-out examples."""
-    return evaluate(task.model, task.held_out, params)
-
-
-def no_measures(params: Params) -> dict[str, Any]:
-    return {}
+    for step in strategy(setting.strategy, problem)(
+        problem._replace(take=take),
+        exchanged_minibatches(
+            examples,
+            own,
+            count=count,
+            batch=values.batch,
+            fraction=setting.fraction,
+            seed=setting.seed,
+            epochs=values.epochs,
+        ),
+        update,
+        comm=comm,
+        timer=timer,
+        reducer=flags.reducer(values.reduce, ALLREDUCE["ring"]),
+        **({"every": values.period} if setting.strategy == "local" else {}),
+    ):
+        sent = {"exchanged_bytes": examples.bytes_sent}
+        yield step._replace(measures={**step.measures, **sent})

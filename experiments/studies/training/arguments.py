@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lab import adversaries, flags, readers, timelines
 
+from dml.problems import Entry, make_update
 from dml.strategies import DECENTRALISED, load, strategy
 from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
@@ -26,7 +27,6 @@ from dml.wire.plans.coding import DEFAULT, make_code
 from dml.wire.reducers import names as reducer_names
 from dml.wire.reducers.checked import checked
 from dml.wire.server.consistency import Choice, consistency
-from studies.matrix.problems import Entry, make_update
 from studies.training import options
 
 STRATEGIES = [

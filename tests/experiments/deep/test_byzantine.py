@@ -1,7 +1,6 @@
 """The heat map of byzantine.py: its cells, worst cases, presets and bad input."""
 
 import math
-from functools import partial
 
 import byzantine
 import numpy as np
@@ -10,7 +9,7 @@ from lab import parallel
 from studies.byzantine import claims, presets, report, rules, runs, training
 from studies.byzantine.cells import Cell, Line
 
-from dml import sim
+from dml.case import measure
 from dml.runs import results
 from dml.types import BadInput
 
@@ -28,11 +27,9 @@ def run(path, *flags):
 @pytest.mark.parametrize("attack", ("alie:1.5", "label_flip", "noise"))
 def test_a_cell_has_the_bits_of_a_training_on_one_rank_per_worker(rule, attack):
     cell = Cell("similarity:0", rule, attack, 1, seed=3)
-    (expected,) = sim.run(partial(training.trained, SIZES, cell), 1)
-    found = sim.run(partial(training.trained, SIZES, cell), 5)
-    for params in found:
-        for leaf, other in zip(params, expected, strict=True):
-            assert leaf.tobytes() == other.tobytes()
+    case = training.case(SIZES, cell)
+    (alone,), ranks = measure(case), measure(case._replace(ranks=5))
+    assert {rank.sha256 for rank in ranks} == {alone.sha256}
 
 
 def test_the_printed_row_has_the_mean_of_all_seeds(tmp_path):

@@ -66,7 +66,7 @@ def test_methods_continue_the_pretraining_with_its_moments_and_schedule(corpus):
     short = SimpleNamespace(**vars(long) | {"pretraining": 3, "steps": 3})
     task = make_task(long)
     losses = [
-        train(task, Method(), pretrain(task, 0, values), 0, values).loss
+        train(task, Method(), pretrain(task, 0, values), 0, values)["loss"]
         for values in (long, short)
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

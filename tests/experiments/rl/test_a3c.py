@@ -33,7 +33,7 @@ def test_a_return_that_is_not_reached_is_none():
     task = runs.Task("catch", settings, "async", 2.0, 32)
     row = runs.train(task, runs.Cell(2, 0))
     assert row["seconds"] is None and row["frames"] is None
-    assert runs.over_seeds([row])["seconds"] is None
+    assert runs.row([row])["seconds"] is None
 
 
 def test_a_run_without_the_return_has_no_figure(tmp_path, capsys):

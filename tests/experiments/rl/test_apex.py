@@ -29,9 +29,9 @@ def test_every_method_has_the_updates_of_each_seed(tmp_path, undrawn):
 
 def test_medians_are_over_all_seeds():
     found = [{"method": "apex", "updates": n, "frames": n} for n in (30, None, 10)]
-    row = runs.over_seeds(found)
+    row = runs.row(found)
     assert (row["updates"], row["reached"]) == (30, 2)
-    assert runs.over_seeds([*found, found[1]])["updates"] is None
+    assert runs.row([*found, found[1]])["updates"] is None
 
 
 def test_an_update_of_fewer_actors_has_fewer_transitions(monkeypatch):

@@ -2,17 +2,16 @@
 
 from functools import cache
 
-import jax
 from studies.server.problems import PROBLEMS, classifier
 
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.models.networks.logistic import logistic
+from dml.problems import Task
 
 
 @cache
 def small(seed, l1):
-    model = logistic(FEATURES, CLASSES)
-    return classifier(model, model.init(jax.random.key(seed)), *digits())
+    return classifier(Task(logistic(FEATURES, CLASSES), *digits()), seed)
 
 
 def put(monkeypatch):

@@ -1,9 +1,14 @@
-"""A table of small problems of every kind, and problems from a user's file.
+"""Problems by name: small ones of every kind, networks of images, and users' own.
+
+linear, mlp, gpt, svm, glove, ...   a row of PROBLEMS
+mlp:digits,32                       a network of NETWORKS, a set of images, and widths
+./mine.py:make                      a function of a user
 
 A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -12,16 +17,26 @@ import jax
 import numpy as np
 
 from dml import extend
+from dml.data.images.datasets import images
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
+from dml.models.networks.cnn import cnn
 from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import Shape, transformer
 from dml.models.sparse.problem import problem as edge_problem
 from dml.strategies.shared.workers import orders
-from dml.types import BadInput, Batch, Model, Params, Problem, Rows, SparseModel
+from dml.types import (
+    BadInput,
+    Batch,
+    Examples,
+    Model,
+    Params,
+    Problem,
+    Rows,
+)
 from dml.update.dense import make
 from dml.update.moves import Moves
 from dml.update.rows import AdaGrad
@@ -29,6 +44,7 @@ from dml.update.table import table
 from dml.wire.memory.state import Order
 
 SEED, GLOVE_BATCH = 0, 60
+HELD_OUT = 512  # windows of a text that are evaluated
 GLOVE_COLUMNS = slice(0, 12), slice(32, 33)  # vector and bias, without padding
 VECTORS = "synchronous", "coded", "zeno", "gradient_coding"  # of GLOVE_COLUMNS
 RATE = 0.1  # default learning rate of users' problems
@@ -51,7 +67,7 @@ class Entry(NamedTuple):
     Attributes:
       make: () -> the problem.
       batch: Number of examples in a minibatch.
-      update: An optax optimizer, or an update rule of rows.
+      update: An optax optimizer, or an update rule of rows; None: there is no default.
       rate: Learning rate of updates by single examples.
       batches: (problem, batch, seed) -> the indices of each minibatch.
       orders: (problem, seed) -> the order of each epoch.
@@ -59,59 +75,118 @@ class Entry(NamedTuple):
       blocks: Whether `rotation` can divide the examples, which have one row of users
         and one of items.
       own: Arguments of strategies that the problem needs, by strategy.
+      rates: Learning rates by optimizer; the first optimizer is the default.
     """
 
     make: Callable[[], Problem]
     batch: int
-    update: Any
+    update: Any = None
     rate: float = 0.1
-    batches: Callable[..., Iterator[np.ndarray]] = random_minibatches
+    batches: Callable[..., Iterable[np.ndarray]] = random_minibatches
     orders: Callable[..., Iterator[Order]] = example_orders
     served: Any = None
     blocks: bool = False
     own: Mapping[str, Mapping[str, Any]] = {}
+    rates: Mapping[str, float] = {}
 
 
-def classifier(model: Model) -> Problem:
-    """Return a network that classifies the digits."""
-    training, held_out = digits()
+def given(problem: Problem, batches: Iterable[Any], update: Any = None) -> Entry:
+    """Return the entry of a problem that is trained on these minibatches.
 
-    def evaluate_held_out(params: Params) -> dict[str, Any]:
-        return evaluate(model, held_out, params)
+    Args:
+      problem: The problem, which is shared by virtual ranks.
+      batches: Indices of each minibatch; not an iterator, as each rank iterates.
+      update: Update of the parameters.
+    """
+    return Entry(lambda: problem, 0, update, batches=lambda *_: batches)
 
-    return model_problem(
-        model,
-        model.init(jax.random.key(SEED)),
-        examples=len(training.targets),
-        take=partial(take, training),
-        evaluate=evaluate_held_out,
-    )
+
+class Task(NamedTuple):
+    """A model, the examples that train it, and held-out ones."""
+
+    model: Model
+    training: Batch | Examples
+    held_out: Batch
+
+    def problem(self, seed: int = SEED, params: Params = None) -> Problem:
+        """Return the problem, from a random start or from params."""
+        data = self.training
+        return model_problem(
+            self.model,
+            self.model.init(jax.random.key(seed)) if params is None else params,
+            examples=data.count if isinstance(data, Examples) else len(data.targets),
+            take=partial(take, data),
+            evaluate=partial(evaluate, self.model, self.held_out),
+        )
+
+
+NETWORKS: dict[str, Callable[..., Model]] = {
+    "mlp": lambda shape, classes, *widths: mlp(shape, classes, widths),
+    "cnn": lambda shape, classes, width=16: cnn(shape, classes, width),
+}
+
+
+@cache  # the model is a static argument of compiled functions
+def network(name: str, data: str, *widths: int) -> Task:
+    """Return a network of images.
+
+    Args:
+      name: Key of NETWORKS.
+      data: Name of the images, or their folder.
+      *widths: Further arguments of the network.
+    """
+    both = training, _ = images(data)
+    shape = training.inputs.shape[1:]
+    return Task(NETWORKS[name](shape, count_classes(both), *widths), *both)
+
+
+def count_classes(parts: Iterable[Batch]) -> int:
+    """Return the number of classes of images."""
+    return 1 + max(int(part.targets.max()) for part in parts)
 
 
 def linear() -> Problem:
-    return classifier(logistic(FEATURES, CLASSES))
+    return Task(logistic(FEATURES, CLASSES), *digits()).problem()
 
 
 def perceptron() -> Problem:
-    training, _ = digits()
-    return classifier(mlp(training.inputs.shape[1:], CLASSES, widths=(16, 16)))
+    return network("mlp", "digits", 16, 16).problem()
 
 
 def gpt() -> Problem:
     """Return a transformer trained on a cycle of tokens."""
-    model = transformer(TEXT, causal=True)
     tokens = np.arange(64)[:, None] + np.arange(TEXT.length + 1)
-    tokens = (tokens**2 % TEXT.vocabulary).astype(np.int32)
-    data = Batch(tokens[:, :-1], tokens[:, 1:])
-    return model_problem(
-        model,
-        model.init(jax.random.key(SEED)),
-        examples=len(tokens),
-        take=partial(take, data),
-    )
+    return texts(TEXT, (tokens**2 % TEXT.vocabulary).astype(np.int32)).problem()
 
 
-def documents(model: SparseModel) -> Problem:
+def texts(shape: Shape, tokens_BxL: np.ndarray) -> Task:
+    """Return a transformer that predicts the next token, evaluated on its examples."""
+    data = Batch(tokens_BxL[:, :-1], tokens_BxL[:, 1:])
+    return Task(transformer(shape, causal=True), data, data)
+
+
+def language(
+    corpus: str, vocabulary: int, length: int, layers: int, width: int, heads: int
+) -> Task:
+    """Return a transformer that predicts the next subword of a text.
+
+    Args:
+      corpus: Names, files or folders of the text.
+      vocabulary: Number of subwords.
+      length: Number of subwords of an example.
+      layers, width, heads: Sizes of the transformer.
+    """
+    from dml.data.text.tokens import tokens
+    from dml.data.text.windows import causal_windows
+
+    known = tokens(corpus, "bpe", vocabulary)
+    training, held_out = causal_windows(known.ids, length)
+    shape = Shape(known.tokenizer.get_vocab_size(), length, layers, width, heads)
+    tested = Batch(*(leaf[:HELD_OUT] for leaf in held_out))
+    return Task(transformer(shape, causal=True), training, tested)
+
+
+def documents(model: Any) -> Problem:
     """Return a linear model of sparse rows."""
     from dml.data.sparse.svmlight import generate
 
@@ -188,8 +263,8 @@ def glove() -> Problem:
     records["value"] = draws.random(len(records)) * 20 + 0.1
     cells = [cell for tasks in rounds(3, 2) for task in tasks for cell in task]
     order = Order(cells, 3, 2, 16, SEED, 10.0, 0.75)
-    (made,) = sim.run(lambda comm: tiled(comm, records, 30, order), 1)
-    return problem(glove(30, 12).init(SEED), *made, GLOVE_BATCH)
+    ((tiles, blocks),) = sim.run(lambda comm: tiled(comm, records, 30, order), 1)
+    return problem(glove(30, 12).init(SEED), tiles, blocks, GLOVE_BATCH)
 
 
 def glove_rows(values: np.ndarray) -> Any:
@@ -250,10 +325,32 @@ PROBLEMS: dict[str, Entry] = {
 
 
 def find_problem(name: str) -> Entry:
-    """Return the entry of a name in PROBLEMS, of an entry point, or of FILE.py:NAME."""
+    """Return the entry of a name in PROBLEMS, a network of images, or a user's problem.
+
+    A user's problem is an entry point or FILE.py:NAME.
+    """
     if name in PROBLEMS:
         return PROBLEMS[name]
-    return user_entry(name, extend.find(name, {}, extend.PROBLEMS))
+    if name.partition(":")[0] in NETWORKS:
+        return network_entry(name)
+    return user_entry(name, extend.find(name, PROBLEMS, extend.PROBLEMS))
+
+
+@cache
+def network_entry(name: str) -> Entry:
+    """Return the entry of NETWORK:IMAGES,WIDTH,…, such as mlp:digits,32."""
+    kind, _, sizes = name.partition(":")
+    data, *widths = sizes.split(",")
+    try:
+        numbers = [int(width) for width in widths]
+        inspect.signature(NETWORKS[kind]).bind((), 0, *numbers)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"expected a network of images such as mlp:digits,32, got {name!r}: "
+            f"{error}; correct the widths"
+        ) from error
+    problem = network(kind, data, *numbers).problem()
+    return Entry(lambda: problem, min(48, problem.examples), make("sgd", RATE))
 
 
 @cache
