@@ -5,14 +5,8 @@ import pytest
 from tests.commands import PYTHON, output
 from tests.mpi.conftest import MPIRUN, OPEN_MPI_VARIABLES
 
-NAMES = [
-    "allreduce",
-    "parameter_server",
-    "glove",
-    "data_parallel",
-    "hogwild",
-    "byzantine",
-]
+NAMES = ["allreduce", "parameter_server", "glove", "data_parallel", "hogwild"]
+NAMES += ["byzantine", "gradient_coding", "elastic"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 SINGLE = Path(__file__).parents[3] / "experiments" / "single"
+DOCS = SINGLE.parents[1] / "docs"
 FILES = sorted(SINGLE.glob("*.py"))
 PACKAGES = {*sys.stdlib_module_names, "numpy", "mpi4py", "jax"}
 LINES = 150
@@ -83,3 +84,11 @@ def test_the_rules_catch(old, new, rules):
     text = (GOOD + RUN).replace(old, new, 1)
     assert broken_rules("good.py", text) == rules
     assert broken_rules("good.py", GOOD) == ["the call of main"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_chapter_names_the_file_and_its_lines(file):
+    named = rf"Read first: \[`experiments/single/{file.name}`\]\S+\s\((\d+)\slines\)"
+    chapters = "".join(path.read_text() for path in DOCS.glob("*.md"))
+    lines = len(file.read_text().splitlines())
+    assert set(re.findall(named, chapters)) == {str(lines)}
