@@ -73,8 +73,9 @@ def distances(comm, path):
     return mean, np.sqrt(squares)
 
 
-def main(comm, rounds=6, updates=30, batch=8, dim=20, rate=0.125):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    rounds, updates, batch, dim, rate = 6, 30, 8, 20, 0.125
     start, x = np.zeros(dim, np.float32), np.random.default_rng(rank).random(dim)
     path = [x] + [x := mix(comm, x) for _ in range(rounds)]
     _, averaged = distances(comm, np.array(path))

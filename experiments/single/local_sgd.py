@@ -99,8 +99,9 @@ def words(rank, size, length):
     return 2 * length - chunks[(rank + 1) % size] - chunks[(rank + 2) % size]
 
 
-def main(comm, updates=64, batch=8, dim=20, rate=0.25):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    updates, batch, dim, rate = 64, 8, 20, 0.25
     shards = [examples(other, updates, batch, dim) for other in range(size)]
     x, y = (np.concatenate(parts, axis=1) for parts in zip(*shards, strict=True))
     start, apart = np.zeros(dim, np.float32), 0

@@ -109,8 +109,9 @@ def train(comm, level, shapes, start, x, y):
     return np.array(losses), np.concatenate(params), stored
 
 
-def main(comm, width=16, hidden=32, batch=8, steps=50):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    width, hidden, batch, steps = 16, 32, 8, 50
     rng = np.random.default_rng(0)
     shapes = [(width, hidden), (hidden, width)]
     start = [0.3 * rng.standard_normal(a * b) for a, b in shapes]
