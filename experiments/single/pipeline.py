@@ -13,7 +13,7 @@
 The gradient is the sum over M microbatches. With K ranks a rank is idle for a fraction
 (K - 1)/(M + K - 1) of the time: the bubble. GPipe saves the activations of M
 microbatches, 1F1B on rank k those of at most K - k.
-Cost: M(B x D) words to the next rank, as many to the previous rank.
+Cost: M messages of B x D words to the next rank, and as many to the previous rank.
 
     mpirun -n 4 python experiments/single/pipeline.py
 """

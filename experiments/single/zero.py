@@ -13,6 +13,7 @@
                           reduce-scatter
 
 A level changes where numbers are stored, not what is computed: all have equal bits.
+Level 3 gathers each layer twice, in the forward and in the backward pass.
 Cost: a reduce-scatter or an all-gather sends (p - 1)/p · n words in p - 1 rounds.
 
     mpirun -n 4 python experiments/single/zero.py
