@@ -8,7 +8,7 @@
 
     D-PSGD (Lian 2017)   x_i ← Σ_j w_ij (x_j - γ ∇f_j(x_j))     an update, then a mean
 
-In a round the distance of the x_i to their mean falls by |λ₂| or more, where λ₂ =
+A round multiplies the distance of the x_i to their mean by at most |λ₂|, where λ₂ =
 1/3 + 2/3 cos(2π/p) is an eigenvalue of W: fast on small rings, slow on large ones.
 Cost: 1 round and 2n words a rank, for any number of ranks.
 
@@ -73,8 +73,9 @@ def distances(comm, path):
     return mean, np.sqrt(squares)
 
 
-def main(comm, rounds=6, updates=30, batch=8, dim=20, rate=0.125):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    rounds, updates, batch, dim, rate = 6, 30, 8, 20, 0.125
     start, x = np.zeros(dim, np.float32), np.random.default_rng(rank).random(dim)
     path = [x] + [x := mix(comm, x) for _ in range(rounds)]
     _, averaged = distances(comm, np.array(path))
@@ -96,7 +97,7 @@ def main(comm, rounds=6, updates=30, batch=8, dim=20, rate=0.125):
     if rank == 0:
         second = abs(1 / 3 + 2 / 3 * np.cos(2 * np.pi / size))
         for text, values in [
-            (f"averaging: distance to the mean falls by |λ₂| = {second:.3f}", averaged),
+            (f"averaging: distance to the mean, |λ₂| = {second:.3f}", averaged),
             ("D-PSGD: loss of the mean", losses[::5]),
             ("D-PSGD: distance to the mean", distance[::5]),
         ]:

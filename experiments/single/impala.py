@@ -128,8 +128,8 @@ def one_process(actors, updates, rate):
     return table
 
 
-def main(comm, updates=100, rate=4.0):
-    rank, size = comm.Get_rank(), comm.Get_size()
+def main(comm):
+    rank, size, updates, rate = comm.Get_rank(), comm.Get_size(), 100, 4.0
     if size < 2:
         raise SystemExit("expected 2 ranks, a learner and actors, got 1; start more")
     if rank > 0:

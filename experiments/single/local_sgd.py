@@ -10,7 +10,8 @@
                               θ ← θ - η (Δ + μ u)        the outer step
 
 With H = 1, local SGD is synchronous SGD; with η = 1 and μ = 0, DiLoCo is local SGD.
-Both agree except for rounding, because the order of additions differs.
+Both agree except for rounding, because the order of additions differs. The updates x
+are those of SGD; Douillard takes AdamW.
 Cost of a round of H updates: a ring all-reduce of n words, 2(p - 1) rounds and about
 2(p - 1)/p n words a rank. Synchronous SGD sends as many for every update.
 
@@ -26,9 +27,7 @@ def mean(comm, vector):
     rank, size = comm.Get_rank(), comm.Get_size()
     right, left = (rank + 1) % size, (rank - 1) % size
     chunks = np.array_split(vector * (1 / size), size)
-    for i in range(
-        size - 1
-    ):  # reduce-scatter: this rank ends with the sum of one chunk
+    for i in range(size - 1):  # reduce-scatter: a rank ends with the sum of one chunk
         received = np.empty_like(chunks[(rank - i - 1) % size])
         comm.Sendrecv(chunks[(rank - i) % size], right, 0, received, left, 0)
         chunks[(rank - i - 1) % size] += received
@@ -99,8 +98,9 @@ def words(rank, size, length):
     return 2 * length - chunks[(rank + 1) % size] - chunks[(rank + 2) % size]
 
 
-def main(comm, updates=64, batch=8, dim=20, rate=0.25):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    updates, batch, dim, rate = 64, 8, 20, 0.25
     shards = [examples(other, updates, batch, dim) for other in range(size)]
     x, y = (np.concatenate(parts, axis=1) for parts in zip(*shards, strict=True))
     start, apart = np.zeros(dim, np.float32), 0

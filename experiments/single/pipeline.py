@@ -1,5 +1,7 @@
 """Pipeline parallelism: each rank holds some layers; microbatches pass through them.
 
+    x ──► rank 0 ──► rank 1 ──► rank 2 ──► loss      gradients go back from the loss
+
     GPipe  rank 0   F0 F1 F2 F3  .  .  .  . B3 B2 B1 B0      all forwards (F),
            rank 1    . F0 F1 F2 F3  .  . B3 B2 B1 B0  .      then all backwards (B)
            rank 2    .  . F0 F1 F2 F3 B3 B2 B1 B0  .  .
@@ -11,7 +13,7 @@
 The gradient is the sum over M microbatches. With K ranks a rank is idle for a fraction
 (K - 1)/(M + K - 1) of the time: the bubble. GPipe saves the activations of M
 microbatches, 1F1B on rank k those of at most K - k.
-Cost: M(B x D) words to the next rank, as many to the previous rank.
+Cost: M messages of B x D words to the next rank, and as many to the previous rank.
 
     mpirun -n 4 python experiments/single/pipeline.py
 """
@@ -115,8 +117,9 @@ def picture(schedule, size, count):
     return [" ".join(row) for row in rows]
 
 
-def main(comm, layer_count=8, count=8, examples=16, width=8):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    layer_count, count, examples, width = 8, 8, 16, 8
     if size > layer_count:
         message = f"expected at most {layer_count} ranks, got {size}; start fewer"
         raise SystemExit(message if rank == 0 else 1)

@@ -97,8 +97,9 @@ def train(comm, params, inputs, targets, rates):
     return losses, params
 
 
-def main(comm, blocks=3, examples=32, width=12, hidden=48, steps=6):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    blocks, examples, width, hidden, steps = 3, 32, 12, 48, 6
     if size > hidden:
         message = f"expected at most {hidden} ranks, got {size}; start fewer"
         raise SystemExit(message if rank == 0 else 1)

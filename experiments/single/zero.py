@@ -13,6 +13,7 @@
                           reduce-scatter
 
 A level changes where numbers are stored, not what is computed: all have equal bits.
+Level 3 gathers each layer twice, in the forward and in the backward pass.
 Cost: a reduce-scatter or an all-gather sends (p - 1)/p · n words in p - 1 rounds.
 
     mpirun -n 4 python experiments/single/zero.py
@@ -109,8 +110,9 @@ def train(comm, level, shapes, start, x, y):
     return np.array(losses), np.concatenate(params), stored
 
 
-def main(comm, width=16, hidden=32, batch=8, steps=50):
+def main(comm):
     rank, size = comm.Get_rank(), comm.Get_size()
+    width, hidden, batch, steps = 16, 32, 8, 50
     rng = np.random.default_rng(0)
     shapes = [(width, hidden), (hidden, width)]
     start = [0.3 * rng.standard_normal(a * b) for a, b in shapes]
