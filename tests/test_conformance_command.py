@@ -145,6 +145,8 @@ def test_a_fault_is_named(mine, capsys, monkeypatch, name, check, message):
 
 
 def test_bad_use_is_one_line(mine, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(conformance, "VIRTUAL_SIZES", (1, 2))
+    monkeypatch.setattr(conformance, "SEGMENTED_SIZES", (2,))
     assert conformance.main([f"{mine}:nothing"]) == 2
     assert "such as star, always_add" in capsys.readouterr().err
     assert conformance.main([f"{mine}:star", "--ranks=-1"]) == 2

@@ -113,7 +113,9 @@ def commands(chapter):
     return [*lines, *rows, *[cell for cell in cells if "experiments/" in cell]]
 
 
-@pytest.mark.parametrize("chapter", sorted({*(row.chapter for row in ROWS), "commands"}))
+@pytest.mark.parametrize(
+    "chapter", sorted({*(row.chapter for row in ROWS), "commands"})
+)
 def test_commands_name_scripts_and_flags_that_exist(chapter):
     known = set()
     for command in commands(chapter):

@@ -19,12 +19,12 @@ def test_every_optimizer_goes_down_a_quadratic_on_a_way_of_its_own():
     def quadratic(params):
         return jnp.sum((params["w"] - 1) ** 2) + jnp.sum((params["b"] + 2) ** 2)
 
-    ends = set()
+    ends, loss_and_grads = set(), jax.jit(jax.value_and_grad(quadratic))
     for name in OPTIMIZERS:
         params, optimizer, losses = start(), make(name, 0.02), []
         state = optimizer.init(params)
         for _ in range(60):
-            loss, grads = jax.value_and_grad(quadratic)(params)
+            loss, grads = loss_and_grads(params)
             losses.append(float(loss))
             params, state = apply(optimizer, grads, state, params)
         # means of a third: momentum swings through the minimum

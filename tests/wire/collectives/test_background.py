@@ -26,9 +26,9 @@ def poll_all(*handles):
 
 
 @pytest.mark.parametrize(
-    "way, eager", [("polled", 0), ("polled", 1 << 20), ("waited", 0)]
+    "size, way, eager",
+    [(1, "waited", 0), (3, "waited", 0), (3, "polled", 1 << 20), (8, "polled", 0)],
 )
-@pytest.mark.parametrize("size", (1, 3, 8))
 @pytest.mark.parametrize("name", NAMES)
 def test_a_polled_or_waited_allreduce_conforms(name, size, way, eager):
     """Ranks begin one after the other, so that messages are late."""
