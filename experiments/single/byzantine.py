@@ -101,7 +101,7 @@ def main(comm):
     words = D * (N - len(parts[(rank + 1) % p]))
     if rank == 0:
         print(
-            f"{N} workers, {F} of them attackers, on {p} ranks; {words} words of rank 0"
+            f"{N} workers, {F} attackers, on {p} ranks; {words} words of rank 0 a step"
         )
         print("error of the weights   no attack         IPM        ALIE")
     equal = True

@@ -1,9 +1,9 @@
 """Data parallelism: all-reduces of gradients that overlap with the backward pass.
 
-    backward     layer 3 │ layer 2 │ layer 1 │ layer 0 │            time →
-    bucket 0             └ round 0 ┴ round 1 ┘                      layers 3
-    bucket 1                       └ round 0 ┴ round 1 ┘            layers 2
-    bucket 2                                           └ 0 ┴ 1 ┘    layers 1 and 0
+    backward   layer 3 │ layer 2 │ layer 1 │ layer 0 │                     time →
+    bucket 0                     └ round 0 ┴ round 1 ┘                     layers 3, 2
+    bucket 1                               └ round 0 ┴ round 1 ┘           layer 1
+    bucket 2                                         └ round 0 ┴ round 1 ┘ layer 0, loss
 
 Every rank has all parameters and 1/p of each minibatch. A bucket is a few layers whose
 gradients are summed together. Its all-reduce starts when its last gradient is complete;
@@ -87,13 +87,9 @@ def in_pairs(terms):  # what the butterfly computes, on one process
 
 def start():
     draws = np.random.default_rng(0)
-    return [
-        [
-            np.float32(draws.standard_normal((m, n)) / np.sqrt(m)),
-            np.zeros(n, np.float32),
-        ]
-        for m, n in zip(WIDTHS, WIDTHS[1:], strict=False)
-    ]
+    sizes = zip(WIDTHS, WIDTHS[1:], strict=False)
+    weights = [draws.standard_normal((m, n)) / np.sqrt(m) for m, n in sizes]
+    return [[np.float32(w), np.zeros(w.shape[1], np.float32)] for w in weights]
 
 
 def minibatch(step):

@@ -56,7 +56,7 @@ def gradient(w, step, shard):  # of the mean squared error of a minibatch
     return mean * np.float32(len(own) / BATCH)
 
 
-def train(comm, leaves, gradient=gradient, steps=STEPS):
+def train(comm, leaves, steps=STEPS):
     """Return the parameters, and the number of ranks by step."""
     w, ranks, me = np.zeros(D, np.float32), [], comm.Get_rank()
     for step in range(steps):

@@ -15,7 +15,7 @@
 
 AdaGrad: h ← h + (ηg)², v ← v - ηg/√h. The butterfly adds the terms in pairs, so that
 training has the bits of one process that adds the terms of p parts in pairs.
-Words per rank and step: lg p · T(D+1), or lg p · B.
+Words per rank and step: lg p · (T(D+1) + 1), with the loss, or lg p · B.
 
     mpirun -n 8 python experiments/single/glove.py
 """
@@ -110,15 +110,16 @@ def main(comm):
         raise SystemExit(f"expected 1, 2, 4, 8 or 16 ranks, got {p}; start 8")
     draws, batches = np.random.default_rng(1), [*minibatches()]
     v = np.float32((draws.random((T, D + 1)) - 0.5) / D)
+
+    def over_ranks(terms):
+        return butterfly(comm, *terms)
+
     for train, words in (data_parallel, T * (D + 1) + 1), (operation_parallel, B):
-        (own,), losses = train(
-            [rank], p, lambda terms: butterfly(comm, *terms), v, batches
-        )
+        (own,), losses = train([rank], p, over_ranks, v, batches)
         serial, _ = train(range(p), p, in_pairs, v, batches)
         if rank == 0:
-            print(
-                f"{train.__name__}: {words * (p.bit_length() - 1)} words per rank, step"
-            )
+            rounds = p.bit_length() - 1
+            print(f"{train.__name__}: {words * rounds} words per rank and step")
             print("  loss by step:", *np.round(losses[::20], 3))
             print("  equal bits to one process:", np.array_equal(own, serial[rank]))
 

@@ -25,7 +25,6 @@ from mpi4py import MPI
 
 WEIGHTS, EXAMPLES, BLOCK, EPOCHS, RATE = 300, 400, 40, 3, 0.125
 
-
 allocate_shared = MPI.Win.Allocate_shared  # memory of all ranks of a host
 
 
@@ -46,8 +45,9 @@ def share(comm):
         os.sched_yield()
         window.Sync()
 
-    functions = {"next_ticket": next_ticket, "pause": pause, "window": window}
-    return SimpleNamespace(w=w.view(float), hits=hits, turn=words[1:2], **functions)
+    memory = SimpleNamespace(w=w.view(float), hits=hits, turn=words[1:2], window=window)
+    memory.next_ticket, memory.pause = next_ticket, pause
+    return memory
 
 
 def gradient(memory, example):

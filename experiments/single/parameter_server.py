@@ -9,11 +9,12 @@
     bsp        when all gradients of clocks < c arrived   the mean of a clock
     async      at every clock, at once                    each gradient
     ssp        when its copy lacks a clock < c - s        each gradient
-    essp       once; then the server sends x every clock  each gradient
+    essp       as ssp; the server sends x at every clock  each gradient
     softsync   at every clock, at once                    the mean of ⌊λ/n⌋ gradients
 
-λ workers. τ, the staleness of a gradient: updates after the version of its x; softsync
-uses the rate α₀/τ. Words per clock and worker: N for a gradient, N for x if it is read.
+λ workers, n divides λ. τ, the staleness of a gradient: updates after the version of its
+x; softsync uses the rate α₀/τ. Words per clock and worker: N for a gradient, and N for
+x if it is read. Printed: how many clocks a worker was ahead, how often x was sent.
 
     mpirun -n 4 python experiments/single/parameter_server.py
 """
@@ -130,9 +131,7 @@ def main(comm):
     for clock in range(STEPS):
         serial -= RATE * sum(gradient(w, size, serial, clock) for w in range(1, size))
     if rank == 0:
-        print(
-            "rule      error  updates  mean τ  most τ  ahead  x sent  equal to serial"
-        )
+        print("rule      error  updates  mean τ  most τ  ahead  x sent  equals serial")
     for name, rule in rules(size - 1).items():
         training = comm.Dup()  # its messages do not reach the next one
         x = np.zeros(N, np.float32)
