@@ -13,7 +13,7 @@
         sent           4   -1    0    2      unbiased: it needs no error feedback
 
 P and Q are linear in M: all-reduces add them. QSGD sends its codes to all ranks.
-Cost a step and rank: 2(p - 1)/p · r(a + b) words in two ring all-reduces, instead of
+Cost of a step: 2(p - 1)/p · r(a + b) words in two ring all-reduces, instead of
 2(p - 1)/p · ab; QSGD: (p - 1)(32 + ab ⌈lg(2s + 1)⌉) bits.
 
     mpirun -n 4 python experiments/single/power_sgd.py
