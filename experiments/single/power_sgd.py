@@ -7,14 +7,14 @@
         error = M - P Q_iᵀ                   with the Q_i of this rank, before its sum
         mean ≈ P Qᵀ
 
-    QSGD (Alistarh 2017)                     s levels of the norm, rounded at random
-        0.9 -0.2  0.0  0.5   norm 1.05  ──►  4 -1 0 2   (s = 4: |x| / norm is 3.4 4ths)
-        E[code · norm / s] = x: unbiased, so that it needs no error feedback
+    QSGD (Alistarh 2017)                     s = 4 levels of the norm
+        x            0.9 -0.2  0.0  0.5      norm 1.05
+        s x / norm   3.4 -0.8  0.0  1.9      rounded up or down at random
+        sent           4   -1    0    2      unbiased: it needs no error feedback
 
-PowerSGD is linear in M, so that all-reduces add P and Q; codes of QSGD cannot be added,
-so that every rank sends its code to all others.
-Cost a step and rank: 2(p - 1)/p · r(a + b) words in two ring all-reduces, instead of
-2(p - 1)/p · ab; QSGD: (p - 1)(32 + ab lg(2s + 1)) bits.
+P and Q are linear in M: all-reduces add them. QSGD sends its codes to all ranks.
+Cost of a step: 2(p - 1)/p · r(a + b) words in two ring all-reduces, instead of
+2(p - 1)/p · ab; QSGD: (p - 1)(32 + ab ⌈lg(2s + 1)⌉) bits.
 
     mpirun -n 4 python experiments/single/power_sgd.py
 """

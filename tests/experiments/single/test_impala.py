@@ -128,16 +128,16 @@ def test_params_and_messages_are_those_of_the_strategy(size, lag):
 
 
 def rollouts(count, lag):
-    """Return rollouts of a policy, and another table of params."""
+    """Return rollouts of a policy, and its params or those of another policy."""
     rng = np.random.default_rng(count)
-    tables = rng.standard_normal((2, impala.STATES, 3)).astype(np.float32)
+    tables = 0.5 * rng.standard_normal((2, impala.STATES, 3), np.float32)
     played = [impala.play(tables[0], 0, 0, rng) for _ in range(count)]
     return np.concatenate(played), tables[lag]
 
 
 @pytest.mark.parametrize("lag", (0, 1))
 def test_the_gradient_is_that_of_the_actor_critic(lag):
-    batch, table = rollouts(3, lag)
+    batch, table = rollouts(8, lag)
     steps = batch["steps"]
     states = np.concatenate([steps["state"], batch["last"][:, None]], axis=1)
     log_mu = np.log(steps["mu"])
@@ -161,6 +161,9 @@ def test_the_gradient_is_that_of_the_actor_critic(lag):
 
     _, expected = modular_gradient(apply, loss, jnp.asarray(table), fields)
     found = impala.gradient(table, batch)
+    pi = np.exp(table[steps["state"], :2])
+    pi = np.take_along_axis(pi, steps["action"][..., None], -1)[..., 0] / pi.sum(-1)
+    assert not lag or (pi < steps["mu"]).any() and (pi > steps["mu"]).any()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
