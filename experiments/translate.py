@@ -27,11 +27,10 @@ import optax
 from studies.deep import comparison
 from studies.deep import translate_report as report
 
-from dml.data.minibatches import draws, take
+from dml.data.minibatches import draws
 from dml.data.text.reversal import reversal
-from dml.evaluation.scores import evaluate
-from dml.models.model_problem import model_problem
 from dml.models.networks import translator
+from dml.problems import Task
 from dml.runs import folder, writers
 from dml.train import Curve
 from dml.types import Batch, CountedComm
@@ -64,13 +63,7 @@ def compare(comm: CountedComm, path: Path) -> dict[str, Any]:
     sizes = (FLAGS.sentences, FLAGS.held_out, FLAGS.words, length)
     training, held_out = reversal(*sizes, FLAGS.seed)
     model = translator.translator(FLAGS.words, FLAGS.width, layers)
-    problem = model_problem(
-        model,
-        model.init(jax.random.key(FLAGS.seed)),
-        examples=len(training.targets),
-        take=partial(take, training),
-        evaluate=partial(evaluate, model, held_out),
-    )
+    problem = Task(model, training, held_out).problem(FLAGS.seed)
     rate = optax.cosine_decay_schedule(FLAGS.lr, FLAGS.steps)
     total = FLAGS.steps * FLAGS.batch
     curves: dict[str, Curve] = {}

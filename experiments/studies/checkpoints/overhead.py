@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from dml.data.minibatches import minibatches, take
+from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models.model_problem import model_problem
 from dml.models.networks.mlp import mlp
+from dml.problems import Task
 from dml.runs import states
 from dml.runs.saves import Saves
 from dml.runs.snapshots import snapshot
@@ -70,10 +69,7 @@ def training(network: Network) -> Iterator[Step]:
     inputs_BxW = random.normal(size=(4 * batch, width)).astype(np.float32)
     examples = Batch(inputs_BxW, random.integers(0, CLASSES, 4 * batch, np.int32))
     model = mlp((width,), CLASSES, (width,) * LAYERS)
-    params = model.init(jax.random.key(seed))
-    problem = model_problem(
-        model, params, examples=4 * batch, take=partial(take, examples)
-    )
+    problem = Task(model, examples, examples).problem(seed)
     order = minibatches(4 * batch, batch, seed)
     return serial(problem, order, make("adam", 1e-3), comm=world(), timer=Timer())
 

@@ -11,13 +11,13 @@ from jax.tree_util import Partial
 
 from dml import extend
 from dml.data.images.datasets import images
-from dml.data.minibatches import draws, take
+from dml.data.minibatches import draws
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
-from dml.models.model_problem import model_problem
 from dml.models.networks.cnn import cnn
 from dml.models.networks.mlp import mlp
 from dml.models.networks.resnet import resnet
+from dml.problems import Task
 from dml.strategies.scan import scan
 from dml.train import curve
 from dml.types import BadInput, Batch, Model, Params
@@ -138,12 +138,7 @@ def train(
         rates: learning rate of each step.
         keep: whether to keep the params of all snapshots.
     """
-    problem = model_problem(
-        plan.model,
-        plan.model.init(jax.random.key(seed)),
-        examples=plan.count,
-        take=partial(take, plan.training),
-    )
+    problem = Task(plan.model, plan.training, plan.held_out).problem(seed)
     every = plan.steps(factor) // plan.snapshots
     steps = scan(
         problem,
