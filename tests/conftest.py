@@ -16,7 +16,7 @@ settings.load_profile("dml")
 LIMIT = 1800  # seconds; the slowest test takes 40 s on an idle core, more under load
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each rank would compile every module
-# ranks outnumber cores: a rank of MPICH that waits sleeps between polls, in half the time
+# ranks outnumber cores: a rank of MPICH that waits sleeps between polls
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
 KEEP = {  # read by jax when it is imported

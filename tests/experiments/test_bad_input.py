@@ -79,7 +79,8 @@ CASES = [
     ("vision --strategy=ad_psgd --outer_lr=1", "diloco or async_diloco with"),
     ("volunteers --deadlines=60,0", "numbers above 0 in --deadlines, got '60,0'"),
     (
-        "volunteers --simulate=4 --rounds=2 --lifetime=0.001 --groups=1 --matchmakings=1",
+        "volunteers --simulate=4 --rounds=2 --lifetime=0.001 --groups=1 "
+        "--matchmakings=1",
         "expected volunteers that stay for a round, got none in 2 rounds",
     ),
     (

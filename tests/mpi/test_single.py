@@ -2,17 +2,18 @@
 
 import pytest
 
-from tests.commands import PYTHON, output
+from tests.commands import PYTHON, ROOT, output
 from tests.mpi.conftest import MPIRUN, OPEN_MPI_VARIABLES
 
-NAMES = ["allreduce", "parameter_server", "glove", "data_parallel", "hogwild"]
-NAMES += ["byzantine", "gradient_coding", "elastic"]
+NAMES = sorted(path.stem for path in (ROOT / "experiments/single").glob("*.py"))
+# some of their methods add in another order than one process
+ROUNDED = {"allreduce", "parameter_server", "hogwild", "gradient_coding"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_single_file_equals_one_process_on_real_ranks(name):
     file = f"experiments/single/{name}.py"
     printed = output(MPIRUN, "-n", 4, PYTHON, file, **OPEN_MPI_VARIABLES)
-    print(printed)
     assert "True" in printed
-    assert len(printed.splitlines()) <= 15
+    assert name in ROUNDED or "False" not in printed
+    assert len(printed.splitlines()) <= 20
