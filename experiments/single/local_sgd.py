@@ -117,9 +117,7 @@ def main(comm):
         losses, params = algorithm(comm, start, rounds, rate, *outer)
         loss, _ = gradient(params, x.reshape(-1, dim), y.reshape(-1))
         sent = len(rounds) * words(rank, size, dim + (algorithm is local_sgd))
-        if (
-            every == 1 or outer
-        ):  # equal to one process, to local SGD except for rounding
+        if every == 1 or outer:  # equals the method before, except for rounding
             apart = max(apart, abs(params - expected).max())
         expected = params
         if rank == 0:
