@@ -21,8 +21,8 @@ HEAD = """\
 
 Every command of `experiments/`, by topic. Times are those of the command as it is shown
 here, on two idle cores of an AMD EPYC virtual machine; the first line of `--help` has
-the time of your last run. A paper leads to its claims, with published number, our number
-and verdict.
+the time of your last run. A paper leads to its claims, with published number, our
+number and verdict.
 
 Written by `python launch/commands.py` from `docs/commands.toml`.
 """
