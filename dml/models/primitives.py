@@ -10,7 +10,7 @@ Experimental forms of checkpoint, custom derivatives and scan (jax_remat3 and ot
 are equations of the last kind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from jax.extend import core
@@ -30,11 +30,20 @@ COLLECTIVES = frozenset(
 TRANSPOSE, RESHAPE, CAST = "transpose", "reshape", "convert_element_type"
 # the same elements in another shape, or repeated
 VIEWS = frozenset((RESHAPE, TRANSPOSE, "squeeze", "expand_dims", "broadcast_in_dim"))
+GATHERED = VIEWS | {"all_gather", "slice"}  # whole params from slices
 
 
 def name(equation: Any) -> str:
     """Return the name of an equation's primitive."""
     return equation.primitive.name
+
+
+def saves_all_but(names: Collection[str]) -> Callable[..., bool]:
+    """Return a policy of `jax.checkpoint` that does not save what primitives return.
+
+    A policy by `checkpoint_name` saves the operand of the name instead.
+    """
+    return lambda primitive, *_, **__: primitive.name not in names
 
 
 def called_program(equation: Any) -> Any | None:

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import optax
-from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.models.layered import compose
+from dml.models.primitives import GATHERED, saves_all_but
 from dml.types import Layer, Model, Params
 from dml.update.dense import Optimizer, apply
 from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
@@ -140,23 +140,20 @@ def gathering(model: Model, like: Params) -> Model:
     A layer gathers the params that it reads, and gathers them again in the backward
     pass: gathered params are not saved.
     """
-    keep = jax.checkpoint_policies.save_anything_except_these_names("gathered")
+    keep = saves_all_but(GATHERED)
 
     def around(layer: Layer) -> Layer:
         shapes = {name: like[name] for name in layer.names}
 
         @partial(jax.checkpoint, policy=keep)
         def apply(slices: Any, inputs: Any, batch: Any) -> Any:
-            params = checkpoint_name(gather_slices(slices, shapes), "gathered")
-            return layer.apply(params, inputs, batch)
+            return layer.apply(gather_slices(slices, shapes), inputs, batch)
 
         return Layer(layer.names, apply)
 
     if not model.layers:
         loss = jax.checkpoint(
-            lambda slices, batch: model.loss(
-                checkpoint_name(gather_slices(slices, like), "gathered"), batch
-            ),
+            lambda slices, batch: model.loss(gather_slices(slices, like), batch),
             policy=keep,
         )
         return model._replace(loss=loss)

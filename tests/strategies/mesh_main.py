@@ -16,10 +16,12 @@ from dml.strategies.hybrid.parts import Pipeline
 from dml.strategies.mesh import device_shards, mesh
 from dml.strategies.serial import serial
 from dml.strategies.sharded import sharded
+from dml.strategies.zero import gathering
 from dml.types import BadInput
 from dml.wire.mesh import devices
 from dml.wire.mesh.axes import DATA_SHARDED, REPLICATED
 from dml.wire.mesh.packed import sum_layers
+from dml.wire.mesh.slices import split
 from tests.checks import run
 from tests.models.layers import normed
 from tests.strategies import small
@@ -28,6 +30,8 @@ from tests.strategies.small import (
     CLOSE,
     COUNT,
     MODEL,
+    WIDTH,
+    Batch,
     apart,
     data,
     same_bits,
@@ -85,6 +89,29 @@ def check_every_level_holds_less():
     assert whole == 3 * size
     assert state == grads == size + 2 * size / DEVICES
     assert params == 3 * size / DEVICES
+
+
+def check_the_backward_pass_gathers_params_again():
+    params = MODEL.init(jax.random.key(0))
+    slices = split(params, DEVICES)
+    inputs = np.zeros((BATCH, WIDTH), np.float32)
+    # 2 weights and 2 offsets, and the weight of both ends twice; then the 3 weights
+    # that gradients of inputs need. A model without layers gathers 5 leaves once.
+    for model, count in (MODEL, 6 + 3), (MODEL._replace(layers=()), 5 + 3):
+        gathered = gathering(model, params)
+
+        def grads(slices, inputs, loss=gathered.loss):
+            return jax.grad(loss)(slices, Batch(inputs, inputs))
+
+        call = jax.shard_map(
+            grads,
+            mesh=devices.mesh(data=0),
+            in_specs=(DATA_SHARDED, DATA_SHARDED),
+            out_specs=DATA_SHARDED,
+            check_vma=False,
+        )
+        text = str(jax.make_jaxpr(call)(slices, inputs))
+        assert text.count(" all_gather[") == count
 
 
 def check_a_run_goes_on_at_any_level_of_slices():

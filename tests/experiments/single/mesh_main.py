@@ -192,7 +192,7 @@ def check_zero_has_the_bits_and_words_of_the_mesh():
         batch = jax.tree.map(parts["placed"], Batch(inputs, targets))
         placed, placed_state = place.place(params), place.place_state(state)
         nbytes = sent_bytes(parts["call"], placed, batch)
-        if level == 3:  # the program on CPUs keeps what the forward gathered
+        if level == 3:  # XLA's programs for CPUs keep what the forward pass gathered
             nbytes["all-gather"] *= 2
         _, _, grads = parts["call"](placed, batch)
         if level:
