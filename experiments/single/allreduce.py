@@ -102,7 +102,7 @@ def ring(comm, x):
 def hierarchical(comm, x, group=None):
     rank, size = comm.Get_rank(), comm.Get_size()
     group = group or next((g for g in range(2, size) if size % g == 0), size)
-    inside = comm.Split(rank // group, rank)  # the ranks of one host
+    inside = comm.Split(rank // group, rank)  # ranks of one host; group divides p
     across = comm.Split(rank % group, rank)  # the l-th ranks of all hosts
     chunks = np.array_split(x, group)
     chunks = chunks[-1:] + chunks[:-1]  # so that chunk l is complete on rank l

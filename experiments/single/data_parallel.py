@@ -100,7 +100,8 @@ def minibatch(step):
 def main(comm):
     rank, p = comm.Get_rank(), comm.Get_size()
     if p & (p - 1) or p > BATCH:
-        raise SystemExit(f"expected 1, 2, 4, … or {BATCH} ranks, got {p}; start 4")
+        refusal = f"expected 1, 2, 4, … or {BATCH} ranks, got {p}; start 4"
+        raise SystemExit(1 if rank else refusal)  # a line of rank 0
     layers, serial, share, losses = start(), start(), np.float32(1 / p), []
     for step in range(STEPS):
         shards = [*zip(*(np.split(part, p) for part in minibatch(step)), strict=True)]

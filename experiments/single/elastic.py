@@ -79,7 +79,8 @@ def train(comm, leaves, steps=STEPS):
 def main(comm):
     rank, p = comm.Get_rank(), comm.Get_size()
     if p > V:
-        raise SystemExit(f"expected at most {V} ranks, got {p}; start fewer")
+        refusal = f"expected at most {V} ranks, got {p}; start fewer"
+        raise SystemExit(1 if rank else refusal)  # a line of rank 0
     times = {p - 1: 10, p - 2: 25}  # at which ranks leave; rank 0 stays
     w, ranks = train(comm, lambda me, step: me > 0 and times.get(me) == step)
     undisturbed, _ = train(comm, lambda me, step: False)

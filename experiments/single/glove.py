@@ -107,7 +107,8 @@ def minibatches():  # counts that vectors of 4 columns explain
 def main(comm):
     rank, p = comm.Get_rank(), comm.Get_size()
     if p & (p - 1) or p > D:
-        raise SystemExit(f"expected 1, 2, 4, 8 or 16 ranks, got {p}; start 8")
+        refusal = f"expected 1, 2, 4, 8 or 16 ranks, got {p}; start 8"
+        raise SystemExit(1 if rank else refusal)  # a line of rank 0
     draws, batches = np.random.default_rng(1), [*minibatches()]
     v = np.float32((draws.random((T, D + 1)) - 0.5) / D)
 
