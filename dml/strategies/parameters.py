@@ -61,10 +61,10 @@ def restore_memory(comm: Comm, memory: Any, saved: Sequence[list[Any]] | None) -
       memory: The initial memory of this rank.
       saved: Leaves of the memory of each saved rank; None: there are none.
     """
-    import jax
-
     if not saved:
         return memory
+    import jax
+
     leaves, structure = jax.tree.flatten(memory)
     kinds = jax.tree.leaves(jax.tree.map(kinds_of, memory, is_leaf=is_part))
     shapes, saved_shapes = (
