@@ -9,6 +9,7 @@ from dml.types import BadInput, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.reducers.exact import exact
+from tests.commands import PYTHON, output
 
 T, WIDTH = 9, 3
 
@@ -106,3 +107,11 @@ class Lying(Metered):
             own = sendbuf.base if sendbuf.base is not None else sendbuf
             own[1] = self.lie
         super().Sendrecv(sendbuf, *arguments)
+
+
+def test_the_strategy_of_tables_imports_no_jax_without_saved_memory():
+    program = "import sys; from dml.strategies.row_sums import restore_memory"
+    program += (
+        "; assert restore_memory(None, 7, None) == 7 and 'jax' not in sys.modules"
+    )
+    output(PYTHON, "-c", program)

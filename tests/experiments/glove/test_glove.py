@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from tests.commands import PYTHON, command
-
 KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
 KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}
 KEYS |= {"analogy_syntactic", "wordsim353", "simlex999", "vectors_sha256", "words_sent"}
@@ -64,11 +62,3 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
     rows = np.column_stack([vectors_TxD, biases_T]).reshape(2, 60, 9)
     # the C program continues from a word's vector and bias, in float64
     assert (np.fromfile(out / "parameters.bin").reshape(2, 60, 9) == rows).all()
-
-
-def test_a_table_trains_without_the_import_of_jax(corpus, tmp_path):
-    flags = ["glove.py", f"--corpus={corpus}", "--min_count=1", "--dim=8", "--epochs=1"]
-    flags += ["--strategy=synchronous", f"--out={tmp_path / 'run'}"]
-    program = f"import glove, sys; glove.main({flags}); assert 'jax' not in sys.modules"
-    ended = command(PYTHON, "-c", program)
-    assert ended.returncode == 0, ended.stderr
