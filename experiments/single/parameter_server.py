@@ -27,14 +27,14 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-N, STEPS, RATE = 20, 30, np.float32(0.2)
+N, STEPS, RATE = 20, 30, np.float32(0.2)  # length of x, clocks, α
 READ, GRADIENT, END = 1, 2, np.float32([-1])  # two tags, and the last message
 
 
 class Rule(NamedTuple):
     s: float = np.inf  # clocks that a worker may be ahead of the slowest one
     count: int = 1  # gradients in an update
-    mean: bool = False  # whether an update is their mean, each divided by max(1, τ)
+    mean: bool = False  # whether it subtracts α n Σ g/max(1, τ), not α Σ g
     eager: bool = False  # whether the server sends x after every clock
 
 
