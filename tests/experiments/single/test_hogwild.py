@@ -103,6 +103,19 @@ def test_cyclades_has_the_bits_of_the_strategy_on_any_workers(workers):
             assert sent == 0
 
 
+def test_components_are_those_of_the_picture():
+    features = [[0], [1], [0], [2], [2, 3], [3]]
+    visits = [(each, None, None) for each in features]
+    assert hogwild.components(visits, range(6), 2) == [[3, 4, 5], [0, 1, 2]]
+    assert hogwild.components(visits, range(3, 5), 2) == [[3, 4], []]
+
+
+@pytest.mark.parametrize("earlier", [lambda t: t - 1, lambda t: t // 2 - 1])
+def test_a_component_of_any_length_is_found(earlier):
+    visits = [((t, earlier(t)), None, None) for t in range(1100)]
+    assert hogwild.components(visits, range(1100), 2) == [[*range(1100)], []]
+
+
 def test_messages_of_the_strategy_are_sums_of_losses_only():
     def losses(comm):
         for _ in range(EPOCHS):
@@ -129,7 +142,7 @@ def changes(monkeypatch, policy, order, module=hogwild):
 def in_order(visits):
     serial = SimpleNamespace(w=np.zeros(WEIGHTS), hits=np.zeros(WEIGHTS))
     for example in visits:
-        hogwild.change(serial, *hogwild.gradient(serial, example))
+        hogwild.change(serial, *hogwild.step(serial, example))
     return serial.w
 
 
@@ -176,7 +189,7 @@ def test_main_prints_a_line_for_each_policy(capsys, monkeypatch):
     [
         ("locked", "ticket + 1", "ticket + 1\n    memory.w[0] += 1"),
         ("round robin", "while memory.turn[0] != t:", "while memory.turn[0] + 1 < t:"),
-        ("CYCLADES", "            latest[feature] = t\n", ""),
+        ("CYCLADES", "if features.isdisjoint(theirs):", "if True:"),
     ],
 )
 def test_a_broken_line_changes_the_weights(policy, old, new, tmp_path):

@@ -68,8 +68,8 @@ def test_the_printed_words_are_the_counted_ones(size, capsys):
 @pytest.mark.parametrize(
     "old, new",
     [
-        ("change + decay * momentum)", "decay * momentum)"),
-        ("decay * momentum + change\n", "momentum + change\n"),
+        ("(delta + mu * u)", "(mu * u)"),
+        ("u = mu * u + delta", "u = u + delta"),
         ("params = means[:-1]", "params = local"),
         ("params - local)", "local - params)"),
         ("vector * (1 / size)", "vector * 1"),

@@ -104,7 +104,7 @@ def single(name, workers, module=parameter_server):
         version, staleness, ahead, answers = module.serve(comm, rule, x, STEPS)
         ends = workers * (name == "essp")
         assert comm.bytes_sent == 4 * ((N + 3) * answers + ends)
-        bounds.append(ahead <= rule.s + 1)
+        bounds.append(ahead <= rule.s)
         return x.tobytes(), version, staleness, N * answers
 
     found, *words = [result for result, _ in ran(program, workers + 1)]
@@ -140,7 +140,7 @@ def test_only_bsp_is_always_equal_to_one_process(capsys):
         ("essp", "x += step", "pass"),
         ("ssp", "waiting[w] <= slowest", "True"),
         ("essp", "or 0 <= complete < need", ""),
-        ("softsync", "max(1, tau) if rule.scaled else 1", "1"),
+        ("softsync", "max(1, tau) if rule.mean else 1", "1"),
     ],
 )
 def test_a_broken_line_changes_the_results(name, old, new, tmp_path):

@@ -81,7 +81,7 @@ def test_gradients_have_the_bits_of_devices(check):
 def test_the_program_runs_on_virtual_ranks_and_prints_the_words(size, capsys):
     counted = ran(pipeline.main, size)
     text = capsys.readouterr().out
-    assert text.count("equal bits to one process: True\n") == 2
+    assert text.count("equal bits to one process with this schedule: True\n") == 2
     words = 2 * 6 * int(text.split("words sent by rank 0 in a step: ")[1].split()[0])
     assert counted[0][1] == words * 8
 
@@ -89,7 +89,7 @@ def test_the_program_runs_on_virtual_ranks_and_prints_the_words(size, capsys):
 @pytest.mark.parametrize(
     "old, new",
     [
-        ("(received, rank + 1)", "(received, rank + 1), received.sort()"),
+        ("(grad, rank + 1)", "(grad, rank + 1), grad.sort()"),
         ("range(count - ahead):  # steady", "range(count - ahead - 1):  # steady"),
         ("grads += terms", "grads[:] = terms"),
         ("grad * (output > 0)", "grad * (output >= 0)"),
