@@ -40,7 +40,7 @@ def star(comm, x):
 def tree(comm, x):
     rank, size, received = comm.Get_rank(), comm.Get_size(), np.empty_like(x)
     step = 1
-    while step < size and rank & step == 0:  # up: add the sums of the children
+    while step < size and (rank & step) == 0:  # up: add the sums of the children
         if rank + step < size:
             comm.Recv(received, rank + step)
             x += received

@@ -19,7 +19,7 @@ record, and L sums over the B records of a minibatch. Here a token has one vecto
 AdaGrad (Duchi 2011): h ← h + (ηg)², v ← v - ηg/√h from h = 1; η = 1 for the biases.
 The butterfly adds the terms of p ranks in pairs, 0 + 1, 2 + 3, …, then these sums: one
 process that adds in this order has the same bits. Words (numbers) sent per rank and
-step: lg p · (T(D+1) + 1), with the loss, or lg p · B, which does not depend on T and D.
+step, lg = log₂: lg p · (T(D+1) + 1), with the loss, or lg p · B for any T and D.
 
     mpirun -n 8 python experiments/single/glove.py
 """

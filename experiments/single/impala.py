@@ -22,7 +22,7 @@ Sent for a rollout: n + 2 words down (n params, version), 4T + 3 up; a word is 4
 import numpy as np
 from mpi4py import MPI
 
-STATES, T, DISCOUNT = 5, 16, 0.9
+STATES, T, GAMMA = 5, 16, 0.9
 PARAMS = np.dtype([("version", "i8"), ("table", "f4", (STATES, 3))])  # 2 logits, V
 STEP = np.dtype([("state", "i4"), ("action", "i4"), ("reward", "f4"), ("mu", "f4")])
 ROLLOUT = np.dtype([("version", "i8"), ("steps", STEP, T), ("last", "i4")])
@@ -52,8 +52,8 @@ def vtrace(rewards, values, weights):
     """Return the targets v_t of the T + 1 values; time is the last axis."""
     targets = values.copy()
     for t in reversed(range(T)):
-        delta = rewards[..., t] + DISCOUNT * values[..., t + 1] - values[..., t]
-        trace = DISCOUNT * (targets[..., t + 1] - values[..., t + 1])
+        delta = rewards[..., t] + GAMMA * values[..., t + 1] - values[..., t]
+        trace = GAMMA * (targets[..., t + 1] - values[..., t + 1])
         targets[..., t] = values[..., t] + weights[..., t] * (delta + trace)
     return targets
 
@@ -67,7 +67,7 @@ def gradient(table, rollouts):
     chosen = steps["action"][..., None] == [0, 1]
     weights = np.minimum(1, (pi * chosen).sum(axis=-1) / steps["mu"])  # ρ_t
     targets = vtrace(steps["reward"], values, weights)
-    advantages = steps["reward"] + DISCOUNT * targets[:, 1:] - values[:, :-1]
+    advantages = steps["reward"] + GAMMA * targets[:, 1:] - values[:, :-1]
     policy = (weights * advantages)[..., None] * (pi - chosen)
     terms = np.concatenate([policy, (values - targets)[:, :-1, None]], axis=-1)
     grad = np.zeros_like(table)
