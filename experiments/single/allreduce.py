@@ -5,17 +5,17 @@
      ╲ │ ╱       0◄────2     4◄────6      0─────2  1─────3 …    │            ▼
       [0]        0◄──────────4            0───────────4  1 …    └── 3 ◄── 2 ◄┘
 
-    hierarchical    [0  1] [2  3]    a ring inside each group sums chunk l on rank l,
-                     ╰──┼───╯  │     rings of the l-th ranks of all groups sum over the
-                        ╰──────╯     groups, and the ring inside gathers the chunks
+    hierarchical    [0  1] [2  3]    reduce-scatter in a group: chunk l on its rank l,
+                     ╰──┼───╯  │     rings of the l-th ranks of all groups,
+                        ╰──────╯     all-gather in a group
 
-Cost for n words on p ranks, g in a group: rounds, words of rank 0, words of all ranks
+For n words, p ranks, g in a group, lg = log₂: rounds, words sent by rank 0, by all
 
     star            2(p-1)              (p-1)n        2(p-1)n
     tree            2⌈lg p⌉             ⌈lg p⌉n       2(p-1)n
-    butterfly       lg p, p = 2^k       n lg p        p n lg p
-    ring            2(p-1)              2(p-1)n/p     2(p-1)n
-    hierarchical    2(g-1) + 2(p/g-1)   2(p-1)n/p     2(p-1)n
+    butterfly       lg p, if p = 2^k    n lg p        p n lg p  small n (Thakur 2005)
+    ring            2(p-1)              2(p-1)n/p     2(p-1)n   large n (Patarasuk 2009)
+    hierarchical    2(g-1) + 2(p/g-1)   2(p-1)n/p     2(p-1)n   many hosts (Mikami 2018)
 
     mpirun -n 4 python experiments/single/allreduce.py
 """
@@ -40,12 +40,12 @@ def star(comm, x):
 def tree(comm, x):
     rank, size, received = comm.Get_rank(), comm.Get_size(), np.empty_like(x)
     step = 1
-    while step < size and not rank & step:  # up: add the sums of the children
+    while step < size and (rank & step) == 0:  # up: add the sums of the children
         if rank + step < size:
             comm.Recv(received, rank + step)
             x += received
         step *= 2
-    if rank > 0:  # step is the lowest bit of the rank
+    if rank > 0:  # step is the lowest 1 bit of the rank; parent: rank - step
         comm.Send(x, rank - step)
         comm.Recv(x, rank - step)
     while step > 1:  # down: the same edges in reverse order
@@ -57,7 +57,7 @@ def tree(comm, x):
 def butterfly(comm, x):
     rank, size, received = comm.Get_rank(), comm.Get_size(), np.empty_like(x)
     power = 1 << (size.bit_length() - 1)  # largest power of two up to p
-    pairs = size - power  # fold: the first 2·pairs ranks act as `pairs` ranks
+    pairs = size - power  # of ranks of which the even one acts for both
     if rank < 2 * pairs and rank % 2:
         comm.Send(x, rank - 1)
         comm.Recv(x, rank - 1)
@@ -65,8 +65,8 @@ def butterfly(comm, x):
     if rank < 2 * pairs:
         comm.Recv(received, rank + 1)
         x += received
-    place = rank // 2 if rank < 2 * pairs else rank - pairs
-    for k in range(power.bit_length() - 1):  # now every rank has a sum of 2^k ranks
+    place = rank // 2 if rank < 2 * pairs else rank - pairs  # among those that act
+    for k in range(power.bit_length() - 1):  # x is the sum of 2^k places
         other = place ^ (1 << k)
         partner = 2 * other if other < pairs else other + pairs
         comm.Sendrecv(x, partner, recvbuf=received, source=partner)
@@ -75,7 +75,7 @@ def butterfly(comm, x):
         comm.Send(x, rank + 1)
 
 
-def reduce_scatter(comm, chunks):  # chunk r+1 is complete on rank r
+def reduce_scatter(comm, chunks):  # at the end rank r has the sum of chunk r+1
     rank, size = comm.Get_rank(), comm.Get_size()
     right, left = (rank + 1) % size, (rank - 1) % size
     for i in range(size - 1):
@@ -85,7 +85,7 @@ def reduce_scatter(comm, chunks):  # chunk r+1 is complete on rank r
         sums += received
 
 
-def all_gather(comm, chunks):
+def all_gather(comm, chunks):  # starts from chunk r+1 on rank r
     rank, size = comm.Get_rank(), comm.Get_size()
     right, left = (rank + 1) % size, (rank - 1) % size
     for i in range(size - 1):
@@ -102,10 +102,10 @@ def ring(comm, x):
 def hierarchical(comm, x, group=None):
     rank, size = comm.Get_rank(), comm.Get_size()
     group = group or next((g for g in range(2, size) if size % g == 0), size)
-    inside = comm.Split(rank // group, rank)  # ranks of one host; group divides p
-    across = comm.Split(rank % group, rank)  # the l-th ranks of all hosts
+    inside = comm.Split(rank // group, rank)  # g = group divides p
+    across = comm.Split(rank % group, rank)  # the l-th ranks of all groups
     chunks = np.array_split(x, group)
-    chunks = chunks[-1:] + chunks[:-1]  # so that chunk l is complete on rank l
+    chunks = chunks[-1:] + chunks[:-1]  # moved by one: chunk l of x on rank l
     reduce_scatter(inside, chunks)
     ring(across, chunks[(rank % group + 1) % group])
     all_gather(inside, chunks)
@@ -113,13 +113,13 @@ def hierarchical(comm, x, group=None):
     across.Free()
 
 
-def gradient(rank, w):  # on the examples of a rank; the last word is the loss
+def gradient(rank, w):  # of a rank's examples of linear regression, and the loss
     inputs = np.random.default_rng(rank).standard_normal((8, len(w)))
     errors = inputs @ (w - 1)
     return np.append(inputs.T @ errors / 8, 0.5 * np.mean(errors**2))
 
 
-def train(comm, n, allreduce=None):
+def train(comm, n, allreduce=None):  # None: one process computes all gradients
     rank, size = comm.Get_rank(), comm.Get_size()
     w, losses = np.zeros(n - 1), []
     for _ in range(30):
@@ -136,14 +136,14 @@ def main(comm):
     n, lg = 4 * p, (p - 1).bit_length()
     serial, losses = train(comm, n)
     words = {star: (p - 1) * n, tree: lg * n, butterfly: lg * n}
-    words |= {ring: 2 * (p - 1) * 4, hierarchical: 2 * (p - 1) * 4}
+    words |= {ring: 2 * (p - 1) * n // p, hierarchical: 2 * (p - 1) * n // p}
     results = [(f.__name__, words[f], train(comm, n, f)[0]) for f in words]
     if comm.Get_rank() == 0:
-        print(f"{p} ranks, {n} words, loss by step:", *np.round(losses[::5], 3))
-        print("               words of rank 0 in a step   equal bits to one process")
+        print(f"{p} ranks, {n} words, loss every 5 steps:", *np.round(losses[::5], 3))
+        print("           words of rank 0 in a step  equal bits to one process (apart)")
         for name, sent, w in results:
             difference = np.abs(w - serial).max()
-            print(f"{name:15}{sent:7}{'':21}{difference == 0} ({difference:.0e})")
+            print(f"{name:15}{sent:21}  {difference == 0} ({difference:.0e})")
 
 
 if __name__ == "__main__":

@@ -5,13 +5,18 @@
     bucket 1                               └ round 0 ┴ round 1 ┘           layer 1
     bucket 2                                         └ round 0 ┴ round 1 ┘ layer 0, loss
 
-Every rank has all parameters and 1/p of each minibatch. A bucket is a few layers whose
-gradients are summed together. Its all-reduce starts when its last gradient is complete;
-a round of messages is in transit while the gradient of the next layer is computed.
+    w ← w - η Σ_r g_r / p      g_r: gradient of the mean loss of the shard of rank r
+
+Every rank has all n parameters w and a shard, 1/p of each minibatch. A bucket is the
+gradients of a few layers in one vector, summed by one all-reduce (Li 2020). It starts
+when the last gradient of the bucket is complete; a round of messages is in transit
+while the gradient of the next layer is computed.
 The butterfly adds the same pairs of ranks in every bucket, so that the bits depend
 neither on the buckets nor on the overlap, and are those of one process that adds the
-gradients of p shards in pairs. Rounds: lg p per bucket. Words per rank and step:
-lg p · (n + 1) for n parameters and the loss.
+gradients of p shards in pairs. Rounds: lg p = log₂ p per bucket. Words sent per rank
+and step: lg p · (n + 1), with the loss.
+Printed: g3, the gradient of layer 3 is complete; [0], a round of bucket 0 begins; wait,
+a round begins after the backward pass.
 
     mpirun -n 4 python experiments/single/data_parallel.py
 """
@@ -19,8 +24,8 @@ lg p · (n + 1) for n parameters and the loss.
 import numpy as np
 from mpi4py import MPI
 
-WIDTHS, BATCH, STEPS, RATE = (8, 32, 32, 32, 1), 64, 50, np.float32(0.125)
-BUCKET = 1000  # words from which a bucket is complete
+WIDTHS, BATCH, STEPS, ETA = (8, 32, 32, 32, 1), 64, 50, np.float32(0.125)
+BUCKET = 1000  # a bucket is complete if it has as many words, or the loss
 
 
 def butterfly(comm, x, tag):  # yields while the messages of a round are in transit
@@ -37,7 +42,7 @@ def butterfly(comm, x, tag):  # yields while the messages of a round are in tran
 
 
 def gradients(layers, inputs, targets, share):
-    """Yield the gradient of each layer, last layer first, then the loss, as vectors."""
+    """Yield share · gradient of each layer, last layer first, then share · loss."""
     outputs = [inputs]
     for w, b in layers[:-1]:
         outputs.append(np.tanh(outputs[-1] @ w + b))
@@ -47,12 +52,12 @@ def gradients(layers, inputs, targets, share):
     delta = delta / np.float32(len(inputs))
     for (w, _), x in zip(reversed(layers), reversed(outputs), strict=True):
         yield share * np.append(x.T @ delta, delta.sum(axis=0))
-        delta = (delta @ w.T) * (1 - x * x)  # through tanh
+        delta = (delta @ w.T) * (1 - x * x)  # through tanh; not used for layer 0
     yield share * np.float32([loss])
 
 
 def sum_gradients(comm, vectors, layers, log):
-    """Return the sums over ranks of the vectors, as one vector."""
+    """Return the sums over ranks of the vectors, as one vector; log events."""
     filling, buckets, running = [], [], []
     for number, vector in enumerate(vectors):
         log.append("loss" if number == layers else f"g{layers - 1 - number}")
@@ -61,7 +66,7 @@ def sum_gradients(comm, vectors, layers, log):
             buckets.append(np.concatenate(filling))
             running.append(butterfly(comm, buckets[-1], len(buckets)))
             filling = []
-        for bucket, rounds in enumerate(running):  # a round of each, without waiting
+        for bucket, rounds in enumerate(running):  # end a round, begin the next
             if next(rounds, "end") != "end":
                 log.append(f"[{bucket}]")
     for rounds in running:  # the rounds that the backward pass did not overlap
@@ -75,7 +80,7 @@ def update(layers, total):
     for layer in reversed(layers):
         for parameter in layer:
             gradient = total[start : start + parameter.size]
-            parameter -= RATE * gradient.reshape(parameter.shape)
+            parameter -= ETA * gradient.reshape(parameter.shape)
             start += parameter.size
 
 
@@ -116,7 +121,7 @@ def main(comm):
         equal = all(map(np.array_equal, sum(layers, []), sum(serial, [])))
         print("order of gradients and rounds of [buckets]:", *log)
         print(f"{len(total) * (p.bit_length() - 1)} words per rank and step")
-        print("loss by step:", *np.round(losses[::10], 4))
+        print("loss at every 10th step:", *np.round(losses[::10], 4))
         print("equal bits to one process:", equal)
 
 

@@ -1,21 +1,25 @@
-"""GloVe on eight processes (Pennington 2014): vectors v of T words from counts N_ij.
+"""GloVe (Pennington 2014) on p processes: vectors v_i of T tokens from counts N_ij.
 
     L = ½ Σ w(N_ij) (⟨v_i, v_j⟩ + b_i + b_j - log N_ij)²,   w(N) = min((N/10)^¾, 1)
+
+N_ij counts how often tokens i and j are near each other; (i, j, log N_ij, w(N_ij)) is a
+record, and L sums over the B records of a minibatch. Here a token has one vector.
 
     data parallelism                         operation parallelism
       records │0│1│2│3│4│5│6│7│                columns │0│1│2│3│4│5│6│7│ of every vector
       a process has all vectors and            a process has D/p columns of all vectors
-      computes the gradient of its             and the biases, and computes ⟨v_i, v_j⟩
-      records of the minibatch                 over its columns for the whole minibatch
+      biases, and B/p records of the           and all biases b, and all B records of
+      minibatch: a term of the gradient        the minibatch: a term of each ⟨v_i, v_j⟩
 
-      all-reduce of T(D+1) gradients           all-reduce of B products
-      0──1  2──3  4──5  6──7   round 0         the sum has the error of each record,
-      0─────2  1─────3  …      round 1         of which every process computes the
-      0───────────4  1 …       round 2         gradient of its columns
+      all-reduce of T(D+1) gradients           all-reduce of B products: every process
+      0──1  2──3  4──5  6──7   round 0         has the error of each record and from it
+      0─────2  1─────3  …      round 1         the gradient of its columns and of b
+      0───────────4  1 …       round 2
 
-AdaGrad: h ← h + (ηg)², v ← v - ηg/√h. The butterfly adds the terms in pairs, so that
-training has the bits of one process that adds the terms of p parts in pairs.
-Words per rank and step: lg p · (T(D+1) + 1), with the loss, or lg p · B.
+AdaGrad (Duchi 2011): h ← h + (ηg)², v ← v - ηg/√h from h = 1; η = 1 for the biases.
+The butterfly adds the terms of p ranks in pairs, 0 + 1, 2 + 3, …, then these sums: one
+process that adds in this order has the same bits. Words (numbers) sent per rank and
+step, lg = log₂: lg p · (T(D+1) + 1), with the loss, or lg p · B for any T and D.
 
     mpirun -n 8 python experiments/single/glove.py
 """
@@ -26,7 +30,7 @@ from mpi4py import MPI
 T, D, B, STEPS, ETA = 40, 16, 120, 100, np.float32(0.1)
 
 
-def butterfly(comm, x):
+def butterfly(comm, x):  # x becomes the sum over ranks
     received, step = np.empty_like(x), 1
     while step < comm.Get_size():
         partner = comm.Get_rank() ^ step
@@ -61,7 +65,7 @@ def gradient(v, batch, total):  # of the summed loss; total: the products
 
 def adagrad(v, h, g):
     step = g * ETA
-    step[:, -1] = g[:, -1]  # biases have rate 1
+    step[:, -1] = g[:, -1]  # of the biases
     h += step * step
     v -= step / np.sqrt(h)
 
@@ -70,7 +74,7 @@ def data_parallel(ranks, size, add_up, v, batches):
     v, h, losses = v.copy(), np.ones_like(v), []
     for batch in batches:
         terms = []
-        for rank in ranks:  # a rank of MPI, or all ranks on one process
+        for rank in ranks:  # this rank, or all ranks on one process
             own = [np.array_split(field, size)[rank] for field in batch]
             g, loss = gradient(v, own, products(v, own))
             terms.append(np.append(g, np.float32(loss)))
@@ -93,7 +97,7 @@ def operation_parallel(ranks, size, add_up, v, batches):
     return parts, losses
 
 
-def minibatches():  # counts that vectors of 4 columns explain
+def minibatches():  # log N_ij = 2 + products of hidden vectors of 4 columns
     draws = np.random.default_rng(0)
     hidden = draws.standard_normal((T, 4)) / 2
     i, j = np.triu_indices(T, 1)
@@ -112,7 +116,7 @@ def main(comm):
     draws, batches = np.random.default_rng(1), [*minibatches()]
     v = np.float32((draws.random((T, D + 1)) - 0.5) / D)
 
-    def over_ranks(terms):
+    def over_ranks(terms):  # one term, of this rank
         return butterfly(comm, *terms)
 
     for train, words in (data_parallel, T * (D + 1) + 1), (operation_parallel, B):
@@ -121,7 +125,7 @@ def main(comm):
         if rank == 0:
             rounds = p.bit_length() - 1
             print(f"{train.__name__}: {words * rounds} words per rank and step")
-            print("  loss by step:", *np.round(losses[::20], 3))
+            print("  loss L at every 20th step:", *np.round(losses[::20], 3))
             print("  equal bits to one process:", np.array_equal(own, serial[rank]))
 
 

@@ -1,22 +1,23 @@
 """Gradient coding (Tandon 2017): an update does not wait for s stragglers.
 
-    parts      worker 1   worker 2   worker 3   worker 4
-    0 1 2 3    0 1        1 2        2 3        3 0          s = 1
-               └─ term ───┴─ term ───┘          late: × stopped by the sum
-               rank 0: decodes the sum of all parts from any 3 terms
-               all ranks: the same update
+    n = 4    worker 0   worker 1   worker 2   worker 3    on ranks 1 to 4
+    s = 1    parts 0 1  parts 1 2  parts 2 3  parts 3 0   of a minibatch (code: random)
+             └─ term ───┴─ term ───┘          late: ×
+             rank 0: decodes the sum from any n-s = 3 terms; all ranks: the same update
 
 Worker w sends the term Σ_k B[w, k] g_k of the gradients g_k of its parts. Rank 0
-receives terms until a combination a of their rows of B is a·B = 1 1 … 1, and sends the
-sum Σ_w a_w term_w to all workers. A worker whose term is late does not send it.
+receives terms until numbers a exist with a·B = 1 1 … 1 for their rows of B, and sends
+Σ_w a_w term_w to all workers. A worker that has this sum already sends no term; "late
+terms" have been sent, but not used.
 
-    uncoded        a worker for each part; rank 0 waits for all
-    repetition     s+1 workers compute the same part of n/(s+1): one of each group
+    uncoded        n parts, one for each worker; rank 0 waits for all terms
+    repetition     n/(s+1) parts, each computed by s+1 workers: one term of each part
                    suffices, a = 1, and the sum has the same bits whoever is late
-    random         s+1 parts in a row, with random coefficients of which any n-s rows
-                   span 1 1 … 1; the sum rounds (Tandon, algorithm 2)
+    random         n parts; a worker computes s+1, with random coefficients such that
+                   any n-s rows span 1 1 … 1; the sum rounds (Tandon, algorithm 2)
 
-Words per update for d parameters and the loss: n(d+2) to rank 0, n(d+1) from it.
+A code makes a worker compute s+1 times as much. Words per update of d parameters: at
+most n(d+2) to rank 0, with the loss and the update's number t, and n(d+1) from it.
 
     mpirun -n 5 python experiments/single/gradient_coding.py
 """
@@ -47,12 +48,10 @@ def random(n, s):
 
 def encode(B, worker, gradient):
     (parts,) = np.nonzero(B[worker])
-    if len(parts) == 1:
-        return gradient(parts[0])
     return np.float32(sum(B[worker, part] * gradient(part) for part in parts))
 
 
-def weights(B, workers):
+def weights(B, workers):  # a
     return np.linalg.lstsq(B[workers].T, np.ones(B.shape[1]), rcond=None)[0]
 
 
@@ -62,14 +61,14 @@ def suffices(B, workers):  # whether a·B = 1 1 … 1 has a solution
 
 def decode(B, terms):
     workers = sorted(terms)
-    if (np.count_nonzero(B, axis=1) == 1).all():  # a term of each part, in their order
+    if (np.count_nonzero(B, axis=1) == 1).all():  # a term is g_k: add in order of k
         first = [next(w for w in workers if B[w, part]) for part in range(B.shape[1])]
         return sum(terms[w] for w in first)
     rows = np.float64([terms[w] for w in workers])
     return np.float32(weights(B, workers) @ rows)
 
 
-def master(comm, B, w, steps):
+def master(comm, B, w, steps):  # rank 0; a message is [t, *term]
     message, status = np.empty(2 + len(w), np.float32), MPI.Status()
     sends, losses, unused = [], [], 0
     for t in range(steps):
@@ -85,7 +84,7 @@ def master(comm, B, w, steps):
         losses.append(total[-1])
     for worker in range(len(B)):  # terms that are still in transit
         message[0] = steps
-        while message[0] >= 0:
+        while message[0] >= 0:  # the last message is [-1]
             comm.Recv(message, 1 + worker)
             unused += message[0] >= 0
     for send in sends:
@@ -105,10 +104,10 @@ def work(comm, B, w, gradient, steps, delay):
                 comm.Send(np.append(np.float32(t), term), 0)
         arriving.Wait()
         w -= RATE * total[:-1]
-    comm.Send(np.float32([-1]), 0)  # the last message
+    comm.Send(np.float32([-1]), 0)
 
 
-def gradient(parts, w, t, part):  # and loss, of the examples of a part
+def gradient(parts, w, t, part):  # a part's term of the mean gradient and loss
     inputs = np.float32(np.random.default_rng(t).standard_normal((BATCH, D)))
     own = np.array_split(inputs, parts)[part]
     errors = own @ (w - 1)
@@ -118,16 +117,17 @@ def gradient(parts, w, t, part):  # and loss, of the examples of a part
 
 def main(comm):
     rank, n = comm.Get_rank(), comm.Get_size() - 1
-    if n < 1:
-        raise SystemExit("expected 2 ranks or more, got 1; start them with mpirun -n 5")
-    s = next((s for s in range(1, n) if n % (s + 1) == 0), 0)
+    if not 1 <= n <= BATCH:  # a part has at least one example
+        refusal = f"expected 2 to {BATCH + 1} ranks, got {n + 1}; start 5"
+        raise SystemExit(1 if rank else refusal)
+    s = next((s for s in range(1, n) if n % (s + 1) == 0), 0)  # least that divides
 
     def delay(t):  # another worker is slow at every update
         time.sleep(SLEEP * (t % n == rank - 1))
 
     if rank == 0:
         print(f"{n} workers, s = {s}, {STEPS} updates with a straggler of {SLEEP} s")
-        print("code        seconds  late terms  loss      equal bits to one process")
+        print("code        seconds  late terms  loss     equal to one process (apart)")
     codes = {"uncoded": repetition(n, 0), "repetition": repetition(n, s)}
     for name, B in (codes | {"random": random(n, s)}).items():
         parts, w = B.shape[1], np.zeros(D, np.float32)

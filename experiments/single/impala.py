@@ -1,19 +1,20 @@
 """IMPALA: actors send rollouts, a learner sends params; V-trace corrects the lag.
 
-    actor 1   ─ params v ─► T steps ─► rollout ┐           ┌─ params v+1 ─► T steps ─► …
-    actor 2   ─ params v ─► T   steps   ─► rollout ┐       │
-                                               │   │       │
-    learner        update v-1 ─► update v ───► update v+1 ─► …      each of B rollouts
+    actor 1   ─ T steps, params v-1 ──┐  ┌─ T steps, params v ──┐  ┌─ T steps, …
+    actor 2   ─ T steps, params v-1 ──┤  ├─ T steps, params v ──┤  ├─ T steps, …
+                             rollouts ▼  │ params v             ▼  │ params v+1
+    learner   ─── update v-1 ────────────┴── update v ─────────────┴── update v+1
 
-Actors never wait for an update, so that their policy μ is older than the policy π that
-it changes. V-trace (Espeholt 2018) has the weights ρ_t = c_t = min(1, π(a_t) / μ(a_t)):
+Update v computes params v+1 from B rollouts. If the learner answers a rollout at once,
+actors do not wait, and their policy μ lags 1 update behind π; if it answers after the
+update, μ = π. V-trace (Espeholt 2018) with ρ_t = c_t = min(1, π(a_t) / μ(a_t)):
 
-    δ_t = ρ_t (r_t + γ V_{t+1} - V_t)
-    v_t = V_t + δ_t + γ c_t (v_{t+1} - V_{t+1}),   v_T = V_T      the targets of values
-    loss = - Σ ρ_t (r_t + γ v_{t+1} - V_t) log π(a_t) + ½ Σ (v_t - V_t)²
+    δ_t = r_t + γ V_{t+1} - V_t
+    v_t = V_t + ρ_t (δ_t + γ (v_{t+1} - V_{t+1})),   v_T = V_T    the targets of values
+    loss = - ρ_t (r_t + γ v_{t+1} - V_t) log π(a_t) + ½ (v_t - V_t)², mean of BT steps
 
-Environment: a corridor 0 ◄─► 1 ◄─► 2 ◄─► 3 ─► 4; reward 1 at 4, then from 0 again.
-Cost of a rollout: 2 messages, n + 2 words down, and the bytes of the rollout up.
+Environment: a corridor 0 ◄─► 1 ◄─► 2 ◄─► 3 ─► 4; reward 1 at 4, then from 0, forever.
+Sent for a rollout: n + 2 words down (n params, version), 4T + 3 up; a word is 4 bytes.
 
     mpirun -n 4 python experiments/single/impala.py
 """
@@ -21,8 +22,8 @@ Cost of a rollout: 2 messages, n + 2 words down, and the bytes of the rollout up
 import numpy as np
 from mpi4py import MPI
 
-STATES, T, DISCOUNT = 5, 16, 0.9
-PARAMS = np.dtype([("version", "i8"), ("table", "f4", (STATES, 3))])  # 2 logits and V
+STATES, T, GAMMA = 5, 16, 0.9
+PARAMS = np.dtype([("version", "i8"), ("table", "f4", (STATES, 3))])  # 2 logits, V
 STEP = np.dtype([("state", "i4"), ("action", "i4"), ("reward", "f4"), ("mu", "f4")])
 ROLLOUT = np.dtype([("version", "i8"), ("steps", STEP, T), ("last", "i4")])
 
@@ -37,8 +38,7 @@ def play(table, version, state, rng):
     """Return a rollout of T steps; its last state is the first of the next."""
     rollout = np.zeros(1, ROLLOUT)
     for t in range(T):
-        left, right = table[state, :2]
-        to_right = 1 / (1 + np.exp(left - right))
+        to_right = 1 / (1 + np.exp(table[state, 0] - table[state, 1]))
         action = int(rng.random() < to_right)
         following, reward = step(state, action)
         mu = to_right if action else 1 - to_right
@@ -52,8 +52,8 @@ def vtrace(rewards, values, weights):
     """Return the targets v_t of the T + 1 values; time is the last axis."""
     targets = values.copy()
     for t in reversed(range(T)):
-        delta = rewards[..., t] + DISCOUNT * values[..., t + 1] - values[..., t]
-        trace = DISCOUNT * (targets[..., t + 1] - values[..., t + 1])
+        delta = rewards[..., t] + GAMMA * values[..., t + 1] - values[..., t]
+        trace = GAMMA * (targets[..., t + 1] - values[..., t + 1])
         targets[..., t] = values[..., t] + weights[..., t] * (delta + trace)
     return targets
 
@@ -65,9 +65,9 @@ def gradient(table, rollouts):
     pi = np.exp(table[steps["state"], :2])
     pi /= pi.sum(axis=-1, keepdims=True)
     chosen = steps["action"][..., None] == [0, 1]
-    weights = np.minimum(1, (pi * chosen).sum(axis=-1) / steps["mu"])  # ρ_t = c_t
+    weights = np.minimum(1, (pi * chosen).sum(axis=-1) / steps["mu"])  # ρ_t
     targets = vtrace(steps["reward"], values, weights)
-    advantages = steps["reward"] + DISCOUNT * targets[:, 1:] - values[:, :-1]
+    advantages = steps["reward"] + GAMMA * targets[:, 1:] - values[:, :-1]
     policy = (weights * advantages)[..., None] * (pi - chosen)
     terms = np.concatenate([policy, (values - targets)[:, :-1, None]], axis=-1)
     grad = np.zeros_like(table)
@@ -89,7 +89,7 @@ def act(comm):
 
 
 def learn(comm, updates, rate, at_once):
-    """Return params, and the rollouts of each update; answer at once, or after it."""
+    """Return params, and rollouts by update; answer at once or after updates."""
     params, consumed, status = np.zeros(1, PARAMS), [], MPI.Status()
     actors, message = range(1, comm.Get_size()), params.view(np.uint8)  # same memory
 
@@ -133,14 +133,14 @@ def main(comm):
     if size < 2:
         raise SystemExit("expected 2 ranks, a learner and actors, got 1; start more")
     if rank > 0:
-        return act(comm), act(comm)  # both runs
+        return act(comm), act(comm)  # one for each run of the learner
     for name, at_once in (("after the update", False), ("at once", True)):
         table, consumed = learn(comm, updates, rate, at_once)
         lag = np.mean([v - rollouts["version"] for v, rollouts in enumerate(consumed)])
         words = ((updates + 1) * PARAMS.itemsize + 8) * (size - 1) // 4
         print(f"answers {name}: mean lag {lag:.2f}, {words} words sent by the learner")
         rewards = [rollouts["steps"]["reward"].mean() for rollouts in consumed]
-        print("reward a step:", " ".join(f"{r:.3f}" for r in rewards[:: updates // 8]))
+        print("mean reward of a step, every 12 updates:", *np.round(rewards[::12], 3))
         if not at_once:
             expected = one_process(size - 1, updates, rate)
             print("equal bits to one process:", np.array_equal(table, expected))

@@ -1,20 +1,21 @@
-"""Tensor parallelism: each rank has a slice of every matrix (Megatron, Shoeybi 2019).
+"""Tensor parallelism: each rank has a slice of U and D of a block (Shoeybi 2019).
 
           ┌─► U_0  columns ─► relu ─► D_0  rows ─┐
     x ─ f ┼─► U_1  columns ─► relu ─► D_1  rows ─┼ g ─► y = relu(x U) D
-          └─► U_2  columns ─► relu ─► D_2  rows ─┘
+          └─► U_2  columns ─► relu ─► D_2  rows ─┘     the block returns x + y
 
     U = [U_0 U_1 U_2]      a product by columns computes a slice of the hidden units,
-        [D_0]              from all of x; relu needs no other slice
-    D = [D_1]              a product by rows computes from that slice a term of the sum
-        [D_2]              y = h_0 D_0 + h_1 D_1 + h_2 D_2
+        [D_0]              from all of x; relu (GeLU in the paper) needs no other
+    D = [D_1]              a product by rows computes from that slice h_i = relu(x U_i)
+        [D_2]              a term of the sum y = h_0 D_0 + h_1 D_1 + h_2 D_2
 
     f and g are conjugate     forward    f copies     g sums over ranks
                               backward   f sums       g copies
 
-Activations x and y, and the weights outside of the blocks, are equal on all ranks.
-Cost of a block: an all-reduce of B x D words forward and one backward; a rank sends
-2(p - 1)/p · BD words in each. It stores 1/p of the matrices.
+All ranks have the whole minibatch; x, y and the embedding are equal on all ranks.
+Cost of a block: an all-reduce of as many words as x has, n = examples · width, forward
+and another backward; a rank sends 2(p - 1)/p · n words in each. It stores 1/p of U and
+D. The order of sums is that of the ring: the bits differ from those of one process.
 
     mpirun -n 4 python experiments/single/tensor_parallel.py
 """
@@ -24,7 +25,7 @@ from mpi4py import MPI
 
 
 def all_reduce(comm, array):
-    """Return the sum over ranks, by a ring all-reduce of p chunks."""
+    """Return the sum of arrays over ranks, by a ring all-reduce of p chunks."""
     rank, size = comm.Get_rank(), comm.Get_size()
     right, left = (rank + 1) % size, (rank - 1) % size
     chunks = np.array_split(array.reshape(-1).copy(), size)
@@ -49,9 +50,12 @@ def g(comm, y):
 
 
 def block(comm, up, down, x):
-    """Return x + relu(x U) D, and its backward: grad -> gradients of x, U_i and D_i."""
+    """Return x + relu(x U) D, and its backward: grad -> gradients of x, U_i and D_i.
+
+    The matrices up and down are U_i and D_i of rank i.
+    """
     copy, f_backward = f(comm, x)
-    hidden = np.maximum(copy @ up, 0)  # by columns: this rank's hidden units
+    hidden = np.maximum(copy @ up, 0)  # h_i, by columns: this rank's hidden units
     y, g_backward = g(comm, hidden @ down)  # by rows: a term of the sum
 
     def backward(grad):
@@ -82,7 +86,7 @@ def gradient(comm, params, inputs, targets):
 
 def slices(params, rank, size):
     """Return a rank's params: the embedding, columns of each U, rows of each D."""
-    embedding, ups, downs = params  # D x D, blocks x D x H, blocks x H x D
+    embedding, ups, downs = params  # the blocks are the first axis of ups and downs
     own_ups = np.array_split(ups, size, axis=2)[rank]
     return embedding, own_ups, np.array_split(downs, size, axis=1)[rank]
 
@@ -109,7 +113,7 @@ def main(comm):
     inputs = rng.standard_normal((examples, width))
     problem = params, inputs, np.sin(2 * inputs), [0.5] * steps
     losses, own = train(comm, *problem)
-    _, whole = train(MPI.COMM_SELF, *problem)  # all matrices on one process
+    _, whole = train(MPI.COMM_SELF, *problem)  # one process has all of U and D
     pairs = zip(own, slices(whole, rank, size), strict=True)
     apart = np.array(max(abs(w - expected).max() for w, expected in pairs))
     comm.Allreduce(MPI.IN_PLACE, apart, MPI.MAX)
@@ -117,7 +121,7 @@ def main(comm):
         chunks = [len(c) for c in np.array_split(range(examples * width), size)]
         words = 2 * (2 * sum(chunks) - chunks[1 % size] - chunks[2 % size])
         stored, total = (sum(w.size for w in some) for some in (own, params))
-        print(f"{blocks} blocks of {width} x {hidden} on {size} ranks")
+        print(f"{blocks} blocks, U of {width} x {hidden} words, on {size} ranks")
         print("loss by step:", " ".join(f"{loss:.4f}" for loss in losses))
         print(f"words stored by rank 0: {stored} of {total}")
         print(f"words sent by rank 0 in a step: {blocks * words}")

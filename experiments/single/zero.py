@@ -1,20 +1,23 @@
-"""ZeRO (Rajbhandari 2020): data parallelism that stores the state once, not p times.
+"""ZeRO (Rajbhandari 2020): data parallelism with state divided among p ranks.
 
-    level        0          1          2          3
-    params     all n      all n      all n      n / p    gathered, layer by layer
-    gradients  all n      all n      n / p      n / p    summed by reduce-scatter
-    state      all 2n     2n / p     2n / p     2n / p   a rank updates its slice
-    sent         2          3          2          3      in (p - 1)/p · n words
+    level        0          1          2          3      stored by a rank:
+    params     all n      all n      all n      n / p    w, gathered layer by layer
+    gradients  all n      all n      n / p      n / p    g, summed by reduce-scatter
+    state      all 2n     2n / p     2n / p     2n / p   m and v of Adam (Kingma 2015)
+    sent         2          3          2          3      times (p - 1)/p · n words
 
     rank 0  [w_0 . . .] ┐                  ┌ [w_0 w_1 w_2 w_3]
     rank 1  [. w_1 . .] ┤    all-gather    ├ [w_0 w_1 w_2 w_3]     all-reduce =
     rank 2  [. . w_2 .] ┤ ───────────────► ├ [w_0 w_1 w_2 w_3]     reduce-scatter
     rank 3  [. . . w_3] ┘ ◄─────────────── └ [w_0 w_1 w_2 w_3]     + all-gather
-                          reduce-scatter
+                          reduce-scatter     sums on the left, terms on the right
 
 A level changes where numbers are stored, not what is computed: all have equal bits.
-Level 3 gathers each layer twice, in the forward and in the backward pass.
-Cost: a reduce-scatter or an all-gather sends (p - 1)/p · n words in p - 1 rounds.
+A step sums the gradients (level 0 and 1: all-reduce, 2; level 2 and 3: reduce-scatter,
+1). Levels 1 and 2 then gather the updated params (1). Level 3 gathers each layer in the
+forward and again in the backward pass (2), and drops it after use.
+Level 1 gathers all gradients only in order to store them; level 2 sends less.
+Cost: a reduce-scatter or an all-gather of a layer takes p - 1 rounds.
 
     mpirun -n 4 python experiments/single/zero.py
 """
@@ -28,9 +31,9 @@ def reduce_scatter(comm, vector):
     rank, size = comm.Get_rank(), comm.Get_size()
     slices = np.array_split(vector.copy(), size)
     for i in range(size - 1):
-        here, total = slices[(rank - i - 1) % size], slices[(rank - i - 2) % size]
+        outgoing, total = slices[(rank - i - 1) % size], slices[(rank - i - 2) % size]
         received = np.empty_like(total)
-        comm.Sendrecv(here, (rank + 1) % size, 0, received, (rank - 1) % size, 0)
+        comm.Sendrecv(outgoing, (rank + 1) % size, 0, received, (rank - 1) % size, 0)
         total += received
     return slices[rank].copy()
 
@@ -42,8 +45,8 @@ def all_gather(comm, own, length):
     slices = np.array_split(vector, size)
     slices[rank][:] = own
     for i in range(size - 1):
-        here, received = slices[(rank - i) % size], slices[(rank - i - 1) % size]
-        comm.Sendrecv(here, (rank + 1) % size, 0, received, (rank - 1) % size, 0)
+        outgoing, received = slices[(rank - i) % size], slices[(rank - i - 1) % size]
+        comm.Sendrecv(outgoing, (rank + 1) % size, 0, received, (rank - 1) % size, 0)
     return vector
 
 
@@ -53,7 +56,7 @@ def own_slice(comm, vector):
 
 
 def adam(w, grad, state, rate=0.01):
-    """Return some elements of params, and their state, after an update by Adam."""
+    """Return w, all params of a layer or a slice, and the state after an update."""
     m, v, t = state
     m, v, t = 0.9 * m + 0.1 * grad, 0.999 * v + 0.001 * grad**2, t + 1
     step = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
@@ -61,9 +64,10 @@ def adam(w, grad, state, rate=0.01):
 
 
 def zero(comm, level, shapes, params, states, x, y, update=adam):
-    """Update params and states in place; return loss and gradients of this rank.
+    """Update params and states in place; return this rank's loss, and gradients.
 
-    All are lists by layer, of vectors of all elements or of this rank's slice.
+    Params, states and gradients are lists by layer; a vector has all elements of a
+    layer or this rank's slice, according to the level.
     """
     layers, lengths = range(len(shapes)), [a * b for a, b in shapes]
 
@@ -79,7 +83,7 @@ def zero(comm, level, shapes, params, states, x, y, update=adam):
 
     for n in reversed(layers):  # backward
         grad = grad * (saved[n + 1] > 0)
-        term = (saved[n].T @ grad).reshape(-1) / comm.Get_size()  # of a mean over ranks
+        term = (saved[n].T @ grad).reshape(-1) / comm.Get_size()  # of the mean gradient
         grad = grad @ weights(n).T
         grads[n] = reduce_scatter(comm, term)
         if level < 2:  # an all-reduce: all gradients are stored
@@ -94,7 +98,7 @@ def zero(comm, level, shapes, params, states, x, y, update=adam):
 
 
 def train(comm, level, shapes, start, x, y):
-    """Return losses, whole params, and the words that this rank stores of each kind."""
+    """Return this rank's losses, whole params, and the words that it stores by kind."""
     params = [own_slice(comm, w) if level == 3 else w for w in start]
     slices = [own_slice(comm, w) if level > 0 else w for w in start]
     states, losses = [(0 * w, 0 * w, 0) for w in slices], []
@@ -124,13 +128,14 @@ def main(comm):
     scatter, gather = total - own, total - sum(len(p[(rank + 1) % size]) for p in parts)
     results = []
     if rank == 0:
-        print("level  words sent in a step  stored: params  gradients  state  loss")
+        print("words of rank 0; the loss is the mean over ranks at every 12th step")
+        print("level  sent in a step  stored: params  gradients  state  loss")
     for level, gathers in enumerate((1, 2, 1, 2)):
         losses, w, stored = train(comm, level, *problem)
         comm.Allreduce(MPI.IN_PLACE, losses, MPI.SUM)
         results.append(w)
         if rank == 0:
-            row = f"{level:5}  {scatter + gathers * gather:20}  {stored[0]:14}"
+            row = f"{level:5}  {scatter + gathers * gather:14}  {stored[0]:14}"
             losses = " ".join(f"{loss:.3f}" for loss in losses[:: steps // 4] / size)
             print(f"{row}  {stored[1]:9}  {stored[2]:5}  {losses}")
     if rank == 0:

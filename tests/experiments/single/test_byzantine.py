@@ -59,7 +59,7 @@ def modular(rule, attack, size):
     def program(comm):
         how = {"comm": comm, "timer": Timer(), "reducer": reducer, "shards": N}
         batches = np.arange(N * STEPS).reshape(STEPS, N)
-        update = optax.sgd(float(byzantine.RATE))
+        update = optax.sgd(float(byzantine.ETA))
         return [*synchronous(task, batches, update, **how)][-1].params()["w"]
 
     return [(np.asarray(w).tobytes(), sent) for w, sent in ran(program, size)]
@@ -103,7 +103,7 @@ def test_main_prints_words_and_that_only_the_mean_is_not_robust(capsys):
         ("median", "ipm", "(len(rows) - 1) // 2,", "len(rows) // 2,"),
         ("trimmed_mean", "ipm", "[F : len(rows) - F]", "[F : len(rows) - F + 1]"),
         ("krum", "alie", "1 : len(rows) - F - 1", "1:2"),
-        ("mean", "alie", "centre - Z * deviation", "centre + Z * deviation"),
+        ("mean", "alie", "mu - Z * sigma", "mu + Z * sigma"),
         ("mean", "no_attack", "parts[(rank - i - 1) % size]", "parts[rank - i]"),
     ],
 )

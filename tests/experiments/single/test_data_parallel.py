@@ -58,7 +58,7 @@ def modular(size):
 
     def program(comm):
         how = {"comm": comm, "timer": Timer(), "reducer": exact(butterfly_allreduce)}
-        update = optax.sgd(float(data_parallel.RATE))
+        update = optax.sgd(float(data_parallel.ETA))
         steps = [*synchronous(task, minibatches, update, **how)]
         leaves = jax.tree.leaves(steps[-1].params())
         return [np.asarray(x).tobytes() for x in leaves], [step.loss for step in steps]

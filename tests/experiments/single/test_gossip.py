@@ -87,7 +87,7 @@ def test_the_printed_words_are_the_counted_ones(size, capsys):
         ("(1 - weight - weight) * x", "(1 - weight) * x"),
         ("comm.Sendrecv(x, left, 0, x_right", "comm.Sendrecv(x, right, 0, x_right"),
         ("weight * x_right\n", "weight * x_left\n"),
-        ("mix(comm, x - rate * grad)", "mix(comm, x) - rate * grad"),
+        ("mix(comm, x - gamma * grad)", "mix(comm, x) - gamma * grad"),
         ("+ weight * x_left + weight * x_right", "+ weight * (x_left + x_right)"),
     ],
 )

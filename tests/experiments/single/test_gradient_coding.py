@@ -130,8 +130,9 @@ def test_repetition_has_the_bits_of_one_process(capsys, monkeypatch):
         _, _, *lines = capsys.readouterr().out.splitlines()
         equal = {line.split()[0]: line.split()[-2] for line in lines}
         assert equal["uncoded"] == equal["repetition"] == "True"
-    with pytest.raises(SystemExit, match="expected 2 ranks or more, got 1"):
-        ran(gradient_coding.main, 1)
+    for size in (1, 50):
+        with pytest.raises(SystemExit, match=f"expected 2 to 49 ranks, got {size};"):
+            ran(gradient_coding.main, size)
 
 
 @pytest.mark.parametrize(

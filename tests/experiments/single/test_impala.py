@@ -153,7 +153,7 @@ def test_the_gradient_is_that_of_the_actor_critic(lag):
         "resets": np.zeros((*steps.shape, 1), bool),
         "scale": np.float32(steps.size),
     }
-    loss = Loss(discount=impala.DISCOUNT, value_weight=1.0, entropy_weight=0.0)
+    loss = Loss(discount=impala.GAMMA, value_weight=1.0, entropy_weight=0.0)
 
     def apply(params, observations):
         rows = params[observations]
@@ -172,7 +172,7 @@ def test_targets_are_those_of_vtrace():
     rewards, weights = rng.random((2, 4, impala.T))
     values = rng.standard_normal((4, impala.T + 1))
     with jax.enable_x64(True):
-        discounts = np.full((impala.T, 4), impala.DISCOUNT)
+        discounts = np.full((impala.T, 4), impala.GAMMA)
         arrays = rewards.T, discounts, values.T, weights.T, weights.T
         expected, _ = modular_vtrace(*arrays)
         expected = np.asarray(expected).T
@@ -195,7 +195,7 @@ def test_the_printed_words_are_the_counted_ones(size, capsys):
         ("* (pi - chosen)", "* (chosen - pi)"),
         ('steps["mu"])  # ρ', '(2 * steps["mu"]))  # ρ'),
         ("targets[..., t + 1] - values", "values[..., t + 1] - values"),
-        ("DISCOUNT * targets[:, 1:]", "DISCOUNT * values[:, 1:]"),
+        ("GAMMA * targets[:, 1:]", "GAMMA * values[:, 1:]"),
         ('state = rollout["last"][0]', "state = 0"),
         ("queue.sort(", "queue.reverse()  # ("),
     ],

@@ -73,7 +73,7 @@ def test_a_step_has_the_bits_and_words_of_devices(check):
 @pytest.mark.parametrize("size", (1, 2, 3, 4))
 def test_the_printed_words_are_the_counted_ones(size, capsys):
     counted = ran(zero.main, size)
-    _, *rows, bits, rounding = capsys.readouterr().out.splitlines()
+    _, _, *rows, bits, rounding = capsys.readouterr().out.splitlines()
     words = 50 * sum(int(row.split()[1]) for row in rows)
     slices = [np.array_split(range(512), size)[1 % size] for _ in range(2)]
     collected = 1024 - sum(map(len, slices))  # once, at level 3
