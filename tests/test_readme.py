@@ -22,12 +22,10 @@ HERE = ["--corpus=corpus.txt", "--min_count=1"]
 SMALL = {
     "allreduce.py": ["--sizes=4KB", "--repeats=1"],
     "server.py": ["--clocks=5"],
-    "averaging.py": ["--p=8", "--sides=4x4", "--peers=64", "--restarts=1"]
-    + ["--draws=100", "--ranks=4"],
     "environments.py": ["--copies=8", "--repeats=1", "--steppers=dml"],
     "rl.py": ["--updates=3", "--widths=8", "--evaluate_every=0"],
     "elastic.py": ["--simulate=3", "--steps=3", "--kills=1", "--mean=1e-4"],
-    "gradient_coding.py": ["--data=generated", "--workers=4", "--updates=2"],
+    "server_chain.py": ["--simulate=6", "--spares=1", "--clocks=4", "--kill=middle"],
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "svm.py": ["--data=generated", "--epochs=2"],
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
