@@ -192,7 +192,7 @@ def check_zero_has_the_bits_and_words_of_the_mesh():
         batch = jax.tree.map(parts["placed"], Batch(inputs, targets))
         placed, placed_state = place.place(params), place.place_state(state)
         nbytes = sent_bytes(parts["call"], placed, batch)
-        if level == 3:  # XLA gathers a layer again where it does not keep it, by version
+        if level == 3:  # XLA keeps what a layer gathered, or not, by version
             once = nbytes["reduce-scatter"]
             assert once <= nbytes["all-gather"] <= 2 * once
             nbytes["all-gather"] = 2 * once
