@@ -17,6 +17,9 @@ if is_fault_tolerant():
     # agreement of the living ranks takes its place, see mpi.initialized_world
     os.environ["MPI4PY_RC_FINALIZE"] = "0"
 
+# Open MPI's component avx saturates sums of integers of 8 and 16 bits; NumPy's wrap.
+os.environ.setdefault("OMPI_MCA_op", "^avx")
+
 try:
     from mpi4py import MPI as MPI
 except ModuleNotFoundError:  # dml.extras names the extra that has mpi4py
