@@ -96,3 +96,11 @@ def test_a_file_is_not_opened_in_the_place_of_a_closed_stream():
     line = f"{shlex.join(command)} <&- >&- 2>&-"
     code = subprocess.run(line, shell=True, cwd=ROOT).returncode
     assert code == 0
+
+
+def test_settings_of_open_mpi_outlive_the_variables_of_an_outer_mpirun(monkeypatch):
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    environment = started.environment()
+    assert environment["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+    assert "OMPI_COMM_WORLD_RANK" not in environment

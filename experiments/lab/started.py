@@ -14,6 +14,10 @@ from dml.runs import results
 from dml.types import BadInput
 
 MPI_VARIABLES = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
+# settings of Open MPI by users and by launch/, which start ranks of root on few cores
+SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}
+SETTINGS |= {"OMPI_MCA_osc", "OMPI_MCA_op", "PRTE_MCA_rmaps_default_mapping_policy"}
+SETTINGS |= {"PRTE_MCA_hwloc_default_binding_policy"}
 
 
 def python(ranks: int = 0) -> list[str]:
@@ -42,7 +46,11 @@ def mpirun() -> str:
 
 def environment() -> dict[str, str]:
     """Return the environment without the variables of an outer mpirun."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(MPI_VARIABLES)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in SETTINGS or not name.startswith(MPI_VARIABLES)
+    }
 
 
 def flag_arguments(

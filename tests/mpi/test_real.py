@@ -15,6 +15,7 @@ from mpi4py import MPI
 from dml import sim
 from dml.wire.collectives import ALLREDUCE
 from tests.mpi import conformance_main
+from tests.mpi.conftest import OPEN_MPI
 from tests.wire.comm.programs import Player, drawn
 
 BYTES_2_31 = (1 << 31) + 20
@@ -54,6 +55,8 @@ def test_two_allreduces_of_every_name_are_under_way_at_once(mpirun):
 
 
 def test_buffers_of_more_than_2_31_bytes_are_reduced(mpirun):
+    if OPEN_MPI:
+        pytest.skip("Open MPI 5.0 receives at most 2 GiB in a message")
     if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 12 << 30:
         pytest.skip("two ranks need 12 GB of free memory for such buffers")
     ended = mpirun(2, "conformance_main", "large")
