@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lab import started
 
 from dml.runs import results
 
