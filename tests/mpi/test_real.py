@@ -79,6 +79,8 @@ def test_buffers_of_more_than_2_31_bytes_are_reduced(mpirun):
     ],
 )
 def test_strategies_keep_their_bits_on_real_ranks(mpirun, size, command, said):
+    if OPEN_MPI and command == ["malformed_main"]:
+        pytest.skip("Open MPI 5.0 writes a too long message beyond its buffer")
     ended = mpirun(size, *command)
     assert ended == (0, said, "", 0)
 
