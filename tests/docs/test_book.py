@@ -165,3 +165,11 @@ def test_the_book_builds_strictly_and_needs_no_network(tmp_path):
     api = "api/dml.wire.collectives.html"
     assert f'href="{api}#dml.wire.collectives.ring"' in chapter
     assert "ring_allreduce" in (tmp_path / api).read_text("utf-8")
+
+
+def test_a_single_file_runs_on_virtual_ranks_as_shown():
+    text = (DOCS / "lectures.md").read_text("utf-8")
+    (program,) = re.findall(r'^python -c "(.*)"$', text, re.MULTILINE)
+    ended = run(PYTHON, "-c", program.replace("64", "4"))
+    assert ended.returncode == 0, ended.stderr
+    assert "equal bits to one process" in ended.stdout
