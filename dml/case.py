@@ -91,7 +91,7 @@ def measure(
         None: the measures of the problem, on rank 0.
     """
     program = partial(_measure, case, evaluate)
-    if not comm:
+    if comm is None:
         return sim.run(program, case.ranks, case.network)
     if comm.size != case.ranks:
         raise BadInput(
@@ -133,12 +133,12 @@ def _measure(case: Case, evaluate: Evaluate | None, comm: Comm) -> Measured:
 
 def steps(case: Case, comm: Comm) -> Iterator[Step]:
     """Return the Steps of a case on a rank; raise BadInput for what does not fit."""
-    return _start(case, comm)[1]
+    return _start(case, counted(as_comm(comm)))[1]
 
 
-def _start(case: Case, comm: Comm) -> tuple[Problem, Iterator[Step]]:
+def _start(case: Case, comm: CountedComm) -> tuple[Problem, Iterator[Step]]:
     """Return the problem and the Steps of a case on a rank."""
-    entry, comm = case.problem, counted(as_comm(comm))
+    entry = case.problem
     if isinstance(entry, str):
         entry = find_problem(entry)
     problem, train = entry.make(), case.strategy

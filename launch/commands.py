@@ -19,10 +19,10 @@ PAPERS = ROOT / "experiments/studies/papers/papers.toml"
 HEAD = """\
 # Commands
 
-Every command of `experiments/`, by topic. Times are those of the command as it is shown
-here, on two idle cores of an AMD EPYC virtual machine; the first line of `--help` has
-the time of your last run. A paper leads to its claims, with published number, our
-number and verdict.
+Every command of `experiments/`, by topic. Times were measured on two idle cores of AMD
+EPYC virtual machines, in several versions; a cell is empty where none was measured. The
+first line of `--help` has the time of your last run. A paper leads to its claims, with
+published number, our number and verdict.
 
 Written by `python launch/commands.py` from `docs/commands.toml`.
 """

@@ -30,7 +30,8 @@ COLLECTIVES = frozenset(
 TRANSPOSE, RESHAPE, CAST = "transpose", "reshape", "convert_element_type"
 # the same elements in another shape, or repeated
 VIEWS = frozenset((RESHAPE, TRANSPOSE, "squeeze", "expand_dims", "broadcast_in_dim"))
-GATHERED = VIEWS | {"all_gather", "slice"}  # whole params from slices
+# what makes whole params from the slices of all devices
+GATHERED = VIEWS | {"all_gather", "slice"}
 
 
 def name(equation: Any) -> str:

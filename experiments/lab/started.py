@@ -14,7 +14,7 @@ from dml.runs import results
 from dml.types import BadInput
 
 MPI_VARIABLES = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
-# settings of Open MPI by users and by launch/, which start ranks of root on few cores
+# kept: settings of Open MPI by users and by launch/environment.sh
 SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}
 SETTINGS |= {"OMPI_MCA_osc", "OMPI_MCA_op", "PRTE_MCA_rmaps_default_mapping_policy"}
 SETTINGS |= {"PRTE_MCA_hwloc_default_binding_policy"}
@@ -45,7 +45,10 @@ def mpirun() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment without the variables of an outer mpirun."""
+    """Return the environment without the variables of an outer mpirun.
+
+    Settings of Open MPI are kept, such as the permission to start ranks as root.
+    """
     return {
         name: value
         for name, value in os.environ.items()

@@ -56,7 +56,7 @@ from dml.wire.comm.watchdog import Watchdog
 from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 PAUSES = 64  # calls of `pause` between two tests for deaths
-KILLED_SECONDS = 1.0  # from an error of MPI to Abort; then mpirun's exit code is 1
+KILLED_SECONDS = 1.0  # from an error of MPI to Abort
 POLL_SECONDS = 2e-4  # time between two polls of a request while a rank sleeps
 STARTED = "DML_STARTED"  # file that each rank creates and changes; see launch/ulfm.py
 OUTPUT_SECONDS = 0.2  # in which mpirun prints the last lines of a rank
@@ -538,7 +538,8 @@ def initialized_world() -> World:
 
     def abort(error_type: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, MPI.Exception):
-            # a message of a rank that was killed: mpirun ends this rank too
+            # The sender may have been killed: mpirun then ends this rank, too, with
+            # the signal as its exit code. After Abort the code would be 1.
             time.sleep(KILLED_SECONDS)
         text = exception_text(error_type, error or error_type(), trace)
         sys.stderr.write(f"{name}: {text}")
