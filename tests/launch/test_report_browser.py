@@ -179,19 +179,19 @@ def test_each_theme_is_accessible_and_the_button_gives_the_other(
     assert page.evaluate(paper) != before
 
 
-def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
+def test_hundreds_of_runs_are_all_there(opened, tmp_path, monkeypatch):
     monkeypatch.setattr(run_folders, "config", lambda flags, ranks: {"flags": flags})
     rows = [{"step": step, "loss": 1 / step} for step in range(1, 4)]
-    for k in range(1000):
+    for k in range(300):
         folder(tmp_path / f"x/{k:03}", {"k": k}, rows, {"loss": k / 7})
     page = opened(written(tmp_path, [tmp_path / "x"]))
-    assert page.locator("tbody tr").count() == 1000
-    assert page.locator("#each > details").count() == 1000
+    assert page.locator("tbody tr").count() == 300
+    assert page.locator("#each > details").count() == 300
     assert len(column(page, "run")) == 200
-    page.get_by_label("Filter").fill("--k=777")
+    page.get_by_label("Filter").fill("--k=277")
     until(page, "view.shown.filter(Boolean).length === 1")
-    assert column(page, "run") == ["777"]
+    assert column(page, "run") == ["277"]
     page.get_by_label("Filter").fill("")
     page.get_by_role("button", name="Show all rows").click()
-    assert len(column(page, "run")) == 1000
-    assert page.evaluate("unpack(data.measures[0]).length") == 1000
+    assert len(column(page, "run")) == 300
+    assert page.evaluate("unpack(data.measures[0]).length") == 300

@@ -90,22 +90,21 @@ def killed_sender():
     comm.Recv(buffer, 1, Tag.RING)
 
 
-# All ranks wait in one of these.
-WAITS = {
-    "Recv": lambda comm: hear(comm, ahead(comm)),
-    "Send": lambda comm: comm.Send(np.zeros(1 << 20, np.uint8), ahead(comm), Tag.TREE),
-    "Sendrecv": lambda comm: comm.Sendrecv(
+# Rank r waits in the call r; no message is received.
+WAITS = (
+    lambda comm: hear(comm, ahead(comm)),
+    lambda comm: comm.Irecv(np.zeros(12, np.float32), ahead(comm), Tag.STAR).Wait(),
+    lambda comm: comm.Sendrecv(
         *(np.zeros(3), ahead(comm), Tag.RING),
-        *(np.zeros(12, np.float32), (comm.rank - 1) % comm.size, Tag.TREE),
+        *(np.zeros(12, np.float32), comm.rank - 1, Tag.TREE),
     ),
-    "Irecv": lambda comm: comm.Irecv(
-        np.zeros(12, np.float32), ahead(comm), Tag.STAR
-    ).Wait(),
-}
+    lambda comm: comm.Send(np.zeros(1 << 20, np.uint8), ahead(comm), Tag.TREE),
+)
 
 
-def wait(call):
-    WAITS[call](world(watchdog=QUICK))
+def wait():
+    comm = world(watchdog=QUICK)
+    WAITS[comm.rank](comm)
 
 
 def under_way(comm, group, buffer):

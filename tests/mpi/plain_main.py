@@ -7,7 +7,6 @@ import weakref
 from functools import partial
 
 import numpy as np
-import optax
 from mpi4py import MPI
 
 import dml
@@ -179,6 +178,7 @@ def reduced(comm):
 
 def trained(comm, name, **options):
     """Return the parameter after some updates."""
+    import optax
 
     def gradient(params, batch):
         error = params["x"] - batch.astype(np.float32)

@@ -8,7 +8,7 @@ from tests.mpi.apex_main import train
 
 def test_virtual_ranks_repeat_a_run_of_real_ones_bit_for_bit(mpirun, tmp_path):
     path, result = tmp_path / "record", tmp_path / "bits"
-    ended = mpirun(4, "apex_main", path, result)
+    ended = mpirun(3, "apex_main", path, result)
     assert (ended.code, ended.err, ended.left) == (0, "", 0)
     record = records.read(path)
 
@@ -18,4 +18,4 @@ def test_virtual_ranks_repeat_a_run_of_real_ones_bit_for_bit(mpirun, tmp_path):
         log.finish()
         return found
 
-    assert sim.run(program, 4)[0] == result.read_bytes()
+    assert sim.run(program, 3)[0] == result.read_bytes()

@@ -73,23 +73,14 @@ def waits(rank, peer, call):
     return f"  rank {rank}: waiting for rank {peer} in {call}"
 
 
-@pytest.mark.parametrize(
-    "way, call",
-    [
-        ("Recv", "Recv(source={ahead}, tag=RING, 48 bytes)"),
-        ("Send", "Send(dest={ahead}, tag=TREE, 1048576 bytes)"),
-        ("Sendrecv", "Sendrecv(source={behind}, tag=TREE, 48 bytes)"),
-        ("Irecv", "Irecv(source={ahead}, tag=STAR, 48 bytes)"),
-    ],
-)
-def test_a_cycle_of_waiting_ranks_is_printed_and_ended(fail, way, call):
-    ended, lines = fail(3, "wait", way)
+def test_a_cycle_of_waiting_ranks_is_printed_and_ended(fail):
+    ended, lines = fail(4, "wait")
     assert ended.code != 0
-    assert len(lines("watchdog: deadlock of ranks 0-2;")) == 1
-    for rank in range(3):
-        ahead, behind = (rank + 1) % 3, (rank - 1) % 3
-        text = call.format(ahead=ahead, behind=behind)
-        assert lines(waits(rank, behind if way == "Sendrecv" else ahead, text))
+    assert len(lines("watchdog: deadlock of ranks 0-3;")) == 1
+    assert lines(waits(0, 1, "Recv(source=1, tag=RING, 48 bytes)"))
+    assert lines(waits(1, 2, "Irecv(source=2, tag=STAR, 48 bytes)"))
+    assert lines(waits(2, 1, "Sendrecv(source=1, tag=TREE, 48 bytes)"))
+    assert lines(waits(3, 0, "Send(dest=0, tag=TREE, 1048576 bytes)"))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +113,7 @@ def test_a_deadlock_of_some_ranks_ends_a_run_in_which_another_computes(fail):
     assert lines(waits(3, 1, "Recv(source=0, tag=RING"))
 
 
-@pytest.mark.parametrize("waiting, leaving", [(2, 1), (1, 0), (0, 1)])
+@pytest.mark.parametrize("waiting, leaving", [(2, 1), (0, 1)])
 def test_a_rank_that_waits_for_one_that_has_ended_ends_the_run(fail, waiting, leaving):
     ended, lines = fail(3, "deserted", str(waiting), str(leaving))
     assert ended.code != 0

@@ -21,22 +21,20 @@ from tests.wire.comm.programs import Player, drawn
 BYTES_2_31 = (1 << 31) + 20
 
 
-# Five ranks fold one rank into a power of two of two rounds; more ranks than cores poll
-# in each other's way, and virtual ranks have all other sizes.
-@pytest.mark.parametrize("size, amount", [(2, "all"), (5, "some")])
-def test_every_allreduce_conforms_on_real_ranks(mpirun, tmp_path, size, amount):
-    path = tmp_path / "found"
-    ended = mpirun(size, "conformance_main", "conforms", amount, path)
+# Three ranks fold one rank into a power of two; more ranks than cores poll in each
+# other's way, and virtual ranks have all other sizes.
+def test_every_allreduce_conforms_on_real_ranks(mpirun, tmp_path):
+    path, size = tmp_path / "found", 3
+    ended = mpirun(size, "conformance_main", "conforms", path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == f"all-reduces conform on {size} ranks\n"
     assert path.read_text() == repr(sim.run(conformance_main.agreed, size))
 
 
-@pytest.mark.parametrize("size", [2, 3])
 def test_random_programs_find_on_real_ranks_what_they_find_on_virtual_ones(
-    mpirun, tmp_path, size
+    mpirun, tmp_path
 ):
-    path = tmp_path / "found"
+    path, size = tmp_path / "found", 3
     ended = mpirun(size, "programs_main", 0, 32, path, timeout=100)
     assert (ended.code, ended.err) == (0, "")
     for seed, found in enumerate(pickle.loads(path.read_bytes())):
@@ -54,28 +52,22 @@ def test_two_allreduces_of_every_name_are_under_way_at_once(mpirun):
     ]
 
 
-def test_buffers_of_more_than_2_31_bytes_are_reduced(mpirun):
+def test_a_message_of_more_than_2_31_bytes_is_received(mpirun):
     if OPEN_MPI:
         pytest.skip("Open MPI 5.0 receives at most 2 GiB in a message")
-    if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 12 << 30:
-        pytest.skip("two ranks need 12 GB of free memory for such buffers")
+    if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 8 << 30:
+        pytest.skip("two ranks need 8 GB of free memory for such a message")
     ended = mpirun(2, "conformance_main", "large")
-    assert (ended.code, ended.err) == (0, "")
-    assert sorted(ended.out.splitlines()) == [
-        f"rank {rank}: {BYTES_2_31} bytes by {name}"
-        for rank in range(2)
-        for name in ("broadcast", "ring", "shared")
-    ]
+    assert ended[:3] == (0, f"{BYTES_2_31} bytes\n", "")
 
 
 @pytest.mark.parametrize(
     "size, command, said",
     [
-        (3, ["glove_main"], "6 ways have their bits on 3 ranks\n"),
-        (4, ["server_main"], "all agree\n"),
+        (2, ["glove_main"], "6 ways have their bits on 2 ranks\n"),
         (4, ["slots_main"], "all agree\n"),
         (4, ["malformed_main"], "the honest workers are served\n"),
-        (2, ["sparse_main", "well"], "16 runs agree\n"),
+        (2, ["sparse_main", "well"], "8 runs agree\n"),
     ],
 )
 def test_strategies_keep_their_bits_on_real_ranks(mpirun, size, command, said):
@@ -87,7 +79,7 @@ def test_strategies_keep_their_bits_on_real_ranks(mpirun, size, command, said):
 
 @pytest.mark.parametrize("end", ("raise", "kill"))
 def test_windows_are_gone_however_a_run_ends(mpirun, end):
-    ended = mpirun(3, "sparse_main", end)
+    ended = mpirun(2, "sparse_main", end)
     assert ended.code != 0
     assert ("as asked" in ended.err) == (end == "raise")
     assert ended.left == 0
@@ -99,8 +91,7 @@ def test_ranks_of_a_mesh_train_as_one_worker_and_as_two_devices_of_one(
     ended = mpirun(2, "mesh_main", tmp_path / "two.npz", tmp_path / "a")
     assert (ended.code, ended.err) == (0, "")
     # gloo itself says before whom it has met
-    lines = [f"a mesh of {axes} is as one worker\n" for axes in ("2 x 1", "1 x 2")]
-    assert ended.out.endswith("".join(lines))
+    assert ended.out.endswith("a mesh of 1 x 2 is as one worker\n")
     command = [sys.executable, "-m", "tests.mpi.mesh_main"]
     devices = {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
     subprocess.run(

@@ -13,7 +13,7 @@ ROUNDED = {"allreduce", "parameter_server", "hogwild", "gradient_coding"}
 @pytest.mark.parametrize("name", NAMES)
 def test_a_single_file_equals_one_process_on_real_ranks(name):
     file = f"experiments/single/{name}.py"
-    printed = output(MPIRUN, "-n", 4, PYTHON, file, **OPEN_MPI_VARIABLES)
+    printed = output(MPIRUN, "-n", 2, PYTHON, file, **OPEN_MPI_VARIABLES)
     assert "True" in printed
     assert name in ROUNDED or "False" not in printed
     assert len(printed.splitlines()) <= 20

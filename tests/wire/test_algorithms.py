@@ -21,9 +21,9 @@ from tests.wire.collectives.spy import Spy
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA, barrier=ALPHA)  # virtual ranks copy in no time
 FLAT = sorted(SCHEDULES.keys() - {"hierarchical"})
-SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 33)
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33)
 BUFFERS = ((np.float32, SEGMENT), (np.float64, 103), (np.float64, 3))
-few = settings(max_examples=80)
+few = settings(max_examples=40)
 
 
 def folded(size, per_place):
@@ -103,8 +103,8 @@ def seconds_agree(name, job, start, end):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", FLAT)
 def test_run_schedule_and_formulas_agree(name, size):
-    for length in (0, 1, size - 1, size, size + 1, 1000):
-        for dtype, segment in BUFFERS:
+    for i, length in enumerate((0, 1, size - 1, size, size + 1, 1000)):
+        for dtype, segment in BUFFERS[:2] if i % 2 else BUFFERS[1:]:
             itemsize = np.dtype(dtype).itemsize
             job = Job(size, length, itemsize, registered=False, segment=segment)
             allreduce = partial(ALLREDUCE[name], segment=segment)
@@ -130,7 +130,7 @@ def test_any_segment_and_eager_limit_agree(
 
 
 @pytest.mark.parametrize("outside", FLAT)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", (1, 2, 3, 5, 6, 8, 9, 16))
 def test_hierarchical_run_schedule_and_formulas_agree(size, outside):
     for width in {1, 2, 3, 4, size} - set(range(size + 1, 5)):
         members = groups((0,) * size, width)
@@ -163,7 +163,7 @@ def test_all_reduces_without_a_schedule_send_no_words(name, size, registered):
 
 
 @pytest.mark.parametrize("registered", (False, True))
-@pytest.mark.parametrize("size", (2, 3, 6, 8))
+@pytest.mark.parametrize("size", (3, 8))
 @pytest.mark.parametrize("name", sorted(ALLREDUCE.keys() - {"auto", "hierarchical"}))
 def test_many_segments_and_stages_cost_what_is_predicted(name, size, registered):
     job = Job(size, 700_001, itemsize=8, registered=registered)

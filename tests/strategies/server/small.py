@@ -15,7 +15,6 @@ from dml.types import Problem, RowBatch, Rows
 from dml.wire.comm import Delayed, Metered
 from dml.wire.plans.partition import partition
 from dml.wire.server.consistency import Choice, consistency
-from tests.strategies.small import alone as one_rank
 
 ROWS, WIDTH, EXAMPLES, BATCH = 11, 3, 64, 29
 DELAYS = "shifted_exponential:1,1"
@@ -129,7 +128,7 @@ def ran(size, *args, order=0, **more):
 def alone(workers, dense=False, clocks=12):
     """Return the table of one rank that accumulates the same shards in order."""
     indices = batches(clocks) if isinstance(clocks, int) else clocks
-    how = {"comm": one_rank(), "timer": Timer(), "accumulate": workers}
+    how = {"comm": sim.run(lambda comm: comm, 1)[0], "timer": Timer(), "accumulate": workers}
     make = lambda rows: Descent(rows.copy())  # noqa: E731
     *_, last = serial(problem(dense), indices, make, **how)
     return last.params()

@@ -27,9 +27,9 @@ from dml.wire.comm.buffers import allocate
 from dml.wire.plans.topology import groups
 from tests.wire.comm import orders
 
-SIZES = (*range(1, 10), 17)
+SIZES = 1, 2, 3, 4, 5, 7, 8, 9
 FLAT = sorted(orders.ORDERS.keys() - {"shared"})
-few = settings(max_examples=60)
+few = settings(max_examples=30)
 
 
 def virtual(network, seed=0):
@@ -49,7 +49,7 @@ def test_every_allreduce_conforms(name, size):
     conform(ALLREDUCE[name], sim.run, size, all_pairs=size <= 5, order=order)
 
 
-@pytest.mark.parametrize("size", (2, 3, 8))
+@pytest.mark.parametrize("size", (2, 5))
 @pytest.mark.parametrize("name", ALLREDUCE)
 def test_long_buffers_are_reduced_in_order(name, size):
     """Several segments, several stages of shared memory."""
@@ -63,7 +63,7 @@ def test_long_buffers_are_reduced_in_order(name, size):
 @pytest.mark.parametrize("name", ALLREDUCE)
 def test_products_of_complex_numbers_are_equal_on_all_ranks(name, dtype):
     """a b and b a may differ in the last bit, where products are fused with sums."""
-    for size, length in ((2, 999), (3, 8), (5, 999), (8, LONG)):
+    for size, length in ((2, 999), (3, 8), (5, LONG)):
 
         def multiply(comm, size=size, length=length):
             rng = np.random.default_rng([size, comm.rank])
@@ -75,21 +75,22 @@ def test_products_of_complex_numbers_are_equal_on_all_ranks(name, dtype):
         assert len(set(sim.run(multiply, size))) == 1
 
 
-@pytest.mark.parametrize("eager, seed", [(0, 1), (65536, 2), (1 << 40, 3)])
+@pytest.mark.parametrize(
+    "eager, seed, size", [(0, 1, 5), (65536, 2, 8), (1 << 40, 3, 5)]
+)
 @pytest.mark.parametrize("name", ALLREDUCE)
-def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed):
-    for size in (5, 8):
-        conform(
-            ALLREDUCE[name],
-            virtual(sim.Uniform(eager=eager), seed),
-            size,
-            all_pairs=False,
-            extra_lengths=(20_011,),
-            order=orders.ORDERS.get(name),
-        )
+def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed, size):
+    conform(
+        ALLREDUCE[name],
+        virtual(sim.Uniform(eager=eager), seed),
+        size,
+        all_pairs=False,
+        extra_lengths=(20_011,),
+        order=orders.ORDERS.get(name),
+    )
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 5, 8, 9))
+@pytest.mark.parametrize("size", (1, 2, 3, 5, 8))
 def test_hierarchical_conforms_in_every_layout_of_groups_and_hosts(size):
     for host, group in layouts(size):
         conform(
@@ -101,7 +102,7 @@ def test_hierarchical_conforms_in_every_layout_of_groups_and_hosts(size):
 
 
 @pytest.mark.parametrize("outside", orders.ORDERS)
-@pytest.mark.parametrize("size", (2, 3, 5, 8, 9, 17))
+@pytest.mark.parametrize("size", (2, 3, 5, 9))
 def test_hierarchical_adds_inside_groups_first(size, outside):
     for host, group in layouts(size):
         if outside == "shared" and host:

@@ -17,9 +17,9 @@ from tests.wire.comm.replays import bare, kinds, on, recorded, replayed
 from tests.wire.server.serving import serve
 
 SCHEDULES = [  # network, events, seed of the speeds of the ranks
-    ((ODD, EVEN)[k % 2], ((), NOTHING)[k // 2 % 2], k) for k in range(20)
+    ((ODD, EVEN)[k % 2], ((), NOTHING)[k // 2 % 2], k) for k in range(10)
 ]
-OTHERS = [SCHEDULES[(7 * k + 3) % 20] for k in range(20)]
+OTHERS = [SCHEDULES[(7 * k + 3) % 10] for k in range(10)]
 
 
 def metered(comm):
@@ -67,20 +67,20 @@ def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
             assert replayed(again, codes, around) == found, (number, now, other)
             differ += again(bare) != found  # who ignores the record is found out
             met |= set(kinds(codes))
-    assert differ > 100
+    assert differ > 50
     assert {Kind.RECV, Kind.IRECV, Kind.PROBE, Kind.IPROBE, Kind.TEST} <= met
     assert {Kind.WAITANY, Kind.COMPUTE, Kind.UNSUCCESSFUL} <= met
 
 
 @pytest.mark.parametrize("around", [bare, metered])
-def test_a_server_comes_to_the_same_bits_on_20_other_schedules(around):
+def test_a_server_comes_to_the_same_bits_on_10_other_schedules(around):
     hashes = set()
     for now, other in zip(SCHEDULES, OTHERS, strict=True):
         found, codes = recorded(partial(serving, now), 4, around)
         assert replayed(partial(serving, other), codes, around) == found
         assert found == serving(now, around)  # recording changes nothing
         hashes.add(found[0])
-    assert len(hashes) > 15  # so the order does matter
+    assert len(hashes) > 7  # so the order does matter
 
 
 def test_recording_takes_no_virtual_time():
