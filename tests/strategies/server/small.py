@@ -128,7 +128,11 @@ def ran(size, *args, order=0, **more):
 def alone(workers, dense=False, clocks=12):
     """Return the table of one rank that accumulates the same shards in order."""
     indices = batches(clocks) if isinstance(clocks, int) else clocks
-    how = {"comm": sim.run(lambda comm: comm, 1)[0], "timer": Timer(), "accumulate": workers}
+    how = {
+        "comm": sim.run(lambda comm: comm, 1)[0],
+        "timer": Timer(),
+        "accumulate": workers,
+    }
     make = lambda rows: Descent(rows.copy())  # noqa: E731
     *_, last = serial(problem(dense), indices, make, **how)
     return last.params()
