@@ -36,16 +36,12 @@ SMALL = {
     "pipeline.py": ["--measured="],
     "sweep.py": ["--lr=0.05", "--repeat=1", "--strategy=rotation", "--dim=8"]
     + [*HERE, "--epochs=1", "--timeline=0"],
-    "report.py": [],
 }
 ONLY_HERE = ["elastic", "environments", "kfac", "owners"]  # others have their own tests
 # Commands that set the number of JAX devices, and those of launch/.
-OWN_PROCESS = {"sweep.py", "report.py"}
+OWN_PROCESS = {"sweep.py"}
 SCRIPT = r"(?:experiments|launch)/(\w+\.py)"
-LEAVE = {
-    "sweep.py": "runs/sweeps/glove/results.csv",
-    "report.py": "runs/sweeps/glove/report.html",
-}
+LEAVE = {"sweep.py": "runs/sweeps/glove/results.csv"}
 
 
 def shown():
