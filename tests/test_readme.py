@@ -36,15 +36,11 @@ SMALL = {
     "pipeline.py": ["--measured=", "--blocks=6", "--width=8", "--length=4"],
     "sweep.py": ["--n=2", "--lr=0.05", "--repeat=1", "--strategy=rotation", "--dim=8"]
     + [*HERE, "--epochs=1", "--timeline=0"],
-    "report.py": [],
 }
 ONLY_HERE = ["elastic", "environments", "kfac", "owners"]  # others have their own tests
 REAL = {"allreduce.py", "svm.py"}  # on real ranks; sweep.py starts those of glove.py
 SCRIPT = r"(?:experiments|launch)/(\w+\.py)"
-LEAVE = {
-    "sweep.py": "runs/sweeps/glove/results.csv",
-    "report.py": "runs/sweeps/glove/report.html",
-}
+LEAVE = {"sweep.py": "runs/sweeps/glove/results.csv"}
 
 
 def shown():

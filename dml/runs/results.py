@@ -55,7 +55,7 @@ def find_folders(paths: Iterable[Path]) -> list[Path]:
     return sorted(folders)
 
 
-def read(path: Path) -> Run:
+def read(path: Path, with_rows: bool = True) -> Run:
     """Read a run folder; files other than config.json may be missing."""
     config = read_object(path / CONFIG)
     summary, rows = path / SUMMARY, path / ROWS
@@ -64,7 +64,7 @@ def read(path: Path) -> Run:
         check_object(config.get("flags"), path / CONFIG),
         config,
         read_object(summary) if summary.exists() else {},
-        read_rows(rows) if rows.exists() else [],
+        read_rows(rows) if with_rows and rows.exists() else [],
     )
 
 

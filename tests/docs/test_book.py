@@ -122,7 +122,8 @@ def test_commands_name_scripts_and_flags_that_exist(chapter):
         words = shlex.split(command)
         path = script(command)
         assert (ROOT / path).is_file(), command
-        arguments = words[words.index(path) + 1 :]
+        name = path if path in words else path[: -len("/__main__.py")].replace("/", ".")
+        arguments = words[words.index(name) + 1 :]
         flags = flags_of(path, arguments)
         for word in [word for word in arguments if word.startswith("-")]:
             name = re.match(r"--(\w+)", word)[1]
@@ -134,9 +135,14 @@ def test_commands_name_scripts_and_flags_that_exist(chapter):
 
 
 def script(command):
-    """Return the first Python script of a command, else its first file."""
+    """Return the first Python script or module of a command, else its first file."""
+    command = re.sub(
+        r"python -m ([\w.]+)",
+        lambda module: f"{module[1].replace('.', '/')}/__main__.py",
+        command,
+    )
     paths = re.findall(
-        r"\b(?:experiments|launch)/\w+\.(?:py|sh|sbatch|yaml)\b", command
+        r"\b(?:experiments|launch|dml)/[\w/]+\.(?:py|sh|sbatch|yaml)\b", command
     )
     return next((path for path in paths if path.endswith(".py")), paths[0])
 

@@ -1,4 +1,4 @@
-// Theme, table, columns, colours and figures of report.html; runs after report_charts.js.
+// Theme, table, columns, colours and figures of report.html; runs after charts.js.
 
 const $ = (id) => document.getElementById(id);
 const table = $("table"), body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];

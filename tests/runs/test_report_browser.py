@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 from dml.runs import folder as run_folders
-from tests.launch.test_report import EVIL, folder, report
+from dml.runs.__main__ import main
+from tests.runs.test_report import EVIL, folder
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 CHROMIUM = CHROMIUM or shutil.which("google-chrome")
@@ -31,7 +32,7 @@ def browser():
 
 def written(place, paths):
     out = place / "report.html"
-    report.main(["report.py", *map(str, paths), f"--out={out}"])
+    main(["dml.runs", *map(str, paths), f"--out={out}"])
     return out.as_uri()
 
 

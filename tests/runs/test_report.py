@@ -4,16 +4,18 @@ import base64
 import json
 import os
 import re
+import webbrowser
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-import report
-import report_curves
-import report_page
 
 from dml.runs import folder as run_folders
-from tests.commands import PYTHON, ROOT, command
+from dml.runs.__main__ import main
+from dml.runs.report import curves
+from dml.runs.report import page as pages
+from dml.types import BadInput
+from tests.commands import PYTHON, command
 
 EVIL = """\"'></script><img src=x onerror=alert(1)>"""
 VOID = {"meta", "img", "input"}
@@ -100,7 +102,7 @@ def made(tmp_path, capsys):
 
     def made(*paths):
         out = tmp_path / "report.html"
-        report.main(["report.py", *map(str, paths), f"--out={out}"])
+        main(["dml.runs", *map(str, paths), f"--out={out}"])
         made.said = capsys.readouterr()
         return Page(out.read_text())
 
@@ -145,8 +147,8 @@ def test_nothing_that_a_run_says_becomes_an_element(made, tmp_path):
     script, style = page.within["script"][-1], page.within["style"][0]
     assert dict(part.split(" ", 1) for part in policy["content"].split("; ")) == {
         **{"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"},
-        **{"img-src": "data:", "style-src": f"'{report_page.digest(style)}'"},
-        "script-src": f"'{report_page.digest(script)}'",
+        **{"img-src": "data:", "style-src": f"'{pages.digest(style)}'"},
+        "script-src": f"'{pages.digest(script)}'",
     }
     links = [attrs.get("src") or attrs.get("href", "#") for _, attrs in page.tags]
     assert all(link.startswith(("data:", "#")) for link in links)
@@ -222,7 +224,7 @@ def test_what_is_no_finite_number_neither_breaks_the_page_nor_a_curve(made, tmp_
 @pytest.mark.parametrize("size", [1, 2, 199, 200, 201, 1000, 9999])
 def test_a_curve_keeps_its_ends_and_extremes_in_few_points(size):
     values = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    kept = report_curves.downsample(values, 200)
+    kept = curves.downsample(values, 200)
     assert len(kept) <= 200 and list(kept) == sorted(set(kept))
     assert {0, size - 1, values.argmin(), values.argmax()} <= set(kept)
     assert len(kept) >= min(size, 90)
@@ -261,7 +263,7 @@ def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short
     names = [each["alt"].split(" of ")[0] for each in page.all("img")]
     assert names == ["loss.svg", "noise.png", "timeline.svg"]
     assert page.within["h3"][:2] == ["Figures", "Timeline"]
-    monkeypatch.setattr(report_page, "MAX_BYTES", len(page.text) - 20_000)
+    monkeypatch.setattr(pages, "MAX_BYTES", len(page.text) - 20_000)
     small = made(place)
     assert [each["alt"].split(" of ")[0] for each in small.all("img")] == names[::2]
     assert "noise.png" in small.text
@@ -282,10 +284,10 @@ def test_the_status_of_a_run_is_that_of_its_summary(made, tmp_path):
 def test_runs_of_several_folders_have_a_page_in_the_folder_above(tmp_path):
     for name in ("a/x", "b/y"):
         folder(tmp_path / "runs" / name, {"lr": 1})
-    assert report.default_page(
+    assert pages.default_path(
         [tmp_path / "runs/a", tmp_path / "runs/b/y"]
     ).resolve() == (tmp_path / "runs/report.html")
-    assert report.default_page([tmp_path / "runs/a"]).resolve() == (
+    assert pages.default_path([tmp_path / "runs/a"]).resolve() == (
         tmp_path / "runs/a/report.html"
     )
 
@@ -293,27 +295,45 @@ def test_runs_of_several_folders_have_a_page_in_the_folder_above(tmp_path):
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        ([], "expected run folders, got none"),
+        ([], "no such folder"),
         (["--nonsense=1", "x"], "nonsense"),
-        (["nowhere"], "no such folder"),
+        (["good", "--last=0"], "expected --last of 1 or more"),
         (["good", "--out=nowhere/report.html"], "expected a file to write"),
         (["good", "--out=."], "expected a file to write"),
         (["bad"], "expected JSON"),
-        (["good"], ""),
+        (["good", "--open"], "expected a browser for --open, got none; open good/"),
     ],
 )
-def test_the_page_is_in_the_folder_of_the_runs_and_bad_use_is_one_line(
-    tmp_path, arguments, says
-):
+def test_bad_use_is_refused(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(webbrowser, "open", lambda address: False)
     folder(tmp_path / "good", {"lr": 1})
     folder(tmp_path / "bad", {"lr": 1})
     (tmp_path / "bad/config.json").write_text("{")
-    run = command(PYTHON, ROOT / "launch/report.py", *arguments, cwd=tmp_path)
-    if not says:  # the page is in the folder of the runs, and its size is printed
-        assert (run.returncode, run.stderr) == (0, "")
-        assert re.fullmatch(r"good/report\.html: 1 run, 0\.\d MB\n", run.stdout)
-        assert (tmp_path / "good/report.html").stat().st_size > 10_000
-        return
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("report.py: ") and run.stderr.count("\n") == 1
-    assert says in run.stderr
+    with pytest.raises((BadInput, SystemExit)) as refused:
+        main(["dml.runs", *arguments])
+    assert says in str(refused.value) + capsys.readouterr().err
+
+
+def test_the_list_has_the_last_runs_with_status_and_numbers(tmp_path):
+    sweep(tmp_path / "runs")
+    folder(tmp_path / "runs/run-3", {"lr": 1})
+    (tmp_path / "runs/run-4").mkdir()
+    (tmp_path / "runs/run-4/config.json").write_text("{")
+    for k in range(4):
+        os.utime(tmp_path / f"runs/run-{k}/config.json", (k, k))
+    run = command(PYTHON, "-m", "dml.runs", "--last=3", cwd=tmp_path)
+    assert run.returncode == 0
+    assert run.stdout.splitlines() == [
+        "run    status       loss       accuracy  seconds",
+        "run-1  done               0.2         -         2",
+        "run-2  done           0.16667         -         3",
+        "run-3  not ended            -         -         -",
+        "1 earlier run not shown: --last=4",
+    ]
+    assert run.stderr.startswith(
+        "python -m dml.runs: skipped runs/run-4: expected JSON"
+    )
+    page = command(PYTHON, "-m", "dml.runs", "runs", "--report", cwd=tmp_path)
+    assert re.fullmatch(r"runs/report\.html: 4 runs, 0\.\d MB\n", page.stdout)
+    assert (tmp_path / "runs/report.html").stat().st_size > 10_000

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from report_runs import ListedRun, number, ordered
+
+from dml.runs.listing import ListedRun, number, ordered
 
 AXES = {  # column -> label of the x axis; columns other than step are summed up
     "step": "step",

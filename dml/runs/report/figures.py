@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from report_runs import ListedRun, path_text
+from dml.runs.listing import ListedRun, path_text
 
 MAX_BYTES = 32_000_000  # larger files are left out
 

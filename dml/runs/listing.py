@@ -1,4 +1,4 @@
-"""Run folders for a report: names, states, and flags that differ."""
+"""Run folders that are listed: names, states, and flags that differ."""
 
 import math
 import os
@@ -46,8 +46,15 @@ class Same(NamedTuple):
     runs: int  # number of runs with the flag
 
 
-def find_runs(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
-    """Return every run at or under the paths, and the folders that cannot be read."""
+def find_runs(
+    paths: Iterable[Path], rows: bool = True
+) -> tuple[list[ListedRun], list[Skipped]]:
+    """Return every run at or under the paths, and the folders that cannot be read.
+
+    Args:
+      paths: Run folders, or folders of them.
+      rows: Whether to read the rows.
+    """
     skipped: list[Skipped] = []
     folders: set[Path] = set()
     for path in paths:
@@ -59,13 +66,18 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
     read = []
     for folder in sorted(folders):
         try:
-            read.append(results.read(folder))
+            read.append(results.read(folder, rows))
         # RecursionError: JSON that is nested too deeply.
         except (BadInput, OSError, RecursionError) as error:
             skipped.append(Skipped(path_text(folder), message(error)))
     names = relative_names([run.path for run in read])
     runs = [listed_run(name, run) for name, run in zip(names, read, strict=True)]
     return runs, skipped
+
+
+def counted(runs: Sequence[ListedRun]) -> str:
+    """Return the number of runs as text."""
+    return f"{len(runs)} run{'s' * (len(runs) != 1)}"
 
 
 def listed_run(name: str, run: results.Run) -> ListedRun:

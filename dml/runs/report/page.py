@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
-from report_curves import encode_curves
-from report_figures import figures, without_largest
-from report_runs import (
+
+from dml.runs import results
+from dml.runs.listing import (
     MAIN,
     ListedRun,
     Skipped,
@@ -26,11 +27,13 @@ from report_runs import (
     number,
     total,
 )
-
-from dml.runs import results
+from dml.runs.report.curves import encode_curves
+from dml.runs.report.figures import figures, without_largest
+from dml.types import BadInput
 
 HERE = Path(__file__).parent
-STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
+NAME = "report.html"
+STYLES, SCRIPTS = ("page.css",), ("charts.js", "page.js")
 MAX_BYTES = 9_800_000  # of a page; the largest figures of a larger page are omitted
 TOTALS = {  # sums over all runs
     "seconds": ("run time", " s"),
@@ -81,13 +84,30 @@ def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
         ),
         "timeline": "timeline.svg",
     }
-    template = environment().get_template("report.html")
+    template = environment().get_template("page.html")
     all_figures = figures(runs)
     html = template.render(values, figures=all_figures)
     excess = len(html.encode("utf-8", "replace")) - MAX_BYTES
     if excess <= 0:
         return html
     return template.render(values, figures=without_largest(all_figures, excess))
+
+
+def default_path(paths: Sequence[Path]) -> Path:
+    """Return report.html in the folder of the paths, or in that of all of them."""
+    shared = os.path.commonpath([os.path.abspath(path) for path in paths])
+    return Path(os.path.relpath(shared), NAME)
+
+
+def write(path: Path, runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> int:
+    """Write the page; return its bytes. Raise BadInput if it cannot be written."""
+    content = page(runs, skipped).encode("utf-8", "replace")
+    try:
+        return path.write_bytes(content)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"expected a file to write, got --out={path} ({error}); pass another path"
+        ) from error
 
 
 def environment() -> Environment:
