@@ -153,10 +153,10 @@ def perceptron() -> Problem:
     return network("mlp", "digits", 16, 16).problem()
 
 
-def gpt() -> Problem:
+def gpt(shape: Shape = TEXT) -> Problem:
     """Return a transformer trained on a cycle of tokens."""
-    tokens = np.arange(64)[:, None] + np.arange(TEXT.length + 1)
-    return texts(TEXT, (tokens**2 % TEXT.vocabulary).astype(np.int32)).problem()
+    tokens = np.arange(64)[:, None] + np.arange(shape.length + 1)
+    return texts(shape, (tokens**2 % shape.vocabulary).astype(np.int32)).problem()
 
 
 def texts(shape: Shape, tokens_BxL: np.ndarray) -> Task:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import glove
 import pytest
+from matplotlib.figure import Figure
 from studies.glove import report as glove_report
 
 from dml.data.text.generated import generate
@@ -12,7 +13,8 @@ from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 
 SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1e-9"]
-SAVE = figures.save
+SAVE, LAY_OUT = figures.save, Figure.draw_without_rendering
+LAID_OUT = set()  # labels of figures
 
 
 @contextmanager
@@ -22,19 +24,27 @@ def no_chart(path, *axes):
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    """Lay figures out, but do not render them: that takes most of a small run."""
+    """Lay each kind of figure out once; render none: that takes most of a small run."""
+
+    def lay_out(figure):
+        labels = ((a.get_title(), a.get_xlabel(), a.get_ylabel()) for a in figure.axes)
+        if (key := tuple(labels)) not in LAID_OUT:
+            LAY_OUT(figure)
+            LAID_OUT.add(key)
 
     def save(figure, path):
         for suffix in ("svg", "png"):
             Path(f"{path}.{suffix}").write_text("<svg/>")
 
     monkeypatch.setattr(figures, "save", save)
+    monkeypatch.setattr(Figure, "draw_without_rendering", lay_out)
 
 
 @pytest.fixture
 def drawn(undrawn, monkeypatch):
     """Render figures, for tests that read them."""
     monkeypatch.setattr(figures, "save", SAVE)
+    monkeypatch.setattr(Figure, "draw_without_rendering", LAY_OUT)
 
 
 @pytest.fixture

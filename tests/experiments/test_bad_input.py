@@ -78,15 +78,6 @@ CASES = [
     ("vision --strategy=diloco --barrier_every=8", "ad_psgd or async_diloco with"),
     ("vision --strategy=ad_psgd --outer_lr=1", "diloco or async_diloco with"),
     ("volunteers --deadlines=60,0", "numbers above 0 in --deadlines, got '60,0'"),
-    (
-        "volunteers --simulate=4 --rounds=2 --lifetime=0.001 --groups=1 "
-        "--matchmakings=1",
-        "expected volunteers that stay for a round, got none in 2 rounds",
-    ),
-    (
-        "volunteers --simulate=4 --rounds=9 --lr=1e30 --groups=1 --matchmakings=1",
-        "the weights are not finite after round 1; pass a smaller --lr",
-    ),
     ("volunteers --work=fast", "expected a distribution of the forms"),
     ("two_towers --crossings=3678,six", "ascending layers in --crossings.*got 'six'"),
     ("two_towers --crossings=33", "got '33'"),
@@ -269,6 +260,18 @@ CASES = [
 ]
 
 
+VOLUNTEERS = [
+    (
+        "volunteers --rounds=2 --lifetime=0.001",
+        "expected volunteers that stay for a round, got none in 2 rounds",
+    ),
+    (
+        "volunteers --rounds=9 --lr=1e30",
+        "the weights are not finite after round 1; pass a smaller --lr",
+    ),
+]
+
+
 @pytest.mark.parametrize("command, message", CASES, ids=[case[0] for case in CASES])
 def test_bad_input_is_one_line(command, message, tmp_path):
     name, *argv = shlex.split(command)
@@ -276,3 +279,11 @@ def test_bad_input_is_one_line(command, message, tmp_path):
     with pytest.raises((BadInput, FloatingPointError), match=message) as error:
         import_module(name).main([name, f"--out={tmp_path / 'run'}", *small, *argv])
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("command, message", VOLUNTEERS)
+def test_a_training_that_fails_is_one_line(command, message, tmp_path, monkeypatch):
+    monkeypatch.setattr("studies.volunteers.formulas.PEERS", (1, 3))
+    monkeypatch.setattr("studies.volunteers.learner.CHUNK", 4)  # compiled for as many
+    small = " --simulate=4 --groups=1 --matchmakings=1"
+    test_bad_input_is_one_line(command + small, message, tmp_path)

@@ -2,14 +2,15 @@
 
 import math
 import subprocess
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from lab import started
 from studies.matrix import report
-from studies.matrix.cells import cell
+from studies.matrix.cells import cell, cells
 from studies.matrix.methods import DEVICES, METHODS
 
+from dml import problems, sim
 from dml.problems import PROBLEMS
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput
@@ -18,6 +19,26 @@ from tests.strategies.small import alone
 
 UPDATES = 4
 ON_RANKS = [name for name, method in METHODS.items() if method.fabric != DEVICES]
+SMALL_GPT = cache(partial(problems.gpt, problems.TEXT._replace(layers=1)))
+ENTRIES = PROBLEMS | {"gpt": PROBLEMS["gpt"]._replace(make=SMALL_GPT)}
+SERVERS = [f"server {name}" for name in ("async", "ssp", "essp", "softsync", "backup")]
+ON_THREADS = ["hogwild_private", "delayed", "average", "minibatch"]
+# Cells that compile programs of their own; the problem is trained by other methods, and
+# the method trains other problems (offload a GPT in plans/test_offload.py; kfac has the
+# factors of poseidon).
+OMITTED = {
+    "gpt": ["zeno", "scan", "offload", "poseidon", *SERVERS],
+    "episodes": ["zeno", *SERVERS],
+    "svm": ["zeno", *SERVERS, *ON_THREADS],
+    "cuts": ["zeno", "delayed", "average"],
+    "dropout": ["zeno", "hogwild_private", "minibatch"],
+}
+CELLS = [
+    (problem, method)
+    for problem in PROBLEMS
+    for method in ON_RANKS
+    if method not in OMITTED.get(problem, [])
+]
 # Refused because of the model's gradients, not because of a field of the problem.
 REFUSED = {("linear", "kfac"): "expected a model with dense layers, whose gradients"}
 # Equal bits of trained parameters, in every problem that both methods train.
@@ -38,13 +59,12 @@ ELSEWHERE = {("glove", "server bsp")}  # rows of another layout, summed in anoth
 @cache
 def row(problem, method):
     try:
-        return cell(alone(), METHODS[method], PROBLEMS[problem], UPDATES)
+        return cell(alone(), METHODS[method], ENTRIES[problem], UPDATES)
     except BadInput as error:
         return str(error)
 
 
-@pytest.mark.parametrize("method", ON_RANKS)
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem, method", CELLS)
 def test_every_cell_trains_or_is_refused_in_one_line(problem, method):
     found, strategy = row(problem, method), METHODS[method].strategy
     if (problem, method) in REFUSED:
@@ -63,6 +83,8 @@ def test_every_cell_trains_or_is_refused_in_one_line(problem, method):
 def test_methods_that_should_agree_have_equal_bits(one, other):
     compared = 0
     for problem in PROBLEMS:
+        if not {(problem, one), (problem, other)} <= set(CELLS):
+            continue
         rows = row(problem, one), row(problem, other)
         if isinstance(rows[0], str) or isinstance(rows[1], str):
             continue
@@ -91,18 +113,21 @@ def test_every_strategy_of_examples_has_a_method_and_trains_a_problem():
     assert trained | {"rotation"} == names
 
 
+def test_a_number_of_ranks_that_no_method_has_is_refused():
+    def program(comm):
+        return list(cells(comm, ["linear"], ["serial", "local"], UPDATES))
+
+    with pytest.raises(BadInput, match="a method that runs on 2 ranks, got none"):
+        sim.run(program, 2)
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize("size", (2, 3))
-def test_real_ranks_train_the_methods_of_their_number_or_are_refused(size, tmp_path):
-    command = [*started.python(size), ROOT / "experiments/matrix.py"]
+def test_real_ranks_train_the_methods_of_their_number(tmp_path):
+    command = [*started.python(3), ROOT / "experiments/matrix.py"]
     command += ["--problems=linear", "--methods=serial,local", f"--out={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True)
-    if size == 3:
-        assert done.returncode == 0, done.stderr
-        assert "1 of 1 cells train" in done.stdout
-    else:
-        assert done.returncode == 2
-        assert "expected a method that runs on 2 ranks, got none" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 cells train" in done.stdout
 
 
 def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):

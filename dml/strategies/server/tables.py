@@ -4,7 +4,8 @@ A tree of parameters becomes a table of one column, of which every example touch
 rows. A problem with a table is returned unchanged.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -61,22 +62,37 @@ def flatten(problem: Problem) -> Problem:
 
 def compile_gradient(problem: Problem) -> Any:
     """Return (vector, batch) -> (loss, flat gradient), compiled as one program."""
-    from jax.flatten_util import ravel_pytree
+    import jax
 
     from dml.models.gradient import gradient
 
     assert problem.model
-    model_loss = problem.model.loss
-    _, to_tree = ravel_pytree(problem.params)
-
-    def loss(vector: Any, batch: Any) -> Any:
-        return model_loss(to_tree(vector), batch)
+    leaves, structure = jax.tree.flatten(problem.params)
+    loss = flat_loss(problem.model.loss, structure, tuple(map(np.shape, leaves)))
 
     def differentiate(vector_T: np.ndarray, batch: Any) -> tuple[Any, np.ndarray]:
         value, grads = gradient(loss, vector_T, batch)
         return value, np.array(grads)  # a copy, as JAX's memory is read-only
 
     return differentiate
+
+
+@cache  # a static argument of a compiled function, which trainings share
+def flat_loss(
+    model_loss: Callable[[Params, Any], Any],
+    structure: Any,
+    shapes: tuple[tuple[int, ...], ...],
+) -> Callable[[Any, Any], Any]:
+    """Return (vector, batch) -> loss of a tree of float32 leaves."""
+    from jax.flatten_util import ravel_pytree
+
+    zeros = [np.zeros(shape, np.float32) for shape in shapes]
+    _, to_tree = ravel_pytree(structure.unflatten(zeros))
+
+    def loss(vector: Any, batch: Any) -> Any:
+        return model_loss(to_tree(vector), batch)
+
+    return loss
 
 
 def pack_gradient(

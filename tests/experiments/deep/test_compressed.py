@@ -12,7 +12,8 @@ from dml.types import BadInput
 from dml.wire.reducers.codecs.signs import sign
 from tests.experiments.run_folder import read_rows
 
-SMALL = ["--steps=30", "--repeats=1", "--ranks=3", "--lr=0.05"]
+# equal parts of a minibatch: a gradient of one shape
+SMALL = ["--steps=8", "--repeats=1", "--ranks=3", "--batch=63", "--lr=0.05"]
 PARAMETERS = 26_122
 TEXT = str(Path(__file__).parents[3] / "LICENSE")  # it does not change
 
@@ -35,7 +36,7 @@ def test_rows_have_bytes_losses_and_the_bandwidth_below_which_a_code_pays(tmp_pa
     assert signs["bytes_per_update"] == pytest.approx(codes, abs=3 * scalar)
     assert signs["ratio"] == pytest.approx(21.3, abs=0.3)
     assert signs["last_ratio"] == pytest.approx(signs["ratio"])
-    epoch = 1e-6 * signs["bytes_per_update"] * 1437 / 64
+    epoch = 1e-6 * signs["bytes_per_update"] * 1437 / 63
     assert signs["megabytes_per_epoch"] == pytest.approx(epoch)
     assert exact["loss"] == pytest.approx(rows["order_free"]["loss"], rel=1e-4)
     assert rows["order_free"]["pays"] == "never"  # as many bytes, and exponents
@@ -76,11 +77,15 @@ def test_several_seeds_are_several_trainings(tmp_path):
         assert row["loss"] == pytest.approx(np.mean(row["losses"]))
 
 
-@pytest.mark.parametrize("number", (1, 2, 3))
-def test_signs_diverge_on_counterexamples_and_converge_with_feedback(number, tmp_path):
+# batch 2: a rank has one example, whose signs are those of the counterexample
+@pytest.mark.parametrize("number, batch", [(1, 4), (2, 4), (3, 2)])
+def test_signs_diverge_on_counterexamples_and_converge_with_feedback(
+    number, batch, tmp_path
+):
     name = f"--problem=counterexample_{number}"
-    argv = ["compressed.py", name, "--reducers=sign,sign+feedback", "--steps=400"]
-    compressed.main([*argv, f"--out={tmp_path}", "--repeats=1"])
+    argv = ["compressed.py", name, "--reducers=sign,sign+feedback", "--ranks=2"]
+    argv += [f"--batch={batch}", "--steps=400", "--repeats=1", f"--out={tmp_path}"]
+    compressed.main(argv)
     rows = {row["reducer"]: row for row in read_rows(tmp_path)}
     shares = {
         name: row["held_out_loss"] / row["first_loss"] for name, row in rows.items()
@@ -95,9 +100,10 @@ def test_signs_diverge_on_counterexamples_and_converge_with_feedback(number, tmp
 def test_other_problems_learn(name, tmp_path, monkeypatch):
     monkeypatch.setattr(problems, "CORPUS", TEXT)
     monkeypatch.setattr(problems, "VOCABULARY", 300)
+    monkeypatch.setattr(problems, "SIZES", (8, 1, 32, 2))
     monkeypatch.setattr(problems, "find", problems.find.__wrapped__)
     argv = [f"--problem={name}", "--reducers=natural@scatter", "--batch=24", "--lr=0"]
-    _, rows = run(tmp_path, *argv, "--steps=60")
+    _, rows = run(tmp_path, *argv, "--steps=40", "--ranks=2")
     for row in rows.values():
         assert row["loss"] < 0.97 * row["first_loss"]
     assert rows["natural@scatter"]["ratio"] == pytest.approx(32 / 9, rel=0.01)
