@@ -36,7 +36,7 @@ def test_ranks_end_when_the_command_that_started_them_is_killed(end):
 
 COMMANDS = [
     ["experiments/linear.py", "--steps=20"],  # lines of rich
-    ["experiments/topology.py", "--p=16"],  # lines of a table
+    ["experiments/pipeline_templates.py"],  # lines of a table
     ["-m", "dml.conformance", "--help"],
 ]
 
@@ -58,7 +58,7 @@ def test_a_command_writes_its_results_without_a_reader_of_its_output(command, tm
     assert not out or results.folder_status(tmp_path) == "done"
 
 
-TABLE = "experiments/topology.py --p=16"
+TABLE = "experiments/pipeline_templates.py"
 TRAINING = "experiments/vision.py --data=digits --model=mlp --steps=6 --save_every=1e-9"
 UNREADABLE = {  # command, shell redirections, variables, expected exit code
     "closed output": (TABLE, ">&-", {}, 0),

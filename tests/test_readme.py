@@ -30,10 +30,10 @@ SMALL = {
     "svm.py": ["--data=generated", "--epochs=2"],
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
     "crossover.py": ["--codes=sign", "--matrices=1", "--repeats=1", "--ranks=2"],
-    "kfac.py": ["--ranks=2", "--layers=1", "--width=8", "--steps=1", "--updates=11"],
+    "kfac.py": ["--ranks=1", "--layers=1", "--width=8", "--steps=1", "--updates=11"],
     "owners.py": ["--ranks=2", "--steps=1", "--blocks=1", "--width=8"]
     + ["--timed_width=8", "--optimizers=adamw", "--repeats=1"],
-    "pipeline.py": ["--measured=", "--blocks=6", "--width=8", "--length=4"],
+    "pipeline.py": ["--measured=", "--blocks=6", "--layer_seconds=1" + 7 * ",1"],
     "sweep.py": ["--n=2", "--lr=0.05", "--repeat=1", "--strategy=rotation", "--dim=8"]
     + [*HERE, "--epochs=1", "--timeline=0"],
 }

@@ -95,8 +95,8 @@ WAITS = (
     lambda comm: hear(comm, ahead(comm)),
     lambda comm: comm.Irecv(np.zeros(12, np.float32), ahead(comm), Tag.STAR).Wait(),
     lambda comm: comm.Sendrecv(
-        *(np.zeros(3), ahead(comm), Tag.RING),
-        *(np.zeros(12, np.float32), comm.rank - 1, Tag.TREE),
+        *(np.zeros(3), comm.rank - 1, Tag.RING),
+        *(np.zeros(12, np.float32), ahead(comm), Tag.TREE),
     ),
     lambda comm: comm.Send(np.zeros(1 << 20, np.uint8), ahead(comm), Tag.TREE),
 )
