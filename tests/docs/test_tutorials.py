@@ -13,7 +13,10 @@ PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
 SMALL = {  # sizes of commands and files, and those of the test
     r"--steps=\d+": "--steps=8",
+    r"--epochs=\d+": "--epochs=2",
     r"-n 4\b": "-n 2",
+    r"(stragglers\.py)": r"\1 --steps=100 --measure=0",
+    r"(linear\.py)": r"\1 --steps=8",
     r"=1000\b": "=32",
     r"\b1024\b": "64",
     r"\b128x8\b": "8x8",

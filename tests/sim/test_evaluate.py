@@ -70,16 +70,16 @@ def skips(rounds):
     )
 
 
-@pytest.mark.parametrize("size", (2, 3, 4, 5, 7, 8, 13, 16))
+@pytest.mark.parametrize("size", (2, 3, 5, 8, 13))
 @pytest.mark.parametrize("name", FLAT)
 def test_segments_overlap_as_they_do_there_and_late_ranks_too(name, size):
-    for eager in EAGER:
-        for segment in (4, 60, 1 << 20):
-            allreduce = partial(ALLREDUCE[name], segment=segment)
-            rounds = list(SCHEDULES[name](size, 151, segment=segment))
-            for late in (None, delays(size)):
-                place, exact = uniform(eager), not skips(rounds)
-                agree(allreduce, rounds, size, 151, place, late, exact, before=1)
+    for number, segment in enumerate((4, 60, 1 << 20)):
+        allreduce = partial(ALLREDUCE[name], segment=segment)
+        rounds = list(SCHEDULES[name](size, 151, segment=segment))
+        for late, eager in enumerate(EAGER if number % 2 else EAGER[::-1]):
+            place, exact = uniform(eager), not skips(rounds)
+            start = delays(size) if late else None
+            agree(allreduce, rounds, size, 151, place, start, exact, before=1)
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
@@ -87,7 +87,7 @@ def test_both_cases_of_the_evaluator_give_the_same_bits(name):
     """With segments that are all eager, or none, and too few to skip any."""
     for size in (2, 3, 5, 8, 13, 33):
         for eager in EAGER:
-            for length in (0, 1, size + 1, 10 * size + 1, 151):
+            for length in (0, 1, size + 1, 151):
                 late = np.array(delays(size))
                 rounds = list(SCHEDULES[name](size, length, segment=300))
                 rounds = [one for one in rounds for _ in range(one.times)]
@@ -162,8 +162,8 @@ def test_what_does_not_fit_7_ranks_is_refused(schedule, place, start, why):
 def test_every_ranks_clock_on_a_street_is_that_of_the_running_world(name, eager):
     """Ranks begin at different times: no two messages come to a link at once."""
     place = street(eager)
-    for size in (1, 2, 3, 5, 8):
-        for length, segment in ((0, 99), (1, 99), (151, 1000), (151, 200), (1200, 500)):
+    for size in (1, 2, 5, 8):
+        for length, segment in ((0, 99), (1, 99), (151, 1000), (1200, 500)):
             allreduce = partial(ALLREDUCE[name], segment=segment)
             schedule = SCHEDULES[name](size, length, segment=segment)
             agree(allreduce, schedule, size, length, place, delays(size, 2e-6))

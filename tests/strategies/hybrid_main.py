@@ -90,13 +90,17 @@ def wrong(sizes, pipeline, find=gradients):
     return max(abs(found - loss) / loss, apart(other, grads) / largest)
 
 
-def check_every_mesh_of_eight_devices_has_the_gradients_of_one():
-    shapes = axes.mesh_shapes(DEVICES)
-    assert len(shapes) == 10
-    for sizes in shapes:
-        each = BATCH // sizes["data"]
-        microbatches = next(n for n in (4, 3, 1) if each % n == 0)
-        assert wrong(sizes, Pipeline("1f1b", microbatches)) < CLOSE, sizes
+def check_meshes_of_eight_devices_have_the_gradients_of_one():
+    assert len(axes.mesh_shapes(DEVICES)) == 10
+    for shape, name, microbatches in (
+        ((8, 1, 1), "1f1b", 3),
+        ((1, 8, 1), "1f1b", 4),
+        ((1, 1, 8), "1f1b", 4),
+        ((2, 2, 2), "1f1b", 4),
+        ((1, 4, 2), "zb_h1", 12),  # more microbatches than stages
+    ):
+        sizes = dict(zip(FOUR, shape, strict=True))
+        assert wrong(sizes, Pipeline(name, microbatches)) < CLOSE, sizes
 
 
 def check_every_schedule_has_the_gradients_of_one_device():

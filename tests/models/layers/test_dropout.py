@@ -42,6 +42,11 @@ def examples():
     return with_keys(Examples(COUNT, plain), seed=0)
 
 
+@cache  # one optimizer, one compilation
+def adam():
+    return make("adam", 0.01)
+
+
 @cache
 def model(rate=RATE, remat=False):
     return transformer(SHAPE, True, dropout=rate, remat=remat)
@@ -58,7 +63,7 @@ def trained(comm, start=0, params=None, state=None, remat=False, **options):
             take=examples().take,
         ),
         draws(COUNT, BATCH, 0, BATCH * UPDATES, BATCH * start),
-        make("adam", 0.01),
+        adam(),
         comm=Metered(comm),
         timer=Timer(),
         reducer=reducer("order_free", ALLREDUCE["star"]),
