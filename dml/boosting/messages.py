@@ -28,8 +28,6 @@ from dml.wire.collectives.reduce_scatter import all_gather
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.plain import as_comm
 
-TEXT = 512  # bytes of an error
-
 
 class Grid(NamedTuple):
     """The place of a rank; a communicator is None if it has one rank.
@@ -141,21 +139,29 @@ def collect(comm: Comm | None, own: np.ndarray) -> np.ndarray:
     return gathered
 
 
+def gather_texts(comm: Comm | None, text: str) -> list[str]:
+    """Return the texts of all ranks."""
+    if comm is None:
+        return [text]
+    comm = as_comm(comm)
+    own = np.frombuffer(text.encode(), np.uint8)
+    length = largest(comm, np.array([len(own)], np.int64)).item()
+    padded = np.zeros(length, np.uint8)
+    padded[: len(own)] = own
+    return [row.tobytes().rstrip(b"\0").decode() for row in collect(comm, padded)]
+
+
 def agree(comm: Comm | None, problem: str) -> None:
     """Raise the problem of the lowest rank that has one, on all ranks."""
     if not comm:
         if problem:
             raise BadInput(problem)
         return
-    first = np.array([comm.rank if problem else comm.size], np.int64)
-    least(comm, first)
-    if first[0] < comm.size:
-        text = np.zeros(TEXT, np.uint8)
-        encoded = problem.encode()[:TEXT]
-        text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
-        broadcast(comm, text, int(first[0]))
-        words = text.tobytes().rstrip(b"\0").decode(errors="replace")
-        raise BadInput(f"rank {first[0]}: {words}")
+    if largest(comm, np.array([bool(problem)], np.int64)).item():
+        found = (
+            (r, each) for r, each in enumerate(gather_texts(comm, problem)) if each
+        )
+        raise BadInput("rank {}: {}".format(*next(found)))
 
 
 def share(rank: int, size: int, split: str, rows: int, columns: int) -> tuple:
