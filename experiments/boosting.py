@@ -32,7 +32,7 @@ from dml.wire.comm.metered import uncounted
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.text("data", "higgs", f"Table: {', '.join(TABLES)}.")
-FLAGS.text("split", "rows", "Split of the table: rows, columns, vote, or RxC: 2x4.")
+FLAGS.text("split", "rows", "Split of the table: rows, columns, or RxC: 2x4.")
 FLAGS.integer("rows", 20_000, "Number of rows, at most; 0: all.", 0)
 FLAGS.integer("rounds", 50, "Number of rounds.", 1)
 FLAGS.number("rate", 0.1, "Factor of the values of leaves.", 1e-12, 1e6)

@@ -98,32 +98,32 @@ def add_rows(binned, rows, packed, sums_2xS, rows_of):
     Return the packed sums of the last FLUSH rows or fewer.
     """
     size = sums_2xS.shape[1]
-    once = np.zeros(size, np.int64)
-    flat, stride, count = binned.flat, binned.stride, len(rows)
-    wide, step = np.uint64(len(binned.columns_FxN)), np.uint64(stride)
-    for begin in range(0, count, FLUSH):
-        if begin:
-            once[:] = 0
-        for i in range(begin, min(begin + FLUSH, count)):
-            if i + AHEAD < count:
-                ahead = np.int64(rows[i + AHEAD])
-                prefetch(packed, ahead)
-                prefetch(flat, ahead * stride)
-            base, value = np.uint64(rows[i]) * step, packed[rows[i]]
-            for f in range(wide):
-                at = (np.uint64(f) << np.uint64(8)) + np.uint64(
-                    flat[base + np.uint64(f)]
-                )
-                once[at] += value
+    once, ones = np.zeros(size, np.int64), np.ones(0, np.int64)
+    flat, stride, columns = binned.flat, binned.stride, len(binned.columns_FxN)
+    if len(rows_of):
+        ones = np.ones(len(packed), np.int64)
+    for begin in range(0, len(rows), FLUSH):
+        some = rows[begin : begin + FLUSH]
+        once[:] = 0
+        add_packed(flat, stride, columns, some, packed, once)
         if len(rows_of):
-            for i in range(begin, min(begin + FLUSH, count)):
-                base = np.uint64(rows[i]) * step
-                for f in range(wide):
-                    at = (np.uint64(f) << np.uint64(8)) + np.uint64(
-                        flat[base + np.uint64(f)]
-                    )
-                    rows_of[at] += 1
+            add_packed(flat, stride, columns, some, ones, rows_of)
         for s in range(size):
             sums_2xS[0, s] += once[s] >> 32
             sums_2xS[1, s] += once[s] & 0xFFFFFFFF
     return once
+
+
+@njit(cache=True, nogil=True)
+def add_packed(flat, stride, columns, rows, packed, once):
+    """Add the packed number of each row to the slots of its bins."""
+    step, wide = np.uint64(stride), np.uint64(columns)
+    for i in range(len(rows)):
+        if i + AHEAD < len(rows):
+            ahead = np.int64(rows[i + AHEAD])
+            prefetch(packed, ahead)
+            prefetch(flat, ahead * stride)
+        base, value = np.uint64(rows[i]) * step, packed[rows[i]]
+        for f in range(wide):  # unsigned: no test for a negative index
+            place = np.uint64(f) << np.uint64(8)
+            once[place + np.uint64(flat[base + np.uint64(f)])] += value

@@ -53,14 +53,14 @@ class Grid(NamedTuple):
 
 def shape(split: str, size: int) -> tuple[int, int]:
     """Return the numbers of blocks of rows and of columns of a split."""
-    if split in ("rows", "vote"):
+    if split == "rows":
         return size, 1
     if split == "columns":
         return 1, size
     found = re.fullmatch(r"([1-9]\d{0,6})x([1-9]\d{0,6})", split)
     if not found:
         raise BadInput(
-            f"expected a split rows, columns, vote or RxC such as 2x4, got {split!r}; "
+            f"expected a split rows, columns or RxC such as 2x4, got {split!r}; "
             "correct it"
         )
     rows, columns = int(found[1]), int(found[2])

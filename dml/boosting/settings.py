@@ -5,7 +5,6 @@ The bounds of the fixed point: gradients have FINE = 30 bits and a sign, sums of
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,8 +44,7 @@ class Settings:
         after which training ends; 0: never.
       categories: Numbers of the columns whose values are categories 0, 1, 2, …
       monotone: Direction of each column, 1, -1 or 0; empty: no constraints.
-      split: "rows", "columns", "RxC" such as "2x4", or "vote".
-      voted: Number of columns that "vote" sums in a node.
+      split: "rows", "columns", or "RxC" such as "2x4".
     """
 
     loss: str = "squared"
@@ -68,7 +66,6 @@ class Settings:
     categories: tuple[int, ...] = ()
     monotone: tuple[int, ...] = ()
     split: str = "rows"
-    voted: int = 20
 
     @property
     def outputs(self) -> int:
@@ -82,13 +79,11 @@ class Data(NamedTuple):
       x: Features of the block, float32 or float64; NaN is a missing value.
       y: Targets of the rows.
       weights: Weights of the rows, above 0; None: 1.
-      shards: Lengths of the logical shards that make up the rows, for "vote".
     """
 
     x: Any
     y: np.ndarray
     weights: np.ndarray | None = None
-    shards: Sequence[int] = ()
 
 
 RANGES = {  # of settings: least and most
@@ -107,7 +102,6 @@ RANGES = {  # of settings: least and most
     "column_share": (1e-9, 1),
     "seed": (0, (1 << 32) - 1),
     "stop_after": (0, 10**6),
-    "voted": (1, 10**6),
 }
 
 
