@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
+    "boosting": {"types", "wire", "boosting"},
     "train": {"types", *RESULTS},
     "problems": {"types", "extend", "strategies"} | STAGES,
     "case": {"types", "train", "problems", "strategies"} | STAGES,

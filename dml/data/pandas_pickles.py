@@ -53,7 +53,7 @@ def array(made: Any) -> np.ndarray:
     if isinstance(data, list):  # of objects, here names
         names = np.empty(len(data), object)
         names[:] = data
-        return names
+        return names.reshape(shape, order=order)
     found = np.dtype(dtype.args[0])
     if found.kind not in NUMBERS:
         raise ValueError(f"an array of {found}")

@@ -1,0 +1,1 @@
+"""Tables of features and targets: real sets and seeded generators."""

@@ -1,0 +1,1 @@
+"""The training and the figure of boosting.py."""

@@ -1,0 +1,122 @@
+"""Bins are exact order statistics of the whole table, for every split of its rows."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.boosting import bins
+from dml.boosting.messages import grid, part
+from dml.boosting.settings import Settings
+from dml.wire.comm import Metered
+
+ROWS, BINS = 500, 8
+
+
+def columns(dtype):
+    """Return columns: numbers, ties, few values, missing, constant, none at all."""
+    rng = np.random.default_rng(1)
+    x = np.empty((ROWS, 7), dtype)
+    x[:, 0] = rng.standard_normal(ROWS) * 10.0 ** rng.integers(-30, 30, ROWS)
+    x[:, 1] = np.round(3 * rng.standard_normal(ROWS))
+    x[:, 2] = rng.integers(0, 5, ROWS)
+    x[:, 3] = np.where(rng.random(ROWS) < 0.6, np.nan, rng.standard_normal(ROWS))
+    x[:, 4] = -0.0
+    x[:9, 4] = 0.0
+    x[:, 5] = np.nan
+    x[:, 6] = np.where(rng.random(ROWS) < 0.98, 0.0, rng.random(ROWS))
+    return x
+
+
+def made(x, size, cuts=None):
+    """Return the bins of each of the ranks, and the words that they sent."""
+    settings = Settings(bins=BINS)
+
+    def program(comm):
+        comm = Metered(comm)
+        rows = cuts[comm.rank] if cuts else part(len(x), size, comm.rank)
+        none = np.zeros(x.shape[1], bool)
+        return bins.make_bins(grid(comm, "rows"), x[rows], settings, none), (
+            comm.bytes_sent
+        )
+
+    return sim.run(program, size)
+
+
+def expected_edges(column):
+    """Return the edges by np.sort."""
+    values = np.sort(column[~np.isnan(column)]).astype(np.float64)
+    distinct = np.unique(values)
+    lower = distinct[:-1]
+    if len(distinct) > BINS:
+        ranks = [-(-j * len(values) // BINS) for j in range(1, BINS)]
+        lower = np.unique(values[np.array(ranks) - 1])
+        lower = lower[lower < distinct[-1]]
+    upper = distinct[np.searchsorted(distinct, lower) + 1]
+    middle = lower / 2 + upper / 2
+    return np.where(middle < upper, middle, lower)
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+def test_keys_have_the_order_of_their_numbers(dtype):
+    values = np.array([-np.inf, -3e38, -1, -1e-40, 0, 1e-40, 1, 3e38, np.inf], dtype)
+    keys = bins.keys_of(values)
+    assert (np.diff(keys.astype(object)) > 0).all()
+    np.testing.assert_array_equal(bins.values_of(keys), values)
+    assert bins.keys_of(dtype([-0.0]))[0] == bins.keys_of(dtype([0.0]))[0]
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+@pytest.mark.parametrize("size", (1, 2, 3, 5, 9, 16))
+def test_edges_are_midpoints_of_order_statistics(size, dtype):
+    x = columns(dtype)
+    for found, _ in made(x, size):
+        for f, edges in enumerate(found.edges):
+            np.testing.assert_array_equal(edges, expected_edges(x[:, f]))
+        assert found.missing.tolist() == np.isnan(x).any(axis=0).tolist()
+
+
+def test_ranks_without_rows_change_nothing():
+    x = columns(np.float32)
+    cuts = [slice(0, 0), slice(0, 499), slice(499, 499), slice(499, 500)]
+    for found, _ in made(x, 4, cuts):
+        for f, edges in enumerate(found.edges):
+            np.testing.assert_array_equal(edges, expected_edges(x[:, f]))
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 7))
+@pytest.mark.parametrize("dtype, bits", [(np.float32, 32), (np.float64, 64)])
+def test_the_counted_words_are_those_of_the_formula(size, dtype, bits):
+    x = columns(dtype)
+    counted = sum(sent for _, sent in made(x, size)) / 8
+    if bits == 32:  # successors alone are sent as 8 bytes, counts are
+        assert counted == int(counted)
+    parts = [x[part(ROWS, size, r)] for r in range(size)]
+    distinct = [
+        [len(np.unique(p[:, f][~np.isnan(p[:, f])])) for p in parts] for f in range(7)
+    ]
+    few = sum(max(each) <= BINS for each in distinct)
+    whole = [len(np.unique(x[:, f][~np.isnan(x[:, f])])) for f in range(7)]
+    many = sum(each > BINS for each in whole)
+    # and a word for `agree`
+    formula = bins.words(size, 7, few, many, BINS, bits) + 2 * (size - 1)
+    assert counted == formula
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+def test_every_value_is_in_the_bin_of_the_edges_below_it(dtype):
+    x = columns(dtype)
+    found = made(x, 1)[0][0]
+    for f, edges in enumerate(found.edges):
+        out = np.empty(ROWS, np.uint8)
+        bins.assign(x[:, f], edges, False, found.counts[f], out)
+        values = x[:, f].astype(np.float64)
+        want = np.where(
+            np.isnan(values), found.counts[f], np.searchsorted(edges, values)
+        )
+        np.testing.assert_array_equal(out, want)
+
+
+def test_neighbours_without_a_number_between_them_are_divided():
+    low, high = np.array([1.0]), np.array([np.nextafter(1.0, 2.0)])
+    assert bins.between(low, high) == low
+    assert np.isfinite(bins.between(np.array([1e308]), np.array([1.7e308]))).all()
