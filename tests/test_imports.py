@@ -27,6 +27,9 @@ MAY_IMPORT = {
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
+    # the runner of scripts writes timelines
+    "sim": {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", "sim"}
+    | {"metrics.timeline", "figures.timeline"},
     "train": {"types", *RESULTS},
     "problems": {"types", "extend", "strategies"} | STAGES,
     "case": {"types", "train", "problems", "strategies"} | STAGES,
