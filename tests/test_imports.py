@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
+    "pytest_plugin": {"sim"},
     # the runner of scripts writes timelines
     "sim": {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", "sim"}
     | {"metrics.timeline", "figures.timeline"},

@@ -1,5 +1,7 @@
 """Attributes that programs cache on communicators, datatypes and windows."""
 
+import sys
+import traceback
 from collections.abc import Callable
 from itertools import count
 from typing import Any, ClassVar
@@ -8,6 +10,16 @@ from dml.sim.mpi.constants import ATTRIBUTES, CONSTANTS, error
 
 NUMBERS = count(101)  # of keyvals
 KEYVALS: dict[int, tuple[str, Any, Any, bool]] = {}  # kind, copy, delete, nopython
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function of a keyval; write its exception."""
+    try:
+        return function(*arguments)
+    except Exception as reason:
+        traceback.print_exc(file=sys.stderr)
+        text = f"a function of an attribute has raised {type(reason).__name__}"
+        raise error("ERR_OTHER", text) from reason
 
 
 class Attributed:
@@ -66,7 +78,7 @@ class Attributed:
         if keyval in attributes:
             delete = KEYVALS.get(keyval, ("", None, None))[2]
             if delete is not None:
-                delete(self, keyval, attributes[keyval])
+                called(delete, self, keyval, attributes[keyval])
             del attributes[keyval]
 
     def delete_attributes(self) -> None:
@@ -80,6 +92,6 @@ class Attributed:
             if copy is True:
                 other.held.attributes[keyval] = value
             elif copy:
-                made = copy(self, keyval, value)
+                made = called(copy, self, keyval, value)
                 if made is not NotImplemented:
                     other.held.attributes[keyval] = made

@@ -7,6 +7,7 @@ from dml.sim.mpi.communicators import BaseComm
 from dml.sim.mpi.constants import CONSTANTS, error, left_out
 from dml.sim.mpi.memory import BUFFER_AUTOMATIC, buffer, memory_of
 from dml.sim.mpi.ranks import CURRENT, current
+from dml.sim.mpi.requests import Pending, Request
 
 UNLIMITED = 1 << 62  # bytes of an automatic buffer
 
@@ -128,6 +129,10 @@ def Flush_buffer() -> None:
     """Do nothing: buffered messages have left the buffer when their call returns."""
 
 
+def Iflush_buffer() -> Request:
+    return Request.of(Pending(None, "Iflush_buffer"))
+
+
 def comm_attach(self: Any, buf: Any) -> None:
     attach(self.need("Comm.Attach_buffer"), "Comm.Attach_buffer", buf)
 
@@ -139,6 +144,7 @@ def comm_detach(self: Any) -> Any:
 BaseComm.Attach_buffer = comm_attach  # type: ignore[attr-defined]
 BaseComm.Detach_buffer = comm_detach  # type: ignore[attr-defined]
 BaseComm.Flush_buffer = lambda self: None  # type: ignore[attr-defined]
+BaseComm.Iflush_buffer = lambda self: Iflush_buffer()  # type: ignore[attr-defined]
 
 
 def lacking(name: str) -> Callable[..., Any]:
@@ -153,7 +159,7 @@ LACKING = {
     name: lacking(name)
     for name in (
         *("Open_port", "Close_port", "Publish_name", "Unpublish_name", "Lookup_name"),
-        *("Register_datarep", "Iflush_buffer", "Get_hw_resource_info"),
+        *("Register_datarep", "Get_hw_resource_info"),
         *("Get_abi_version", "Get_abi_info", "Get_abi_fortran_info"),
     )
 }

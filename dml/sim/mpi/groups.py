@@ -38,12 +38,15 @@ class Group(Handle):
     rank = property(Get_rank)
 
     def Translate_ranks(self, ranks: Any = None, group: "Group | None" = None) -> list:
-        """Return the ranks in another group; UNDEFINED where it lacks one."""
+        """Return the ranks in another group, or in the world.
+
+        UNDEFINED stands where the other group lacks a rank.
+        """
         mine = self.need("Group.Translate_ranks").ranks
-        if group is None:
-            group = NAMED["GROUP_NULL"]
-        theirs = group.need("Group.Translate_ranks").ranks
-        place = {rank: k for k, rank in enumerate(theirs)}
+        place = {rank: rank for rank in mine}
+        if group is not None:
+            theirs = group.need("Group.Translate_ranks").ranks
+            place = {rank: k for k, rank in enumerate(theirs)}
         chosen = range(len(mine)) if ranks is None else ranks
         return [
             PROC_NULL if k == PROC_NULL else place.get(mine[valid(k, mine)], UNDEFINED)
@@ -93,11 +96,6 @@ class Group(Handle):
 
     def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> "Group":
         return self.Excl(expanded(ranks))
-
-    def __reduce__(self) -> Any:
-        if self.held is not None and not self.named:
-            return Group.of_processes, (self.held.ranks,)
-        return super().__reduce__()
 
 
 Group.root = Group

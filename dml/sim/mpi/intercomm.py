@@ -37,7 +37,7 @@ def lacking(name: str) -> Callable[..., Any]:
 
 LACKING: dict[Any, tuple[str, ...]] = {
     Intracomm: (*("Accept", "Connect", "Create_intercomm", "Spawn", "Spawn_multiple"),),
-    Comm: ("Join", "Psend_init", "Precv_init", "Iagree", "Ishrink", "Iflush_buffer"),
+    Comm: ("Join", "Psend_init", "Precv_init", "Iagree", "Ishrink"),
     Intercomm: ("Create_from_groups", "Merge", "Get_remote_group", "Get_remote_size"),
     Prequest: ("Pready", "Pready_range", "Pready_list", "Parrived"),
     File: ("Open", "Delete"),

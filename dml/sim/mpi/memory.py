@@ -50,7 +50,7 @@ class buffer(np.ndarray):
 
     @property
     def address(self) -> int:
-        return self.__array_interface__["data"][0]
+        return self.__array_interface__["data"][0] if len(self) else 0
 
     @property
     def obj(self) -> Any:
@@ -143,7 +143,7 @@ def memory_of(data: Any, readonly: bool) -> tuple[np.ndarray, str]:
         code = f"{dtype.itemsize}{dtype.kind}" if dtype.itemsize > 1 else "c"
     vector = as_vector(array)
     if vector.__class__ is not np.ndarray:
-        vector = vector.view(np.ndarray) if type(vector) is not buffer else vector
+        vector = vector.view(np.ndarray)
     return (vector if dtype is BYTE else bytes_of(vector)), code
 
 

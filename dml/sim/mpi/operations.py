@@ -10,6 +10,7 @@ from dml.sim.mpi.datatypes import TypeHandle
 from dml.sim.mpi.handles import NAMED, Handle, name_handle
 from dml.sim.mpi.layouts import Layout
 from dml.sim.mpi.memory import buffer
+from dml.sim.mpi.ranks import current
 
 MAX_CREATED = 32  # operations of a program that are not freed, as in mpi4py
 
@@ -73,7 +74,6 @@ class Op(Handle):
     """An operation of mpi4py, which also combines two objects when it is called."""
 
     null_error = "ERR_OP"
-    created = 0  # number of operations that were created and not freed
 
     @classmethod
     def Create(cls, function: Callable[..., Any], commute: bool = False) -> "Op":
@@ -82,18 +82,19 @@ class Op(Handle):
             raise TypeError(
                 f"Op.Create: expected a function, got a {type(function).__name__}"
             )
-        if Op.created >= MAX_CREATED:
+        rank = current()
+        if rank.operations >= MAX_CREATED:
             raise RuntimeError(
                 f"Op.Create: expected at most {MAX_CREATED} operations at a time, got "
                 "one more; free some"
             )
-        Op.created += 1
+        rank.operations += 1
         return Op.of(Operation("", function, bool(commute)))
 
     def Free(self) -> None:
         if self.need("Op.Free").name:
             raise error("ERR_OP", "Op.Free: expected an operation of Op.Create")
-        Op.created -= 1
+        current().operations -= 1
         self.held = None
 
     def Is_commutative(self) -> bool:

@@ -28,6 +28,7 @@ class Rank:
       comm: The virtual communicator of all ranks.
       world, self: COMM_WORLD and COMM_SELF, made at their first use.
       messages, nbytes: Number of messages sent, and their bytes.
+      operations: Number of operations of Op.Create that are not freed.
       attached: Bytes of the buffer of Bsend; None without one.
     """
 
@@ -35,7 +36,7 @@ class Rank:
         self.comm, self.options = comm, options
         self.world: Any = None
         self.self: Any = None
-        self.messages = self.nbytes = 0
+        self.messages = self.nbytes = self.operations = 0
         self.attached: Any = None
         self.initialized, self.finalized = True, False
         self.modules: dict[str, Any] = {}  # of a script: its own, by name

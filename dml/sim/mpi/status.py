@@ -54,7 +54,8 @@ class Status:
 
     def Get_count(self, datatype: Any = None) -> int:
         """Return the number of whole elements; UNDEFINED if it is no integer."""
-        size = (datatype or CODES["B"]).Get_size()
+        kind = CODES["B"] if datatype is None else datatype
+        size = kind.Get_size()
         if not size:
             return 0 if not self.nbytes else UNDEFINED
         count, rest = divmod(self.nbytes, size)
