@@ -82,6 +82,8 @@ def Free_mem(mem: buffer) -> None:
 
 
 def Get_address(location: Any) -> int:
+    if isinstance(location, buffer):
+        return location.address
     memory, _ = memory_of(location, readonly=True)
     return memory.__array_interface__["data"][0]
 

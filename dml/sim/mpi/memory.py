@@ -18,8 +18,9 @@ class buffer(np.ndarray):
     """Bytes of memory: mpi4py's `MPI.buffer`."""
 
     source: Any
+    start: int | None = None  # address of `fromaddress`
 
-    def __new__(cls, buf: Any) -> Self:
+    def __new__(cls, buf: Any = b"") -> Self:
         return cls.frombuffer(buf)
 
     @classmethod
@@ -44,13 +45,14 @@ class buffer(np.ndarray):
         kind = ctypes.c_ubyte * nbytes
         found: Any = kind.from_address(address or 1)
         memory = np.frombuffer(found, np.uint8).view(cls)
+        memory.start = address
         if readonly:
             memory.flags.writeable = False
         return memory
 
     @property
     def address(self) -> int:
-        return self.__array_interface__["data"][0] if len(self) else 0
+        return self.__array_interface__["data"][0] if self.start is None else self.start
 
     @property
     def obj(self) -> Any:
@@ -72,6 +74,7 @@ class buffer(np.ndarray):
     def toreadonly(self) -> Self:
         made = self[:]
         made.flags.writeable = False
+        made.source = self.obj
         return made
 
     def release(self) -> None:
