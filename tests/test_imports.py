@@ -28,6 +28,10 @@ MAY_IMPORT = {
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
     "boosting": {"types", "wire", "boosting"},
+    "pytest_plugin": {"sim"},
+    # the runner of scripts writes timelines
+    "sim": {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", "sim"}
+    | {"metrics.timeline", "figures.timeline"},
     "train": {"types", *RESULTS},
     "problems": {"types", "extend", "strategies"} | STAGES,
     "case": {"types", "train", "problems", "strategies"} | STAGES,

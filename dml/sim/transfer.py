@@ -200,12 +200,41 @@ def is_next(request: Any, both_posted: float) -> bool:
     return blocks or both_posted < sender.clock
 
 
+class Accepting(np.ndarray):
+    """A receive buffer that calls accept(data, source) with the bytes of its message.
+
+    Attributes:
+      accept: Called with the memory of the sender, which it copies; returns an error,
+        or None.
+      expected: Bytes of the longest message, for reports.
+    """
+
+    accept: Any
+    expected: int
+
+    def __new__(cls, accept: Any, expected: int = 0) -> "Accepting":
+        # not of uint8, the dtype of messages of bytes: `copy_message` is called
+        self = np.empty(0, np.int8).view(cls)
+        self.accept, self.expected = accept, expected
+        return self
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.accept = getattr(source, "accept", None)
+        self.expected = getattr(source, "expected", 0)
+
+    @property
+    def nbytes(self) -> int:
+        return self.expected
+
+
 def copy_message(into: np.ndarray, data: np.ndarray, source: int) -> BadInput | None:
     """Copy a message to the start of a vector, by bytes as MPI does.
 
     Return an error, and copy nothing, if the message is too long or a buffer that a
     blocking call did not check is not valid.
     """
+    if into.__class__ is Accepting:
+        return into.accept(data.view(np.uint8), source)
     try:
         into = memory_of(into, writeable=True)
         data = memory_of(data)

@@ -49,6 +49,7 @@ class World:
         self.idle = 0  # pauses since the last progress
         self.fruitless = 0  # polls by all ranks since the last progress
         self.processes = [Process(self, rank) for rank in range(size)]
+        self.shadows: list[Process] = []  # see `mpi.background`
         self.groups: list[list[Any]] = []  # the communicators of each group
         self.host: list[int] = []  # of each rank, computed at the first use
         self.links: Any = None  # RunningLinks, of a network with links or failures
@@ -161,9 +162,10 @@ class World:
     def report(self) -> str:
         """Describe the call in which each rank waits, and the messages not received."""
         stuck = [p for p in self.processes if p.waits or p.polls]
+        inside = [p for p in self.shadows if p.waits]
         lines = [
             f"  rank {p.rank} at {p.clock:.9f} s: {describe(p.waits or p.polls)}"
-            for p in stuck
+            for p in (*stuck, *inside)
         ]
         dead = [p for p in self.processes if p.died]
         lines[:0] = [f"  rank {p.rank} died at {p.death:.9f} s" for p in dead]
@@ -199,7 +201,7 @@ class World:
         """Unwind the ranks that have not ended."""
         # A rank that waits while it unwinds returns to the hub.
         self.starting = self.ending = True
-        for process in self.processes:
+        for process in (*self.processes, *self.shadows):
             for fiber in (process.root, process.fiber):
                 if fiber and not fiber.dead:
                     fiber.parent = self.hub
@@ -208,6 +210,7 @@ class World:
         for group in self.groups:
             group.clear()
         self.processes.clear()
+        self.shadows.clear()
 
 
 def first_lines(lines: list[str], what: str, most: int = 32) -> list[str]:
