@@ -65,7 +65,8 @@ class buffer(np.ndarray):
     format = "B"
 
     def cast(self, format: Any, shape: Any = None) -> memoryview:
-        whole: Any = memoryview(self)  # type: ignore[arg-type]
+        array: Any = self  # NumPy's types for Python 3.11 have no buffer protocol
+        whole: Any = memoryview(array)
         return whole.cast(format) if shape is None else whole.cast(format, shape)
 
     def tobytes(self, order: Any = None) -> bytes:

@@ -90,7 +90,8 @@ class Status:
         self.nbytes = number
 
     def tomemory(self) -> memoryview:
-        return memoryview(self.fields)  # type: ignore[arg-type]
+        array: Any = self.fields  # see `memory.buffer.cast`
+        return memoryview(array)
 
     def py2f(self) -> list[int]:
         return [int(field) for field in self.fields]
