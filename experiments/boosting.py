@@ -15,7 +15,6 @@ ranks, real and virtual, in rows, columns and grids.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from lab import flags, writing
@@ -46,12 +45,6 @@ FLAGS.number("column_share", 1.0, "Share of the columns of a round.", 1e-9, 1)
 FLAGS.integer("stop_after", 0, "Rounds without a better held-out loss; 0: all.", 0)
 
 
-@cache  # shared by virtual ranks
-def tables(name: str, rows: int, seed: int) -> tuple[Table, Table]:
-    """Return the training and the held-out rows."""
-    return divided(table(name, rows, seed))
-
-
 def settings(task: Table) -> Settings:
     """Return the settings of the flags for a table."""
     names = ("rounds", "rate", "leaves", "depth", "bins", "l2", "min_rows", "seed")
@@ -69,7 +62,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     path = folder.path(FLAGS.out, "boosting")
-    training, held_out = tables(FLAGS.data, FLAGS.rows, FLAGS.seed)
+    training, held_out = divided(table(FLAGS.data, FLAGS.rows, FLAGS.seed))
     given = settings(training)
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -100,13 +93,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             summary = {
                 "trees": len(model.trees),
                 **rows[-1],
-                **report.scores(model, held_out),
                 "ranks": comm.size,
                 "seconds": seconds,
                 "words_sent": int(words[0]),
                 "sha256": model.sha256,
             }
             if comm.rank == 0:
+                summary |= report.scores(model, held_out)
                 report.draw(path / "boosting", rows, model, training.names)
                 (path / "model.json").write_text(to_json(model))
                 (path / "model.txt").write_text(to_lightgbm(model, training.names))

@@ -1,8 +1,8 @@
 """Histogram gradient boosting whose model does not depend on the number of ranks.
 
 `train(comm, data, settings)` runs over a split of the rows, of the columns, or a grid
-of both, on real and virtual ranks; `BoostingClassifier` and `BoostingRegressor` are
-estimators in the manner of scikit-learn. The chapter is docs/boosting.md.
+of both, on real and virtual ranks. `dml.boosting.estimators`, which needs scikit-learn,
+has BoostingClassifier and BoostingRegressor. The chapter is docs/boosting.md.
 """
 
 from dml.boosting.messages import share as share

@@ -23,11 +23,7 @@ from sklearn.base import (
     is_classifier,
 )
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dml.boosting.lightgbm_text import to_lightgbm
 from dml.boosting.messages import agree, gather_texts
@@ -140,9 +136,11 @@ class Boosting(BaseEstimator):
             if is_classifier(self):
                 check_classification_targets(y)
             if weights is not None:
-                weights = _check_sample_weight(weights, x, dtype=np.float64)
-                if len(weights) and not weights.any():
-                    raise ValueError("expected weights above 0, got all zero; correct")
+                weights = np.broadcast_to(np.asarray(weights, float), len(x))
+                if comm is None and not weights.any():  # scikit-learn's words
+                    raise ValueError(
+                        "Sample weights must contain at least one non-zero number."
+                    )
                 x, y, weights = (each[weights != 0] for each in (x, y, weights))
             data = Data(x, y, weights)
         except ValueError as error:

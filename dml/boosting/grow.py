@@ -273,7 +273,7 @@ def grow(
     s = table.settings
     limits = Limits(
         *(gradients.g_unit, gradients.h_unit, s.l1, s.l2),
-        *(max(s.min_rows, 0), s.min_hessian, s.min_gain),
+        *(s.min_rows, s.min_hessian, s.min_gain),
     )
     growing = Growing(table, gradients, rows, read, limits)
     growing.begin(used)

@@ -84,21 +84,26 @@ def grid(comm: Comm | None, split: str) -> Grid:
     return Grid(comm, down, across, rows, columns, row, column)
 
 
-def add(comm: Comm | None, buffer: np.ndarray, op: Op = np.add) -> np.ndarray:
+def reduced(comm: Comm | None, buffer: np.ndarray, op: Op) -> np.ndarray:
     """Return the buffer, reduced in place over all ranks of a group."""
     if comm and buffer.size:
         halving_doubling_allreduce(comm, buffer, op)
     return buffer
 
 
+def add(comm: Comm | None, buffer: np.ndarray) -> np.ndarray:
+    """Return the buffer with the sum of all ranks of a group, in place."""
+    return reduced(comm, buffer, np.add)
+
+
 def largest(comm: Comm | None, buffer: np.ndarray) -> np.ndarray:
     """Return the buffer with the maximum of all ranks of a group, in place."""
-    return add(comm, buffer, np.maximum)
+    return reduced(comm, buffer, np.maximum)
 
 
 def least(comm: Comm | None, buffer: np.ndarray) -> np.ndarray:
     """Return the buffer with the minimum of all ranks of a group, in place."""
-    return add(comm, buffer, np.minimum)
+    return reduced(comm, buffer, np.minimum)
 
 
 def add_parts(

@@ -6,7 +6,7 @@ The bounds of the fixed point: gradients have FINE = 30 bits and a sign, sums of
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ MAX_ROWS = 1 << 32  # over all ranks: 2^32 · 2^30 < 2^63
 MAX_LOCAL = (1 << 31) - 1
 MAX_BINS = 255  # of values; the bin of missing values is one more
 MAX_CATEGORY = (1 << 31) - 1
-LARGEST = 1e100  # target or weight, so that squares are finite
+MAX_VALUE = 1e100  # of targets and weights, so that squares are finite
 LOSSES = ("squared", "logistic", "softmax")
 
 
@@ -81,7 +81,7 @@ class Data(NamedTuple):
       weights: Weights of the rows, above 0; None: 1.
     """
 
-    x: Any
+    x: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None = None
 
@@ -137,19 +137,20 @@ def check_settings(settings: Settings) -> None:
 def check_data(data: Data, settings: Settings, first_column: int) -> str:
     """Return what is wrong with this rank's part; "" if nothing is."""
     x, y, weights = data.x, np.asarray(data.y), data.weights
-    if getattr(x, "ndim", 0) != 2 or x.dtype not in (np.float32, np.float64):
-        kind = f"{getattr(x, 'dtype', type(x).__name__)}{getattr(x, 'shape', '')}"
+    if not isinstance(x, np.ndarray):
+        return f"expected a NumPy array x, got a {type(x).__name__}; convert it"
+    if x.ndim != 2 or x.dtype not in (np.float32, np.float64):
+        kind = f"{x.dtype} of shape {x.shape}"
         return f"expected a matrix x of float32 or float64, got {kind}; convert it"
     n = x.shape[0]
     if y.shape != (n,):
         return f"expected {n} targets, one for each row, got shape {y.shape}"
     if n > MAX_LOCAL:
         return f"expected at most {MAX_LOCAL} rows on a rank, got {n}; add ranks"
-    values = x if isinstance(x, np.ndarray) else x.data
-    if np.isinf(values).any():
+    if np.isinf(x).any():
         return "expected finite or missing features, got an infinite one; pass NaN"
-    if not (np.abs(y) <= LARGEST).all():
-        wrong = y[~(np.abs(y) <= LARGEST)][0]
+    if not (np.abs(y) <= MAX_VALUE).all():
+        wrong = y[~(np.abs(y) <= MAX_VALUE)][0]
         return f"expected targets of at most 1e100, got {wrong:g}; remove its row"
     if settings.loss != "squared" and n:
         most = max(settings.classes, 2) - 1
@@ -160,17 +161,17 @@ def check_data(data: Data, settings: Settings, first_column: int) -> str:
         weights = np.asarray(weights)
         if weights.shape != (n,):
             return f"expected {n} weights, got shape {weights.shape}; pass one a row"
-        valid = (weights > 0) & (weights <= LARGEST)
+        valid = (weights > 0) & (weights <= MAX_VALUE)
         if not valid.all():
             wrong = weights[~valid][0]
             return f"expected weights above 0, got {wrong:g}; remove rows of weight 0"
     return check_categories(x, settings, first_column)
 
 
-def check_categories(x: Any, settings: Settings, first_column: int) -> str:
+def check_categories(x: np.ndarray, settings: Settings, first_column: int) -> str:
     """Return what is wrong with the values of categories; "" if nothing is."""
     for column in settings.categories:
-        if 0 <= column - first_column < x.shape[1] and isinstance(x, np.ndarray):
+        if 0 <= column - first_column < x.shape[1]:
             values = x[:, column - first_column]
             values = values[~np.isnan(values)]
             if (

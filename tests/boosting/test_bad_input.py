@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from dml import sim
 from dml.boosting import Data, Settings, train
@@ -78,6 +79,12 @@ def test_wrong_data_of_one_rank_are_refused_on_all_ranks(kind, message):
     texts = set(sim.run(program, 3))
     assert len(texts) == 1
     assert re.match("rank 2: expected .*; ", texts.pop())
+
+
+def test_a_sparse_matrix_is_refused():
+    x = sparse.csr_matrix(np.eye(3))
+    with pytest.raises(BadInput, match="a NumPy array x, got a csr_matrix; convert it"):
+        train(None, Data(x, np.zeros(3)), settings())  # type: ignore[arg-type]
 
 
 def test_blocks_that_make_no_grid_are_refused():

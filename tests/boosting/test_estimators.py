@@ -91,6 +91,21 @@ def test_rows_of_weight_0_are_left_out():
     assert one.sha256 == two.sha256
 
 
+def test_a_rank_may_have_rows_of_weight_0_alone():
+    x, y = table(dtype=np.float64)
+    weights = (np.arange(len(y)) < 200).astype(float)
+    want = BoostingRegressor(**SMALL).fit(x, y, weights).model_.sha256
+
+    def program(comm):
+        rows, _ = share(comm.rank, 2, "rows", *x.shape)
+        model = BoostingRegressor(**SMALL)
+        return model.fit(x[rows], y[rows], weights[rows], comm=comm).model_.sha256
+
+    assert sim.run(program, 2) == [want] * 2
+    with pytest.raises(ValueError, match="at least one non-zero number"):
+        BoostingRegressor(**SMALL).fit(x, y, 0 * weights)
+
+
 def test_parameters_and_importances():
     x, y = table()
     model = BoostingRegressor(**SMALL).set_params(leaves=3)

@@ -52,27 +52,3 @@ def covertype(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     scores += np.abs(others[:, 4:5] / 900) * np.sin(np.arange(7))
     scores += [1.5, 2, 0.3, -2, -1, 0, 0] + rng.gumbel(size=(rows, 7))
     return x, scores.argmax(axis=1).astype(np.float64)
-
-
-def zipf(
-    rows: int, columns: int, nonzeros: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places (row, column) of ones in a sparse table, and 2 classes.
-
-    Column c has a one with a probability proportional to 1/(c + 1). The places of a row
-    are distinct and ascending.
-
-    Args:
-      rows: Number of rows.
-      columns: Number of columns.
-      nonzeros: Number of draws of a row.
-      seed: Seed.
-    """
-    rng = np.random.default_rng([seed, 5])
-    drawn = np.exp(rng.random((rows, nonzeros)) * np.log(columns + 1)).astype(np.int64)
-    places = np.repeat(np.arange(rows), nonzeros) * columns + (drawn - 1).reshape(-1)
-    row, column = np.divmod(np.unique(places), columns)
-    weight = np.random.default_rng(6).standard_normal(columns)
-    score = np.bincount(row, weight[column] * (column < 1000), rows)
-    noisy = score + rng.standard_normal(rows)
-    return row.astype(np.int64), column, (noisy > np.median(noisy)).astype(np.float64)

@@ -142,6 +142,14 @@ def test_the_named_set_is_read_without_pandas_and_kept(monkeypatch, cached):
     assert source.sha256 and "pandas" not in sys.modules
 
 
+def test_columns_of_names_are_read(monkeypatch):
+    names = {"cut": ["Good", "Fair"], "color": ["E", "J"], "a": ["x", "y"]}
+    table = {name: np.array(values, object) for name, values in names.items()}
+    packed = pickled(table | {"b": np.array(["u", "v"], object)}, monkeypatch)
+    found = columns(io.BytesIO(packed), ["color", "cut"])
+    assert [values.tolist() for values in found] == [["E", "J"], ["Good", "Fair"]]
+
+
 def test_nothing_that_a_table_names_is_run(tmp_path):
     class Evil:
         def __reduce__(self):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dml.data.tables.generated import higgs, zipf
+from dml.data.tables.generated import higgs
 from dml.data.tables.named import TABLES, diamond_lines, divided, table
 
 SIZES = {"friedman": 10, "higgs": 28, "covertype": 54, "iris": 4, "wine": 13}
@@ -31,14 +31,6 @@ def test_a_generated_table_is_that_of_its_seed(name):
 
 def test_the_share_of_the_positives_is_that_given():
     assert higgs(5000, 0, 0.01)[1].sum() == 50
-
-
-def test_columns_of_a_sparse_table_have_the_frequencies_of_zipf():
-    row, column, y = zipf(2000, 1000, 10, 0)
-    assert len(set(zip(row.tolist(), column.tolist(), strict=True))) == len(row)
-    assert column.min() >= 0 and column.max() < 1000 and set(y) == {0.0, 1.0}
-    counts = np.bincount(column, minlength=1000)
-    assert counts[0] > counts[2] > counts[9] > counts[90:110].mean()
 
 
 def test_every_name_is_of_a_function():
