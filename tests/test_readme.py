@@ -118,7 +118,12 @@ def test_the_list_of_commands_is_complete_and_written_from_its_tables():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/allreduce.md", "docs/checkpoints.md", "docs/virtual.md"]
+    "page",
+    [
+        "README.md",
+        *("docs/allreduce.md", "docs/boosting.md", "docs/checkpoints.md"),
+        "docs/virtual.md",
+    ],
 )
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     text = (ROOT / page).read_text("utf-8")

@@ -64,6 +64,7 @@ def main(given: Sequence[str] | None = None) -> int:
     values = arguments_of(given)
     trace = Trace() if values.timeline or values.path else None
     try:
+        check_timeline(values.timeline)
         finished = run_script(
             values.script,
             values.arguments,
@@ -128,15 +129,24 @@ def report(finished: Finished, trace: Trace | None, values: argparse.Namespace) 
         write_timeline(Path(values.timeline), trace)
 
 
+def check_timeline(path: str | None) -> None:
+    """Raise BadInput for a timeline that cannot be written."""
+    if path is None:
+        return
+    if Path(path).suffix not in (".json", ".svg"):
+        raise BadInput(f"expected --timeline=FILE.json or FILE.svg, got {path!r}")
+    if not Path(path).parent.is_dir():
+        raise BadInput(f"expected a folder for --timeline, got {path!r}; make it")
+
+
 def write_timeline(path: Path, trace: Trace) -> None:
     """Write a timeline: a trace of Chrome, or a figure."""
     draw: Any
-    path, kind = path.with_suffix(""), path.suffix  # the functions add a suffix
-    if kind == ".json":
+    if path.suffix == ".json":
         from dml.metrics.timeline import write as draw
     else:
         from dml.figures.timeline import draw
-    draw(path, trace.timeline())
+    draw(path.with_suffix(""), trace.timeline())  # both add the suffix
 
 
 if __name__ == "__main__":

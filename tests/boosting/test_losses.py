@@ -83,3 +83,14 @@ def test_packed_sums_of_the_most_rows_do_not_overflow():
         total = int(packed.sum())
         assert total >> 32 == sign * fixed.FLUSH * 2**17
         assert total & 0xFFFFFFFF == fixed.FLUSH * 2**17
+
+
+def test_numbers_are_rounded_to_the_nearest_integer():
+    g, h = np.array([-0.7, 0.2, 0.5]), np.array([0.3, 0.7, 0.95])
+    fine, packed = np.empty(6, np.int32), np.empty(3, np.int64)
+    scale = 2.0**14
+    fixed.quantise(g * 8, h * 8, (scale, scale), False, fine, packed)
+    want = np.floor(np.column_stack([g, h]) * 8 * scale + 0.5)
+    np.testing.assert_array_equal(fine.reshape(3, 2), want)
+    coarse = np.column_stack([packed >> 32, packed & 0xFFFFFFFF])
+    np.testing.assert_array_equal(coarse, np.floor(want / 2**fixed.SHIFT + 0.5))

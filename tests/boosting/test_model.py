@@ -96,14 +96,15 @@ def test_scores_of_training_are_those_of_the_model(loss):
 
 def test_training_stops_after_rounds_without_a_smaller_loss():
     x, y = table("logistic")
-    noise = table("logistic", 60, seed=3)[0], np.arange(60) % 2.0
-    given = settings("logistic", rounds=50, stop_after=4)
-    made = one(given, x, y, evaluate=[noise])
+    held_out = table("logistic", 60, seed=3)
+    given = settings("logistic", rounds=50, stop_after=4, rate=1.0)
+    made = one(given, x, y, evaluate=[held_out])
     curve = made.curves["0"]
+    assert np.argmin(curve) > 0
     assert made.best == int(np.argmin(curve)) + 1 == len(made.model.trees)
     assert len(curve) == min(made.best + 4, 50) < 50
-    given = settings("logistic", rounds=50, stop_after=4, split="2x2")
-    for found, _ in trained(4, given, x, y, evaluate=[noise]):
+    given = settings("logistic", rounds=50, stop_after=4, rate=1.0, split="2x2")
+    for found, _ in trained(4, given, x, y, evaluate=[held_out]):
         assert found.model.sha256 == made.model.sha256
         assert found.curves == made.curves
 

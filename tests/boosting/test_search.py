@@ -134,6 +134,49 @@ def test_missing_values_go_to_the_better_side():
         assert tree.threshold[0] == 0.5
 
 
+def test_missing_values_go_right_if_both_sides_are_equally_good():
+    x = np.repeat([0.0, 1.0, np.nan], [10, 10, 4])[:, None]
+    y = np.repeat([-1.0, 1.0, 0.0], [10, 10, 4])
+    (tree,) = train(
+        None, Data(x, y), settings(rounds=1, leaves=2, min_rows=1)
+    ).model.trees
+    assert tree.missing_left.tolist() == [False] and tree.leaf_sums[:, 2].tolist() == [
+        10,
+        14,
+    ]
+
+
+def test_leaves_are_within_the_middle_of_constrained_children():
+    x, y = table(seed=4)
+    given = settings(
+        rounds=1, leaves=30, min_rows=1, rate=1.0, monotone=(1, 0, 0, 0, 0, 0, 0)
+    )
+    (tree,) = train(None, Data(x, y), given).model.trees
+    values = {"bounded": 0}
+
+    def child(number, low, high):
+        sums = tree.node_sums[number] if number >= 0 else tree.leaf_sums[-1 - number]
+        g, h = sums[0] * tree.units[0], sums[1] * tree.units[1]
+        return min(max(-g / (h + given.l2), low), high)
+
+    def check(number, low, high):
+        if number < 0:
+            value = tree.value[-1 - number]
+            values["bounded"] += value in (low, high)
+            assert low <= value <= high
+            return
+        one, two = tree.left[number], tree.right[number]
+        bounds = (low, high), (low, high)
+        if tree.column[number] == 0:
+            middle = (child(one, low, high) + child(two, low, high)) / 2
+            bounds = (low, middle), (middle, high)
+        check(one, *bounds[0])
+        check(two, *bounds[1])
+
+    check(0, -np.inf, np.inf)
+    assert values["bounded"]
+
+
 def test_missing_values_alone_can_be_divided_from_all_others():
     x = np.array([[1.0], [2.0], [np.nan], [np.nan]] * 10)
     y = np.isnan(x[:, 0]) * 1.0

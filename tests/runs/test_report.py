@@ -320,6 +320,8 @@ def test_the_list_has_the_last_runs_with_status_and_numbers(tmp_path):
     folder(tmp_path / "runs/run-3", {"lr": 1})
     (tmp_path / "runs/run-4").mkdir()
     (tmp_path / "runs/run-4/config.json").write_text("{")
+    with (tmp_path / "runs/run-2/metrics.jsonl").open("a") as rows:
+        rows.write("not read for a list\n")
     for k in range(4):
         os.utime(tmp_path / f"runs/run-{k}/config.json", (k, k))
     run = command(PYTHON, "-m", "dml.runs", "--last=3", cwd=tmp_path)
@@ -335,5 +337,5 @@ def test_the_list_has_the_last_runs_with_status_and_numbers(tmp_path):
         "python -m dml.runs: skipped runs/run-4: expected JSON"
     )
     page = command(PYTHON, "-m", "dml.runs", "runs", "--report", cwd=tmp_path)
-    assert re.fullmatch(r"runs/report\.html: 4 runs, 0\.\d MB\n", page.stdout)
+    assert re.fullmatch(r"runs/report\.html: 3 runs, 0\.\d MB\n", page.stdout)
     assert (tmp_path / "runs/report.html").stat().st_size > 10_000

@@ -55,11 +55,11 @@ class Slots:
 class ShadowRequest(VirtualRequest):
     """The request of a call that a shadow runs."""
 
-    __slots__ = ("slots", "what")
+    __slots__ = ("what",)
 
-    def __init__(self, comm: Any, what: str, slots: Slots):
+    def __init__(self, comm: Any, what: str):
         super().__init__(comm, what, None, PROC_NULL, ANY)
-        self.what, self.slots = what, slots
+        self.what = what
 
     def describe(self) -> str:
         return f"{self.what}()"
@@ -72,7 +72,7 @@ def start(comm: Any, what: str, number: int, body: Any) -> ShadowRequest:
     slot = slots.take(number, comm)
     inner = slot.comms[comm.rank]
     shadow = inner.process
-    request = ShadowRequest(comm, what, slots)
+    request = ShadowRequest(comm, what)
     shadow.clock = shadow.out_free = shadow.in_free = process.clock
     shadow.rendezvous_free = process.clock
 

@@ -180,14 +180,8 @@ class BaseComm(Errhandled, Attributed, Handle):
         held = self.held
         if held is not None and held.predefined:
             name = "COMM_WORLD" if "WORLD" in held.name else "COMM_SELF"
-            return (
-                (own_comm, (name,))
-                if own_comm(name) is self
-                else (
-                    type(self),
-                    (own_comm(name),),
-                )
-            )
+            own = own_comm(name)
+            return (own_comm, (name,)) if own is self else (type(self), (own,))
         return super().__reduce__()
 
 

@@ -1,6 +1,8 @@
 """Constants of MPI, under mpi4py's names, and the class of its errors."""
 
 import builtins
+from collections.abc import Callable
+from typing import Any
 
 from dml.types import ANY, PROC_NULL, UNDEFINED
 from dml.types.messages import TAG_UB as LARGEST_TAG
@@ -120,6 +122,8 @@ CONSTANTS |= {f"COMBINER_{name}": 1 + k for k, name in enumerate(COMBINERS)}
 ATTRIBUTES = {  # of communicators, by keyval
     CONSTANTS["TAG_UB"]: LARGEST_TAG,
     CONSTANTS["IO"]: ANY,
+    CONSTANTS["HOST"]: PROC_NULL,
+    CONSTANTS["APPNUM"]: 0,
     CONSTANTS["WTIME_IS_GLOBAL"]: True,
     CONSTANTS["LASTUSEDCODE"]: CONSTANTS["ERR_LASTCODE"],
 }
@@ -166,6 +170,16 @@ class Exception(RuntimeError):
 def error(name: str, text: str) -> Exception:
     """Return an error of a class such as ERR_RANK."""
     return Exception(NUMBERS[name], text)
+
+
+def lacking(call: str) -> Callable[..., Any]:
+    """Return a function that raises NotImplementedError with the name of a call."""
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        raise left_out(call)
+
+    function.__name__ = call.rpartition(".")[2]
+    return function
 
 
 def left_out(call: str) -> builtins.Exception:

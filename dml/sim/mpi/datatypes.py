@@ -142,7 +142,9 @@ class TypeHandle(Attributed, Handle):
         for length in lengths:
             at_least_0(f"Create_{combiner.lower()}", "blocklength", length)
         old = self.layout
-        parts = [(at * unit, n, old) for at, n in zip(displacements, lengths)]  # noqa: B905
+        parts = [
+            (at * unit, n, old) for at, n in zip(displacements, lengths, strict=True)
+        ]
         return self.derive(
             combiner,
             layouts.blocks(parts),
@@ -255,9 +257,7 @@ class TypeHandle(Attributed, Handle):
         integers: list[int] = []
         addresses: list[int] = []
         hold = combiner.startswith("H") or combiner in ("STRUCT", "RESIZED")
-        if combiner in ("INDEXED", "HINDEXED", "STRUCT", "INDEXED_BLOCK"):
-            integers.append(len(arguments["displacements"]))
-        if combiner == "HINDEXED_BLOCK":
+        if "displacements" in arguments:
             integers.append(len(arguments["displacements"]))
         if combiner in ("SUBARRAY", "DARRAY"):
             axes = arguments["sizes" if "sizes" in arguments else "gsizes"]
@@ -326,13 +326,9 @@ class TypeHandle(Attributed, Handle):
     @property
     def typechar(self) -> str:
         basic = self.layout.basic
-        if self.held.code is not None and basic is not None:
-            return {"S": "c", "p": "p"}.get(basic.char, basic.char)
-        return "V" if basic is None or self.held.named else self.basic_char()
-
-    def basic_char(self) -> str:
-        basic = self.layout.basic
-        return "V" if basic is None else {"S": "c"}.get(basic.char, basic.char)
+        if basic is None or self.held.code is None and self.held.named:
+            return "V"
+        return "c" if basic.char == "S" else basic.char
 
     @property
     def typestr(self) -> str:

@@ -1,10 +1,9 @@
 """Calls of MPI without a communicator: start, end, clocks, memory and buffers."""
 
-from collections.abc import Callable
 from typing import Any
 
 from dml.sim.mpi.communicators import BaseComm
-from dml.sim.mpi.constants import CONSTANTS, error, left_out
+from dml.sim.mpi.constants import CONSTANTS, error, lacking
 from dml.sim.mpi.memory import BUFFER_AUTOMATIC, buffer, memory_of
 from dml.sim.mpi.ranks import CURRENT, current
 from dml.sim.mpi.requests import Pending, Request
@@ -149,16 +148,8 @@ BaseComm.Flush_buffer = lambda self: None  # type: ignore[attr-defined]
 BaseComm.Iflush_buffer = lambda self: Iflush_buffer()  # type: ignore[attr-defined]
 
 
-def lacking(name: str) -> Callable[..., Any]:
-    def function(*arguments: Any, **options: Any) -> Any:
-        raise left_out(f"MPI.{name}")
-
-    function.__name__ = name
-    return function
-
-
 LACKING = {
-    name: lacking(name)
+    name: lacking(f"MPI.{name}")
     for name in (
         *("Open_port", "Close_port", "Publish_name", "Unpublish_name", "Lookup_name"),
         *("Register_datarep", "Get_hw_resource_info"),

@@ -50,7 +50,7 @@ class Errhandled:
         held.errhandler = errhandler.need("Set_errhandler")
 
     def Call_errhandler(self, errorcode: int) -> None:
-        """Call the error handler: a function of the program, or raise the error."""
+        """Call the function of an error handler; predefined ones do nothing."""
         held = self.need(f"{self.ERRHANDLER}.Call_errhandler")  # type: ignore[attr-defined]
         handler = held.errhandler
         if handler is not None and handler.function is not None:

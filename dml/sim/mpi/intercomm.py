@@ -1,9 +1,8 @@
 """Calls that virtual ranks lack, each with an error that names it."""
 
-from collections.abc import Callable
 from typing import Any
 
-from dml.sim.mpi.constants import left_out
+from dml.sim.mpi.constants import lacking
 from dml.sim.mpi.handles import Handle, name_handle
 from dml.sim.mpi.intracomm import Comm, Intracomm
 from dml.sim.mpi.requests import Prequest
@@ -23,16 +22,6 @@ class Session(Handle):
     """A session of MPI; virtual ranks start none."""
 
     null_error = "ERR_SESSION"
-
-
-def lacking(name: str) -> Callable[..., Any]:
-    """Return a method that raises NotImplementedError with its name."""
-
-    def method(*arguments: Any, **options: Any) -> Any:
-        raise left_out(name)
-
-    method.__name__ = name.split(".")[-1]
-    return method
 
 
 LACKING: dict[Any, tuple[str, ...]] = {

@@ -13,9 +13,9 @@ from dml.sim.mpi.groups import Group
 from dml.sim.mpi.handles import name_handle
 from dml.sim.mpi.info import Info
 from dml.sim.mpi.matched import MatchedMessages
-from dml.sim.mpi.methods import add_methods, pending, start
+from dml.sim.mpi.methods import add_methods, start
 from dml.sim.mpi.objects import ObjectCollectives
-from dml.sim.mpi.requests import Request
+from dml.sim.mpi.requests import Pending, Request
 from dml.types import SHARED, UNDEFINED
 
 
@@ -93,7 +93,7 @@ class Comm(MatchedMessages, ObjectCollectives):
         made = self.child(self.next_key(("Idup", tuple(ranks))), ranks, type(self))
         self.inherit(made, info)
         virtual = start(made.held, "Idup", Call["Dup"], barrier_dissemination)
-        return made, Request.of(pending(virtual, "Idup"))
+        return made, Request.of(Pending(virtual, "Idup", receives=False))
 
     def Idup_with_info(self, info: Info) -> tuple[Any, Request]:
         return self.Idup(info)

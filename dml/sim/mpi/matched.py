@@ -42,9 +42,7 @@ class Message(Handle):
         virtual = VirtualRequest(comm, f"{call}(source", into, found.source, found.tag)
         comm.process.open_receives += 1
         comm.match_any().match(found, virtual)
-        pending = Pending(virtual, call)
-        pending.trace = taken.held.owner.options.trace
-        return pending
+        return Pending(virtual, call, trace=taken.held.owner.options.trace)
 
     def Recv(self, buf: Any, status: Status | None = None) -> None:
         request = self.Irecv(buf)

@@ -187,34 +187,34 @@ def array_of(data: Any) -> np.ndarray:
     return flat.view(dtype) if view.nbytes else np.zeros(0, dtype)
 
 
-class BottomType(int):
+class Special(int):
+    """A constant in the place of a buffer."""
+
+    name = ""
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return constant, (self.name,)
+
+
+class BottomType(Special):
     """The type of BOTTOM, the address 0."""
 
-    def __repr__(self) -> str:
-        return "BOTTOM"
-
-    def __reduce__(self) -> Any:
-        return constant, ("BOTTOM",)
+    name = "BOTTOM"
 
 
-class InPlaceType(int):
+class InPlaceType(Special):
     """The type of IN_PLACE."""
 
-    def __repr__(self) -> str:
-        return "IN_PLACE"
-
-    def __reduce__(self) -> Any:
-        return constant, ("IN_PLACE",)
+    name = "IN_PLACE"
 
 
-class BufferAutomaticType(int):
+class BufferAutomaticType(Special):
     """The type of BUFFER_AUTOMATIC."""
 
-    def __repr__(self) -> str:
-        return "BUFFER_AUTOMATIC"
-
-    def __reduce__(self) -> Any:
-        return constant, ("BUFFER_AUTOMATIC",)
+    name = "BUFFER_AUTOMATIC"
 
 
 BOTTOM, IN_PLACE, BUFFER_AUTOMATIC = (
@@ -222,7 +222,7 @@ BOTTOM, IN_PLACE, BUFFER_AUTOMATIC = (
     InPlaceType(-1),
     BufferAutomaticType(-2),
 )
-SPECIAL = {"BOTTOM": BOTTOM, "IN_PLACE": IN_PLACE, "BUFFER_AUTOMATIC": BUFFER_AUTOMATIC}
+SPECIAL = {one.name: one for one in (BOTTOM, IN_PLACE, BUFFER_AUTOMATIC)}
 
 
 def constant(name: str) -> Any:

@@ -86,6 +86,27 @@ def type_of(given: Any, code: str) -> TypeHandle:
     return given
 
 
+class Parts(NamedTuple):
+    """The parts of a simple specification; None for those that it lacks."""
+
+    data: Any
+    memory: np.ndarray
+    count: Any
+    displacement: Any
+    datatype: TypeHandle
+
+
+def parts(spec: Specification, readonly: bool) -> Parts:
+    """Return the parts of a specification; see `simple` and `vector`."""
+    data, count, displacement, given = spec, None, None, None
+    if isinstance(spec, list | tuple):
+        data, count, displacement, given = split(spec)
+    memory, code = memory_of(data, readonly)
+    if data is None and given is None:
+        given = "B"
+    return Parts(data, memory, count, displacement, type_of(given, code))
+
+
 def simple(spec: Specification, readonly: bool, blocks: int = 0) -> Block:
     """Return the block of a specification.
 
@@ -95,17 +116,9 @@ def simple(spec: Specification, readonly: bool, blocks: int = 0) -> Block:
       readonly: Whether the call only reads the memory.
       blocks: Number of equal blocks, of which the first is returned; 0: one block.
     """
-    data, count, displacement, given = spec, None, None, None
-    if isinstance(spec, list | tuple):
-        data, count, displacement, given = split(spec)
-    memory, code = memory_of(data, readonly)
-    if data is None and given is None:
-        given = "B"
-    datatype = type_of(given, code)
+    data, memory, count, displacement, datatype = parts(spec, readonly)
     if datatype.held is None:
-        if count or data is not None and count is None:
-            raise ValueError("expected a datatype, got DATATYPE_NULL")
-        if displacement:
+        if count or displacement or data is not None and count is None:
             raise ValueError("expected a datatype, got DATATYPE_NULL")
         datatype = CODES["B"]
     layout = datatype.held.layout
@@ -177,22 +190,15 @@ def vector(spec: Specification, readonly: bool, blocks: int) -> list[Block]:
       readonly: Whether the call only reads the memory.
       blocks: Number of blocks.
     """
-    data, counts, displacements, given = spec, None, None, None
-    if isinstance(spec, list | tuple):
-        data, counts, displacements, given = split(spec)
-    memory, code = memory_of(data, readonly)
-    if data is None and given is None:
-        given = "B"
-    datatype = type_of(given, code)
+    _, memory, counts, displacements, datatype = parts(spec, readonly)
     if datatype.held is None:
         raise ValueError("expected a datatype, got DATATYPE_NULL")
     layout = datatype.held.layout
     if counts is None:
-        if displacements is not None and not len(memory) % max(layout.extent, 1) == 0:
+        rest = len(memory) % max(layout.extent, 1)
+        if displacements is not None and (blocks > 1 or rest):
             raise ValueError("expected counts with displacements, got none")
         total = inferred(len(memory), layout, 1)
-        if displacements is not None and blocks > 1:
-            raise ValueError("expected counts with displacements, got none")
         if total % blocks:
             raise ValueError(
                 f"expected a multiple of {blocks} elements, got {total}; pass counts"

@@ -37,7 +37,7 @@ def forms(name: str, function: Callable[..., Any]) -> tuple[Any, Any, Any]:
     def started(self: Any, *arguments: Any, **options: Any) -> Request:
         body = function(self, *arguments, **options)
         virtual = start(self.held, f"I{name.lower()}", tag, body)
-        return Request.of(pending(virtual, f"I{name.lower()}"))
+        return Request.of(Pending(virtual, f"I{name.lower()}", receives=False))
 
     @wraps(function)
     def prepared(
@@ -45,17 +45,16 @@ def forms(name: str, function: Callable[..., Any]) -> tuple[Any, Any, Any]:
     ) -> Prequest:
         body = function(self, *arguments, **options)
         held, call = self.held, f"{name}_init"
-        found = Pending(None, call, start=lambda: start(held, call, tag, body))
-        found.receives = False
-        return Prequest.of(found)
+        return Prequest.of(
+            Pending(
+                None,
+                call,
+                start=lambda: start(held, call, tag, body),
+                receives=False,
+            )
+        )
 
     return blocking, started, prepared
-
-
-def pending(virtual: Any, call: str) -> Pending:
-    found = Pending(virtual, call)
-    found.receives = False
-    return found
 
 
 def start(held: Any, what: str, tag: Call, body: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.sim.mpi.channel import Call, Channel
+from dml.sim.mpi.channel import Call, Channel, as_bytes
 from dml.sim.mpi.constants import CONSTANTS
 from dml.sim.mpi.memory import memory_of
 from dml.sim.mpi.operations import OPS
@@ -23,10 +23,6 @@ from dml.types.messages import truncated
 
 ANY_SOURCE, ANY_TAG = CONSTANTS["ANY_SOURCE"], CONSTANTS["ANY_TAG"]
 SUM = OPS["SUM"]
-
-
-def dumped(obj: Any) -> np.ndarray:
-    return np.frombuffer(pickle.dumps(obj), np.uint8)
 
 
 class Inbox:
@@ -98,9 +94,8 @@ class ObjectMessages(PointToPoint):
         held = self.need("Comm.sendrecv")
         inbox = Inbox(recvbuf)
         receive = post_receive(held, "sendrecv", inbox.into, source, recvtag)
-        send = post_send(held, "isend", dumped(sendobj), dest, sendtag, False)
-        self.finish("sendrecv", receive, status)
-        self.pending("sendrecv", send, False).wait()
+        send = post_send(held, "isend", as_bytes(sendobj), dest, sendtag, False)
+        self.finish_both("sendrecv", receive, send, status)
         return inbox.value()
 
     probe = PointToPoint.Probe
@@ -125,7 +120,7 @@ def sent(
     self: Any, call: str, obj: Any, dest: int, tag: int, blocks: bool
 ) -> VirtualRequest:
     held = self.need(f"Comm.{call}")
-    data = np.zeros(0, np.uint8) if dest == PROC_NULL else dumped(obj)
+    data = np.zeros(0, np.uint8) if dest == PROC_NULL else as_bytes(obj)
     return post_send(held, call, data, dest, tag, blocks)
 
 
@@ -155,10 +150,8 @@ class ObjectCollectives(ObjectMessages):
         )
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
-        root, data = (
-            self.need("Comm.gather").root("gather", root),
-            pickle.dumps(sendobj),
-        )
+        root = self.need("Comm.gather").root("gather", root)
+        data = pickle.dumps(sendobj)
         found = self.of_objects("Gather", lambda ch: ch.table["gather"](ch, data, root))
         return None if found is None else [pickle.loads(one) for one in found]
 

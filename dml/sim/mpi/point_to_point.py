@@ -1,6 +1,7 @@
 """Messages of buffers: blocking, non-blocking, persistent and matched."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,12 @@ ANY_SOURCE, ANY_TAG = CONSTANTS["ANY_SOURCE"], CONSTANTS["ANY_TAG"]
 MODES = {"s": -1, "b": float("inf"), "r": None, "": None}
 
 
+@cache
+def mode_of(call: str) -> str:
+    """Return the mode of a send, such as "s" of Issend."""
+    return call.lower().removesuffix("_init").removesuffix("send").removeprefix("i")
+
+
 def post_send(
     held: CommObject, call: str, data: np.ndarray, dest: int, tag: int, blocks: bool
 ) -> VirtualRequest:
@@ -28,8 +35,8 @@ def post_send(
     dest, tag = held.peer(call, "dest", dest), held.tag(call, tag)
     if dest == PROC_NULL:
         return VirtualRequest.null(comm, ISEND, data)
-    mode = call.lower().removesuffix("_init").removesuffix("send").removeprefix("i")
-    limit = MODES.get(mode)
+    mode = mode_of(call)
+    limit = MODES[mode]
     owner.messages += 1
     owner.nbytes += data.nbytes
     if owner.options.trace is not None:
@@ -122,11 +129,16 @@ class PointToPoint(BaseComm):
         """Wait for a blocking send."""
         self.finish(call, virtual, None, receives=False)
 
+    def finish_both(
+        self, call: str, receive: VirtualRequest, send: VirtualRequest, status: Any
+    ) -> None:
+        """Wait for a receive, whose status is filled, and for a send."""
+        self.finish(call, receive, status)
+        self.finish_send(call, send)
+
     def pending(self, call: str, virtual: Any, receives: bool) -> Pending:
-        pending = Pending(virtual, call)
-        pending.receives = receives
-        pending.trace = self.held.owner.options.trace
-        return pending
+        trace = self.held.owner.options.trace
+        return Pending(virtual, call, receives=receives, trace=trace)
 
     def Recv(
         self,
@@ -165,18 +177,9 @@ class PointToPoint(BaseComm):
     ) -> None:
         held = self.need("Comm.Sendrecv")
         data, into = simple(sendbuf, True).pack(), destination(simple(recvbuf, False))
-        self.exchange(
-            "Sendrecv", held, data, dest, sendtag, into, source, recvtag, status
-        )
-
-    def exchange(
-        self, call: str, held: Any, data: Any, dest: int, sendtag: int, *rest: Any
-    ):
-        into, source, recvtag, status = rest
-        receive = post_receive(held, call, into, source, recvtag)
+        receive = post_receive(held, "Sendrecv", into, source, recvtag)
         send = post_send(held, "Isend", data, dest, sendtag, False)
-        self.finish(call, receive, status)
-        self.pending(call, send, False).wait()
+        self.finish_both("Sendrecv", receive, send, status)
 
     def Sendrecv_replace(
         self,
@@ -190,8 +193,9 @@ class PointToPoint(BaseComm):
         held = self.need("Comm.Sendrecv_replace")
         block = simple(buf, False)
         data, into = block.pack().copy(), destination(block)
-        call = "Sendrecv_replace"
-        self.exchange(call, held, data, dest, sendtag, into, source, recvtag, status)
+        receive = post_receive(held, "Sendrecv_replace", into, source, recvtag)
+        send = post_send(held, "Isend", data, dest, sendtag, False)
+        self.finish_both("Sendrecv_replace", receive, send, status)
 
     def Isendrecv(
         self,
@@ -205,7 +209,9 @@ class PointToPoint(BaseComm):
         held = self.need("Comm.Isendrecv")
         data = simple(sendbuf, True).pack()
         into = destination(simple(recvbuf, False))
-        return self.both(held, "Isendrecv", data, dest, sendtag, into, source, recvtag)
+        receive = post_receive(held, "Isendrecv", into, source, recvtag)
+        send = post_send(held, "Isend", data, dest, sendtag, False)
+        return self.both("Isendrecv", receive, send)
 
     def Isendrecv_replace(
         self,
@@ -218,23 +224,21 @@ class PointToPoint(BaseComm):
         held = self.need("Comm.Isendrecv_replace")
         block = simple(buf, False)
         data, into = block.pack().copy(), destination(block)
-        call = "Isendrecv_replace"
-        return self.both(held, call, data, dest, sendtag, into, source, recvtag)
-
-    def both(
-        self, held: Any, call: str, data: Any, dest: int, sendtag: int, *rest: Any
-    ):
-        into, source, recvtag = rest
-        receive = post_receive(held, call, into, source, recvtag)
+        receive = post_receive(held, "Isendrecv_replace", into, source, recvtag)
         send = post_send(held, "Isend", data, dest, sendtag, False)
+        return self.both("Isendrecv_replace", receive, send)
+
+    def both(self, call: str, receive: VirtualRequest, send: VirtualRequest) -> Request:
+        """Return one request of a receive and a send."""
         pending = self.pending(call, receive, True)
         pending.also = send
         return Request.of(pending)
 
     def persistent(self, call: str, start: Callable[[], Any], receives: bool) -> Any:
-        pending = Pending(None, call, start=start)
-        pending.receives, pending.trace = receives, self.held.owner.options.trace
-        return Prequest.of(pending)
+        trace = self.held.owner.options.trace
+        return Prequest.of(
+            Pending(None, call, start=start, receives=receives, trace=trace)
+        )
 
     # Probes.
 

@@ -14,7 +14,7 @@ class Options(NamedTuple):
 
 
 class Aborted(BaseException):
-    """The end of a run by Abort, or by sys.exit of a script."""
+    """The end of a run by Abort, or by os._exit of a script."""
 
     def __init__(self, code: int, rank: int):
         super().__init__(f"rank {rank} ended the run with code {code}")
@@ -40,7 +40,6 @@ class Rank:
         self.attached: Any = None
         self.initialized, self.finalized = True, False
         self.modules: dict[str, Any] = {}  # of a script: its own, by name
-        self.exit: list[Any] = []  # called by Finalize
 
     @property
     def process(self) -> Any:

@@ -4,9 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.sim.mpi.memory import memory_of
-from dml.sim.mpi.messages import Block, simple, split, type_of
-from dml.sim.mpi.operations import OPS, Op, array_operation
+from dml.sim.mpi.messages import Block, parts, simple
+from dml.sim.mpi.operations import ARRAYS, OPS, Op, array_operation
+
+BY_UFUNC = {
+    function: OPS[name]
+    for name, function in ARRAYS.items()
+    if isinstance(function, np.ufunc)
+}
 
 
 class Reduction(NamedTuple):
@@ -24,26 +29,21 @@ class Reduction(NamedTuple):
         return np.array(data).view(self.dtype)
 
 
-def datatype_of(spec: Any, block: Block) -> Any:
+def datatype_of(spec: Any) -> Any:
     """Return the datatype of a specification, as the program knows it."""
-    data, given = spec, None
-    if isinstance(spec, list | tuple):
-        data, _, _, given = split(spec)
-    return type_of(given, memory_of(data, readonly=True)[1])
+    return parts(spec, True).datatype
 
 
 def reduction(op: Any, spec: Any, block: Block) -> Reduction:
     """Return the reduction of a buffer by an operation of mpi4py, or one of NumPy."""
     if isinstance(op, np.ufunc):
-        named = {one.held.name: one for one in OPS.values() if one}
-        names = {"add": "SUM", "multiply": "PROD", "maximum": "MAX", "minimum": "MIN"}
-        op = named[names.get(op.__name__, "SUM")]
+        op = BY_UFUNC.get(op, op)
     if not isinstance(op, Op):
         raise TypeError(
             f"expected an operation such as MPI.SUM, got a {type(op).__name__}; pass "
             "one, or make one by MPI.Op.Create"
         )
-    datatype = datatype_of(spec, block)
+    datatype = datatype_of(spec)
     function, dtype = array_operation(op, block.layout, datatype)
     return Reduction(function, dtype, op.held.commutes)
 

@@ -15,24 +15,27 @@ class Pending:
 
     Attributes:
       virtual: Request of the virtual communicator; None if it is complete.
-      value: Returns the received object for `wait`, in lower case; None: no object.
       start: Starts a persistent request again, and returns its virtual request.
-      also: A send that must be complete, too, of Isendrecv.
+      receives: Whether it is a receive, which has a source and a tag.
       trace: A `Trace`, or None.
+      value: Returns the received object for `wait`, in lower case; None: no object.
+      also: A send that must be complete, too, of Isendrecv.
     """
 
     def __init__(
         self,
         virtual: Any,
         call: str = "",
-        value: Callable[[], Any] | None = None,
+        *,
         start: Callable[[], Any] | None = None,
+        receives: bool = True,
+        trace: Any = None,
     ):
-        self.virtual, self.call, self.value, self.start = virtual, call, value, start
+        self.virtual, self.call, self.start = virtual, call, start
         self.active = start is None
-        self.receives = True
+        self.receives, self.trace = receives, trace
+        self.value: Callable[[], Any] | None = None
         self.also: Any = None
-        self.trace: Any = None
         self.status = Status()
         self.error: Any = None
 
@@ -275,9 +278,7 @@ class Request(Handle):
 
     @classmethod
     def some(cls, requests: Any, statuses: Any) -> tuple[list[int], list[Any]]:
-        indices = [
-            k for k, one in enumerate(requests) if not one.idle and one.held.done
-        ]
+        indices = done(requests)
         kept = filled(statuses, len(indices))
         return indices, [
             requests[k].wait(status) for k, status in zip(indices, kept, strict=True)
@@ -316,9 +317,7 @@ class Request(Handle):
         if all(request.idle for request in requests):
             return None
         first_done(requests, wait=False)
-        indices = [
-            k for k, one in enumerate(requests) if not one.idle and one.held.done
-        ]
+        indices = done(requests)
         for k, status in zip(indices, filled(statuses, len(indices)), strict=True):
             requests[k].Get_status(status)
         return indices
@@ -339,6 +338,11 @@ def filled(statuses: Any, length: int) -> list[Any]:
         statuses += [Status() for _ in range(length - len(statuses))]
     kept = [*statuses[:length]]
     return kept + [None] * (length - len(kept))
+
+
+def done(requests: Sequence[Request]) -> list[int]:
+    """Return the indices of the requests that are complete, without a poll."""
+    return [k for k, one in enumerate(requests) if not one.idle and one.held.done]
 
 
 def all_done(requests: Sequence[Request]) -> bool:

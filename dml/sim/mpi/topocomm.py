@@ -95,6 +95,8 @@ def exchange(
     ]
     for request in (*receives, *sends):
         request.Wait()
+    for source in inward:
+        channel.received(source)
 
 
 def between(self: Any, out: list[Block], into: list[Block]) -> Callable[..., None]:

@@ -333,7 +333,7 @@ class Win(Errhandled, Attributed, Handle):
         )
         if into is not None:
             self.spend(block.nbytes + kept.nbytes)
-            kept.unpack(into.pack().copy())
+            kept.unpack(into.pack())
             if not no_op:
                 combine(origin, block, into, op)
 

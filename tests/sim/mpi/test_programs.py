@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 
 from dml import sim
@@ -36,6 +37,27 @@ def test_programs_find_the_same_on_a_network(links, eager):
         assert found(seed, 4, "mpich", links, eager) == found(seed, 4), seed
 
 
+@pytest.mark.parametrize(
+    "function, want",
+    [(np.add, 6), (np.maximum, 3), (np.bitwise_or, 3), (np.bitwise_xor, 0)],
+)
+def test_functions_of_numpy_are_operations(function, want):
+    def program(comm):
+        total = np.zeros(1, np.int64)
+        comm.Allreduce(np.array([comm.rank + 1]), total, function)
+        return int(total[0])
+
+    assert MPI.run(program, 3) == [want] * 3
+
+
+def test_functions_without_an_operation_are_refused():
+    def program(comm):
+        with pytest.raises(TypeError, match="expected an operation such as MPI.SUM"):
+            comm.Allreduce(np.ones(1), np.ones(1), np.subtract)
+
+    MPI.run(program, 1)
+
+
 def test_a_collective_call_matches_no_receive_of_the_program():
     def program(comm):
         into = bytearray(8)
@@ -49,8 +71,6 @@ def test_a_collective_call_matches_no_receive_of_the_program():
 
 
 def test_a_background_call_overlaps_with_computing():
-    import numpy as np
-
     def program(comm, overlaps):
         into = np.zeros(10_000)
         start = MPI.Wtime()
@@ -66,6 +86,19 @@ def test_a_background_call_overlaps_with_computing():
     alone = max(MPI.run(lambda comm: program(comm, False), 4))
     both = max(MPI.run(lambda comm: program(comm, True), 4))
     assert 0 < alone < 1 == both
+
+
+def test_an_exchange_ends_when_its_send_has_been_received():
+    def program(comm):
+        if comm.rank:
+            comm.Send(bytes(9), 0)
+            comm.held.comm.platform.compute(1.0)
+            comm.Recv(bytearray(9), 0)
+        else:
+            comm.Sendrecv(bytes(9), 1, 0, bytearray(9), 1)
+        return MPI.Wtime()
+
+    assert MPI.run(program, 2, eager=0)[0] > 1 > MPI.run(program, 2)[0]
 
 
 def test_a_rendezvous_shows_a_deadlock_with_its_calls():

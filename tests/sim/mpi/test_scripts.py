@@ -1,5 +1,6 @@
 """Scripts of mpi4py on virtual ranks: `python -m dml.sim`."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def test_ranks_have_their_own_modules_and_objects(script, capsys):
         "comm = MPI.COMM_WORLD\n"
         "class Own:\n    def __init__(self, rank): self.rank = rank\n"
         "helper.seen.append(comm.rank)\n"
+        "import helper as again\nassert again is helper\n"
         "found = comm.gather(Own(helper.rank))\n"
         "assert helper.seen == [comm.rank]\n"
         "if comm.rank == 0:\n"
@@ -64,6 +66,14 @@ def test_the_end_of_a_script_is_an_exit_code(script, capsys, body, code, text):
     [
         (["-n", "0", "s.py"], "expected at least 1 rank, got 0"),
         (["-n", "2", "--network=web", "s.py"], "expected a network, got 'web'"),
+        (
+            ["-n", "2", "--timeline=line.png", "s.py"],
+            "expected --timeline=FILE.json or FILE.svg, got 'line.png'",
+        ),
+        (
+            ["-n", "2", "--timeline=nowhere/line.svg", "s.py"],
+            "expected a folder for --timeline",
+        ),
         (["-n", "2", "missing.py"], "expected a script, got 'missing.py'"),
         (
             ["-n", "2", "--eager=-1", "s.py"],
@@ -92,9 +102,15 @@ def test_the_critical_path_follows_the_messages_that_were_awaited(script, capsys
 
 
 def test_a_timeline_has_the_calls_and_the_messages(script, tmp_path):
-    path = script("from mpi4py import MPI\nMPI.COMM_WORLD.allreduce(1)")
+    path = script(
+        "from mpi4py import MPI\nMPI.COMM_WORLD.allreduce(1)\n"
+        "MPI.COMM_WORLD.Create_cart([2]).neighbor_allgather(1)"
+    )
     assert main(["-n", "2", f"--timeline={tmp_path}/line.json", path]) == 0
-    assert "Allreduce" in (tmp_path / "line.json").read_text()
+    events = json.loads((tmp_path / "line.json").read_text())["traceEvents"]
+    assert {"Allreduce", "Neighbor_allgather"} <= {one["name"] for one in events}
+    arrows = [one for one in events if one["ph"] == "s"]
+    assert len(arrows) == 4  # of each rank one of the sum and one to its neighbour
 
 
 def test_an_example_runs_on_a_thousand_ranks(capsys):
