@@ -60,6 +60,7 @@ while [[ $# -gt 0 ]]; do
 done
 find_script "-n P, --hosts=H, --rate=RATE" "$@"
 ((EUID == 0)) || stop 2 "expected root, to create hosts, got $(id -un); run this as root"
+PATH=$PATH:/usr/sbin:/sbin # Debian's ip and tc, which su leaves out of PATH
 for tool in ip unshare mount ${rate:+tc}; do
     type -P "$tool" >/dev/null ||
         stop 2 "expected $tool on PATH, got none; install it (Debian: iproute2, util-linux)"
