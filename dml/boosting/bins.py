@@ -5,15 +5,18 @@
               r-th ──► 0010……    count the keys below each of 2^k - 1 prefixes on all
                        ……        ranks, keep the prefix with the r-th key
 
-A column with at most B distinct values has a bin for each. Another has bins between the
-order statistics of ranks ⌈jn/B⌉, j = 1 … B-1. Edges are midpoints of an order statistic
-and its successor, both values of the data. A missing value (NaN) has its own bin, the
-last one, and is not counted in n. Categories have a bin for each value.
+A column with at most B distinct values has a bin for each. In another, a value with at
+least n'/B' rows has its own bin, where n' rows and B' bins are left without such
+values; this is repeated until none is found. The others have bins between the order
+statistics of ranks ⌈jn'/B'⌉, j = 1 … B'-1. Edges are midpoints of neighbours, both
+values of the data. A missing value (NaN) has its own bin, the last one, and is not
+counted in n. Categories have a bin for each value.
 
 Words over the p ranks of equal columns, for F columns of b bits (32 or 64), of which
-F_d have at most B distinct values on every rank, and F_s more than B on all ranks:
+F_d have at most B distinct values on every rank, for S order statistics selected in
+other columns, H values with their own bins there, and E edges:
 
-    2(p-1) · 3F + p(p-1) · F_d B + 2(p-1) · F_s (B-1) ((b/k) (2^k - 1) + 1)
+    2(p-1) · 3F + p(p-1) · F_d B + 2(p-1) · (S ((b/k) (2^k - 1) + 1) + H + E)
 """
 
 from typing import NamedTuple
@@ -87,13 +90,11 @@ def make_bins(
         edges[f] = values if categories[f] else between(values[:-1], values[1:])
     many = [f for f in range(columns) if f not in found or len(found[f]) > most]
     if many:
-        wide_keys = [ordered[f] for f in many]
-        wanted = -(-np.arange(1, most) * present[many][:, None] // most)
-        chosen = select(grid, wide_keys, wanted)
-        after = successors(grid, wide_keys, chosen)
-        for f, low, high in zip(many, chosen, after, strict=True):
-            none = np.iinfo(high.dtype).max
-            inner = (high != none) & np.concatenate([[True], low[1:] != low[:-1]])
+        keys = [ordered[f] for f in many]
+        lower = lower_keys(grid, keys, present[many].tolist(), most)
+        upper = successors(grid, keys, lower)
+        for f, low, high in zip(many, lower, upper, strict=True):
+            inner = high != np.iinfo(high.dtype).max
             edges[f] = between(values_of(low[inner]), values_of(high[inner]))
     sizes = [len(e) + (not c) for e, c in zip(edges, categories, strict=True)]
     return Bins(edges, np.array(sizes, np.int64), absent > 0, categories)
@@ -128,33 +129,96 @@ def union(
     return [keys[keys != none].astype(dtype) for keys in gathered]
 
 
-def select(grid: Grid, keys: list[np.ndarray], wanted: np.ndarray) -> np.ndarray:
+def lower_keys(
+    grid: Grid, keys: list[np.ndarray], rows: list[int], most: int
+) -> list[np.ndarray]:
+    """Return the keys below the edges of each column, at most `most` - 1, ascending."""
+    around = [column[:0] for column in keys]  # edges on both sides of frequent values
+    lower, rest, active = [*around], [*keys], [*range(len(keys))]
+    while active:
+        bins = {f: most - len(around[f]) for f in active}
+        wanted = [-(-np.arange(1, bins[f]) * rows[f] // bins[f]) for f in active]
+        chosen = select(grid, [rest[f] for f in active], wanted)
+        counts = occurrences(grid, [rest[f] for f in active], chosen)
+        frequent = {}
+        for f, found, count in zip(active, chosen, counts, strict=True):
+            lower[f] = np.union1d(around[f], found)
+            values, first = np.unique(found, return_index=True)
+            count = count[first]
+            many = count * bins[f] >= rows[f]
+            frequent[f], rows[f] = values[many], rows[f] - int(count[many].sum())
+        before = predecessors(grid, [keys[f] for f in active], [*frequent.values()])
+        active = []
+        for (f, own), below in zip(frequent.items(), before, strict=True):
+            edges = np.union1d(around[f], np.concatenate([own, below[below > 0]]))
+            if len(own) and len(edges) < most:
+                around[f], rest[f] = edges, rest[f][~contained(rest[f], own)]
+                active.append(f)
+    return lower
+
+
+def slices(parts: list[np.ndarray]) -> list[slice]:
+    """Return the place of each array in their concatenation."""
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    return [slice(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+
+
+def select(
+    grid: Grid, keys: list[np.ndarray], wanted: list[np.ndarray]
+) -> list[np.ndarray]:
     """Return the keys of the ranks `wanted` (from 1) of each column, over all ranks."""
-    dtype = keys[0].dtype
-    low = np.zeros(wanted.shape, dtype)
+    dtype, goal, places = keys[0].dtype, np.concatenate(wanted), slices(wanted)
+    low = np.zeros(len(goal), dtype)
     steps = np.arange(1, 1 << BITS).astype(dtype)
     for shift in range(8 * dtype.itemsize - BITS, -1, -BITS):
-        probes = low[:, :, None] + (steps << dtype.type(shift))
+        probes = low[:, None] + (steps << dtype.type(shift))
         below = np.empty(probes.shape, np.int64)
-        for f, column in enumerate(keys):
-            below[f] = np.searchsorted(column, probes[f].reshape(-1)).reshape(
-                below[f].shape
-            )
+        for column, place in zip(keys, places, strict=True):
+            below[place] = np.searchsorted(column, probes[place])
         add(grid.down, below)
-        digit = (below < wanted[:, :, None]).sum(axis=2).astype(dtype)
+        digit = (below < goal[:, None]).sum(axis=1).astype(dtype)
         low += digit << dtype.type(shift)
-    return low
+    return [low[place] for place in places]
 
 
-def successors(grid: Grid, keys: list[np.ndarray], chosen: np.ndarray) -> np.ndarray:
+def occurrences(
+    grid: Grid, keys: list[np.ndarray], chosen: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Return the number of rows of all ranks with each chosen key."""
+    counts = [
+        np.searchsorted(column, found, side="right") - np.searchsorted(column, found)
+        for column, found in zip(keys, chosen, strict=True)
+    ]
+    total = add(grid.down, np.concatenate(counts))
+    return [total[place] for place in slices(chosen)]
+
+
+def predecessors(
+    grid: Grid, keys: list[np.ndarray], chosen: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Return the largest key of all ranks below each chosen key; none: 0."""
+    mirrored = [~column[::-1] for column in keys]
+    return [~key for key in successors(grid, mirrored, [~key for key in chosen])]
+
+
+def successors(
+    grid: Grid, keys: list[np.ndarray], chosen: list[np.ndarray]
+) -> list[np.ndarray]:
     """Return the smallest key of all ranks above each chosen key; none: all ones."""
-    dtype = chosen.dtype
-    after = np.full(chosen.shape, np.iinfo(np.uint64).max, np.uint64)
-    for f, column in enumerate(keys):
-        place = np.searchsorted(column, chosen[f], side="right")
+    after = []
+    for column, found in zip(keys, chosen, strict=True):
+        place = np.searchsorted(column, found, side="right")
+        own = np.full(len(found), np.iinfo(np.uint64).max, np.uint64)
         inside = place < len(column)
-        after[f, inside] = column[place[inside]]
-    return least(grid.down, after).astype(dtype)
+        own[inside] = column[place[inside]]
+        after.append(own)
+    every = least(grid.down, np.concatenate(after))
+    return [every[place].astype(chosen[0].dtype) for place in slices(chosen)]
+
+
+def contained(keys: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Return whether each key is one of `some`, which are ascending."""
+    return some[np.searchsorted(some[:-1], keys)] == keys
 
 
 def between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -185,8 +249,14 @@ def assign(column, edges, category, missing, out):
         out[i] = place
 
 
-def words(p: int, columns: int, few: int, many: int, bins: int, bits: int) -> int:
-    """Return the words that the p ranks of equal columns send in `make_bins`."""
-    rounds = bits // BITS
-    selection = many * (bins - 1) * (rounds * ((1 << BITS) - 1) + 1)
+def words(
+    p: int, columns: int, few: int, bins: int, bits: int, wide: tuple[int, int, int]
+) -> int:
+    """Return the words that the p ranks of equal columns send in `make_bins`.
+
+    `wide` has the numbers of order statistics, of values with their own bins, and of
+    keys below edges, over all columns with more than `bins` distinct values.
+    """
+    statistics, frequent, edges = wide
+    selection = statistics * (bits // BITS * ((1 << BITS) - 1) + 1) + frequent + edges
     return (p - 1) * (6 * columns + p * few * bins + 2 * selection)

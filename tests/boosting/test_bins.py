@@ -15,7 +15,7 @@ ROWS, BINS = 500, 8
 def columns(dtype):
     """Return columns: numbers, ties, few values, missing, constant, none at all."""
     rng = np.random.default_rng(1)
-    x = np.empty((ROWS, 7), dtype)
+    x = np.empty((ROWS, 9), dtype)
     x[:, 0] = rng.standard_normal(ROWS) * 10.0 ** rng.integers(-30, 30, ROWS)
     x[:, 1] = np.round(3 * rng.standard_normal(ROWS))
     x[:, 2] = rng.integers(0, 5, ROWS)
@@ -24,6 +24,8 @@ def columns(dtype):
     x[:9, 4] = 0.0
     x[:, 5] = np.nan
     x[:, 6] = np.where(rng.random(ROWS) < 0.98, 0.0, rng.random(ROWS))
+    x[:, 7] = np.where(rng.random(ROWS) < 0.7, 0.0, rng.standard_normal(ROWS))
+    x[:, 8] = np.round(3 * rng.standard_normal(ROWS) ** 3)  # several rounds of ties
     return x
 
 
@@ -43,17 +45,32 @@ def made(x, size, cuts=None):
 
 
 def expected_edges(column):
-    """Return the edges by np.sort."""
+    """Return the edges by np.sort, and the numbers of keys that `words` counts."""
     values = np.sort(column[~np.isnan(column)]).astype(np.float64)
-    distinct = np.unique(values)
-    lower = distinct[:-1]
+    distinct, counts = np.unique(values, return_counts=True)
+    lower, wide = np.arange(len(distinct) - 1), (0, 0, 0)
     if len(distinct) > BINS:
-        ranks = [-(-j * len(values) // BINS) for j in range(1, BINS)]
-        lower = np.unique(values[np.array(ranks) - 1])
-        lower = lower[lower < distinct[-1]]
-    upper = distinct[np.searchsorted(distinct, lower) + 1]
-    middle = lower / 2 + upper / 2
-    return np.where(middle < upper, middle, lower)
+        lower, wide = expected_lower(counts)
+        lower = lower[lower < len(distinct) - 1]
+    middle = distinct[lower] / 2 + distinct[lower + 1] / 2
+    return np.where(middle < distinct[lower + 1], middle, distinct[lower]), wide
+
+
+def expected_lower(counts):
+    """Return the places of distinct values below an edge, and the three numbers."""
+    own, around = np.zeros(len(counts), bool), set()
+    statistics = frequent = 0
+    while True:
+        bins, rest = BINS - len(around), np.where(own, 0, counts)
+        ranks = [-(-j * rest.sum() // bins) for j in range(1, bins)]
+        found = np.searchsorted(np.cumsum(rest), np.array(ranks, int))
+        lower = sorted(around | {*found.tolist()})
+        new = {place for place in found.tolist() if rest[place] * bins >= rest.sum()}
+        statistics, frequent = statistics + len(ranks), frequent + len(new)
+        wider = around | {*new, *(place - 1 for place in new if place)}
+        if not new or len(wider) >= BINS:
+            return np.array(lower), (statistics, frequent, len(lower))
+        own[[*new]], around = True, wider
 
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
@@ -71,8 +88,21 @@ def test_edges_are_midpoints_of_order_statistics(size, dtype):
     x = columns(dtype)
     for found, _ in made(x, size):
         for f, edges in enumerate(found.edges):
-            np.testing.assert_array_equal(edges, expected_edges(x[:, f]))
+            np.testing.assert_array_equal(edges, expected_edges(x[:, f])[0])
+            assert len(edges) < BINS
         assert found.missing.tolist() == np.isnan(x).any(axis=0).tolist()
+
+
+def test_columns_with_many_ties_use_the_bins_that_they_have():
+    rng = np.random.default_rng(2)
+    scale = rng.integers(1, 9, 120)
+    x = np.round(scale * rng.standard_normal((ROWS // 5, 120)) ** 3).astype(np.float32)
+    x[: ROWS // 10, ::3] = np.arange(ROWS // 10)[:, None] % (2 + scale[::3])
+    x[:, 0] = np.repeat(np.arange(9), [4, 20, 4, 20, 4, 20, 4, 20, 4])  # 8 edges
+    for found, _ in made(x, 3):
+        for column, edges in zip(x.T, found.edges, strict=True):
+            np.testing.assert_array_equal(edges, expected_edges(column)[0])
+            assert len(edges) < BINS
 
 
 def test_ranks_without_rows_change_nothing():
@@ -80,7 +110,8 @@ def test_ranks_without_rows_change_nothing():
     cuts = [slice(0, 0), slice(0, 499), slice(499, 499), slice(499, 500)]
     for found, _ in made(x, 4, cuts):
         for f, edges in enumerate(found.edges):
-            np.testing.assert_array_equal(edges, expected_edges(x[:, f]))
+            np.testing.assert_array_equal(edges, expected_edges(x[:, f])[0])
+            assert len(edges) < BINS
 
 
 @pytest.mark.parametrize("size", (1, 2, 3, 7))
@@ -92,13 +123,13 @@ def test_the_counted_words_are_those_of_the_formula(size, dtype, bits):
         assert counted == int(counted)
     parts = [x[part(ROWS, size, r)] for r in range(size)]
     distinct = [
-        [len(np.unique(p[:, f][~np.isnan(p[:, f])])) for p in parts] for f in range(7)
+        [len(np.unique(p[:, f][~np.isnan(p[:, f])])) for p in parts]
+        for f in range(x.shape[1])
     ]
     few = sum(max(each) <= BINS for each in distinct)
-    whole = [len(np.unique(x[:, f][~np.isnan(x[:, f])])) for f in range(7)]
-    many = sum(each > BINS for each in whole)
+    wide = np.sum([expected_edges(column)[1] for column in x.T], axis=0).tolist()
     # and a word for `agree`
-    formula = bins.words(size, 7, few, many, BINS, bits) + 2 * (size - 1)
+    formula = bins.words(size, len(x.T), few, BINS, bits, wide) + 2 * (size - 1)
     assert counted == formula
 
 
