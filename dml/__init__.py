@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from dml.wire.comm.buffers import flat as flat
     from dml.wire.comm.mpi import world as world
     from dml.wire.comm.plain import as_comm as as_comm
+    from dml.wire.mesh.exact import exact_mean as exact_mean
+    from dml.wire.mesh.exact import exact_psum as exact_psum
+    from dml.wire.reducers.fixed_point import exact_sum as exact_sum
 
 # Public names by module, which is imported at the first use of a name.
 _NAMES = {
@@ -54,6 +57,8 @@ _NAMES = {
     "dml.wire.comm.buffers": ("flat",),
     "dml.wire.comm.mpi": ("world",),
     "dml.wire.comm.plain": ("as_comm",),
+    "dml.wire.mesh.exact": ("exact_mean", "exact_psum"),
+    "dml.wire.reducers.fixed_point": ("exact_sum",),
 }
 _MODULES = {
     "reducers": "dml.wire.reducers",

@@ -90,9 +90,9 @@ def make_bins(
         edges[f] = values if categories[f] else between(values[:-1], values[1:])
     many = [f for f in range(columns) if f not in found or len(found[f]) > most]
     if many:
-        keys = [ordered[f] for f in many]
-        lower = lower_keys(grid, keys, present[many].tolist(), most)
-        upper = successors(grid, keys, lower)
+        wide_keys = [ordered[f] for f in many]
+        lower = lower_keys(grid, wide_keys, present[many].tolist(), most)
+        upper = successors(grid, wide_keys, lower)
         for f, low, high in zip(many, lower, upper, strict=True):
             inner = high != np.iinfo(high.dtype).max
             edges[f] = between(values_of(low[inner]), values_of(high[inner]))

@@ -23,19 +23,30 @@ import numpy as np
 from numba import njit
 
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
+from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
 from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.collectives.sum_parts import sum_parts
-from dml.wire.comm.buffers import Layout, allocate, is_registered, registered_views
+from dml.wire.comm.buffers import (
+    Layout,
+    allocate,
+    flat,
+    is_registered,
+    registered_views,
+)
 from dml.wire.comm.plain import as_comm
+from dml.wire.plans.fixed_point import (
+    BLOCK,
+    LOWEST,
+    MOST,
+    check_most,
+    integer_shift,
+)
 from dml.wire.plans.topology import chunks
 from dml.wire.reducers.rows import indices
 
 Length = dict[int, None]
-BLOCK = 512  # elements that have a common exponent
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
-MOST = {32: 64, 64: 1 << 16}  # default of `most` by bits
-LOWEST = 30  # exponents below it count as it, so that scales are finite float32
 NOT_FINITE = 255  # exponent of NaN and infinity
 
 
@@ -51,11 +62,7 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
     if bits not in MOST:
         raise BadInput(f"expected integers of 32 or 64 bits, got {bits}; correct it")
     most = most or MOST[bits]
-    if most & (most - 1) or not 1 <= most <= 1 << 16:
-        raise BadInput(
-            f"expected at most a power of two of terms up to 65536, got {most}; "
-            "correct it"
-        )
+    check_most(most)
     sums = FixedPoint(allreduce, bits, most)
 
     # The state is constant: the length of the gradient, in a tree without leaves.
@@ -90,6 +97,23 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
     return Reducer(init, reduce, sums.combine, reduce_terms, reduce_parts)
 
 
+def exact_sum(
+    comm: Comm, buffer: np.ndarray, algorithm: str = "auto", *, terms: int = MOST[32]
+) -> None:
+    """Replace a float32 buffer by the sum over all ranks, with the bits of exact_psum.
+
+    Args:
+      comm: The ranks; a communicator of mpi4py, too.
+      buffer: The term of this rank.
+      algorithm: Name in `dml.ALLREDUCE`; the bits do not depend on it.
+      terms: Largest number of terms, a power of two; the bits depend on it.
+    """
+    comm = as_comm(comm)
+    check_most(terms)
+    sums = FixedPoint(ALLREDUCE[algorithm], 32, terms)
+    sums.reduce(comm, flat(comm, buffer))
+
+
 class FixedPoint:
     """Sums of float32 terms as integers; see the module.
 
@@ -101,7 +125,7 @@ class FixedPoint:
 
     def __init__(self, allreduce: AllReduce, bits: int, most: int):
         self.allreduce, self.most, self.wide = allreduce, most, bits == 64
-        self.shift = bits - 1 - most.bit_length()  # an integer is at most 2^shift
+        self.shift = integer_shift(bits, most)  # an integer is at most 2^shift
         # of 64-bit integers, by communicator, which is kept: ids are used again
         self.memory: dict[int, tuple[Comm, np.ndarray]] = {}
 
