@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from dml.types import BadInput, Comm
@@ -143,6 +142,8 @@ def connects(address_port: str) -> bool:
 
 def on_cpu() -> bool:
     """Return whether JAX will use CPUs, without initialising its backends."""
+    import jax
+
     config: Any = jax.config  # whose options have no types before jax 0.12
     return config.jax_platforms == "cpu" or not Path("/dev/nvidiactl").exists()
 
