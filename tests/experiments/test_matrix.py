@@ -27,11 +27,13 @@ ON_THREADS = ["hogwild_private", "delayed", "average", "minibatch"]
 # the method trains other problems (offload a GPT in plans/test_offload.py; kfac has the
 # factors of poseidon).
 OMITTED = {
-    "gpt": ["zeno", "scan", "offload", "poseidon", *SERVERS],
+    "gpt": ["zeno", "scan", "offload", "poseidon", "kfac", "server bsp", *SERVERS],
     "episodes": ["zeno", *SERVERS],
     "svm": ["zeno", *SERVERS, *ON_THREADS],
-    "cuts": ["zeno", "delayed", "average"],
-    "dropout": ["zeno", "hogwild_private", "minibatch"],
+    "cuts": ["zeno", "delayed", "average", "cyclades"],
+    "dropout": ["zeno", "hogwild_private", "minibatch", "cyclades"],
+    "completion": ["cyclades"],
+    "documents": ["hogwild_private", "delayed"],
 }
 CELLS = [
     (problem, method)
