@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dml.wire.comm.mpi import world as world
     from dml.wire.comm.plain import as_comm as as_comm
     from dml.wire.comm.watch import watch as watch
+    from dml.wire.mesh.devices import start as start
     from dml.wire.mesh.exact import exact_mean as exact_mean
     from dml.wire.mesh.exact import exact_psum as exact_psum
     from dml.wire.reducers.fixed_point import exact_sum as exact_sum
@@ -59,6 +60,7 @@ _NAMES = {
     "dml.wire.comm.mpi": ("world",),
     "dml.wire.comm.plain": ("as_comm",),
     "dml.wire.comm.watch": ("watch",),
+    "dml.wire.mesh.devices": ("start",),
     "dml.wire.mesh.exact": ("exact_mean", "exact_psum"),
     "dml.wire.reducers.fixed_point": ("exact_sum",),
 }

@@ -34,6 +34,7 @@ MAY_IMPORT = {
     | {"metrics.timeline", "figures.timeline"},
     "train": {"types", *RESULTS},
     "problems": {"types", "extend", "strategies"} | STAGES,
+    "doctor": {"types", "processes", "wire.comm"},
     "parity": {"types", "processes", "problems", "case", "strategies"} | STAGES,
     "case": {"types", "train", "problems", "strategies"} | STAGES,
 }

@@ -7,12 +7,15 @@ rank 0      rank 1                       batch
 """
 
 import math
+import os
+from typing import cast
 
 import jax
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
 from dml.wire.comm.plain import as_comm
+from dml.wire.comm.started import started_ranks
 from dml.wire.mesh.coordinator import (
     bind_address,
     check_host_names,
@@ -22,12 +25,47 @@ from dml.wire.mesh.coordinator import (
 from dml.wire.mesh.gloo_output import drop_gloo_lines
 
 
-def start(comm: Comm) -> None:
+def started_comm() -> Comm | None:
+    """Return the communicator of the ranks that mpirun has started, if it has."""
+    started = started_ranks()
+    if started == 1:
+        return None
+    from dml.wire.comm.mpi import world
+
+    comm = world()
+    if comm.size < started:
+        raise BadInput(
+            f"expected the {started} ranks that mpirun has started, got {comm.size} in "
+            "MPI; start them by the mpirun of mpi4py's MPI (python -m dml.doctor)"
+        )
+    return cast(Comm, comm)
+
+
+def start_tasks() -> None:
+    """Initialise the run of the tasks of srun, whose number and address JAX finds."""
+    several = int(os.environ.get("SLURM_NTASKS", "1")) > 1
+    if (
+        several
+        and "SLURM_LOCALID" in os.environ
+        and not jax.distributed.is_initialized()
+    ):
+        jax.distributed.initialize(local_device_ids=int(os.environ["SLURM_LOCALID"]))
+
+
+def start(comm: Comm | None = None) -> None:
     """Initialise one JAX run of all ranks; collective, before any device is used.
 
     Afterwards jax.devices() lists the devices of all ranks. For a single rank nothing
     needs to be done. On GPUs the k-th rank of a host uses the k-th GPU of the host.
+
+    Args:
+      comm: The ranks; None: those of mpirun, or those of srun without MPI.
     """
+    if comm is None:
+        comm = started_comm()
+        if comm is None:
+            start_tasks()
+            return
     comm = as_comm(comm)
     if comm.size == 1 or jax.distributed.is_initialized():
         return
