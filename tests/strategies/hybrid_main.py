@@ -40,8 +40,7 @@ WAYS = {  # for 4 stages, with fewer, equally many or more microbatches
     "fewer": Pipeline("1f1b", 2),
     "gpipe": Pipeline("gpipe", 12),
     "more": Pipeline("1f1b", 12),
-    "interleaved": Pipeline("interleaved", 4, rounds=2),
-    "remat": Pipeline("1f1b", 4, remat=True),
+    "interleaved": Pipeline("interleaved", 4, rounds=2, remat=True),
     "transposed": Pipeline("transposed", 3, remat=True),
     "zb_h1": Pipeline("zb_h1", 12),
     "zb_h2": Pipeline("zb_h2", 4, remat=True),
@@ -97,7 +96,6 @@ def check_meshes_of_eight_devices_have_the_gradients_of_one():
         ((1, 8, 1), "1f1b", 4),
         ((1, 1, 8), "1f1b", 4),
         ((2, 2, 2), "1f1b", 4),
-        ((1, 4, 2), "zb_h1", 12),  # more microbatches than stages
     ):
         sizes = dict(zip(FOUR, shape, strict=True))
         assert wrong(sizes, Pipeline(name, microbatches)) < CLOSE, sizes
@@ -129,7 +127,7 @@ def check_zero_bubble_gradients_have_the_bits_of_1f1b_and_of_reversed_gpipe():
     assert (other, apart(found, grads)) == (loss, 0)
     # this holds without XLA's optimizations, which fuse two programs otherwise than
     # one; gpipe sums the last microbatch first, so it has these bits if their order is
-    # reversed; a sum of two microbatches has one order
+    # reversed
     _, expected, call = gradients(Pipeline("gpipe", 4), **sizes)
     _, found, _ = gradients(Pipeline("zb_h1", 4), **sizes)
     assert 0 < apart(found, expected) < CLOSE * 10
@@ -138,8 +136,6 @@ def check_zero_bubble_gradients_have_the_bits_of_1f1b_and_of_reversed_gpipe():
     params = call.layout.scatter(small.init(blocks=2))
     _, grads = call(params, take(small.data(BATCH), index), 4)
     assert apart(call.layout.collect(grads), found) == 0
-    _, expected, _ = gradients(Pipeline("gpipe", 2), **sizes)
-    assert apart(gradients(Pipeline("zb_h1", 2), **sizes)[1], expected) == 0
 
 
 def problem(model, params, examples):
