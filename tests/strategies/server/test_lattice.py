@@ -31,7 +31,7 @@ def bits(found):
     return found.table.tobytes()
 
 
-# every pair of a number of servers or workers with a kind of rows; 0: on the workers
+# every number of servers and of workers, both kinds of rows; 0: on the workers
 @pytest.mark.parametrize(
     "servers, workers, dense",
     [
