@@ -8,6 +8,7 @@ from dml.wire.comm.watch import EX_TEMPFAIL
 from tests.mpi.conftest import OPEN_MPI
 
 ROOT = Path(__file__).parents[2]
+KILLED = 9  # code of mpirun if it kills a rank between the exits of the others
 
 
 def rows(text):
@@ -23,7 +24,7 @@ def test_ranks_leave_a_watch_at_their_own_times(mpirun):
 
 def test_a_rank_in_another_branch_is_shown_with_its_call_and_peer(mpirun, tmp_path):
     ended = mpirun(3, "watch_main", "in_another_branch", tmp_path / "table")
-    assert ended.code == EX_TEMPFAIL
+    assert ended.code in (EX_TEMPFAIL, KILLED)
     text = (tmp_path / "table").read_text()
     assert text in ended.err if OPEN_MPI else text == ended.err
     assert text.startswith("dml.watch: no step for ")
@@ -36,7 +37,7 @@ def test_a_rank_in_another_branch_is_shown_with_its_call_and_peer(mpirun, tmp_pa
 
 def test_a_rank_that_sleeps_in_a_compiled_step_is_shown(mpirun, tmp_path):
     ended = mpirun(2, "watch_main", "in_a_compiled_step", tmp_path / "table")
-    assert ended.code == 76
+    assert ended.code in (76, KILLED)
     waits, sleeps = rows((tmp_path / "table").read_text())
     assert sleeps[1].startswith("time.sleep(600)  watch_main.py:")
     assert waits[1].startswith("comm.recv(source=1)") and waits[1].endswith(" rank 1")

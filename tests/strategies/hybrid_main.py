@@ -225,8 +225,8 @@ def check_sliced_states_have_the_bits_of_replicated_states():
 
 
 def check_a_run_with_sliced_states_moves_to_a_mesh_without_them_and_back():
-    sizes = {"data": 2, "stage": 2, "tensor": 2}
-    plain = train(hybrid, name="lamb", sizes=sizes, pipeline=HALVES)
+    sizes, drawn = {"data": 2, "stage": 2, "tensor": 2}, 3 * BATCH
+    plain = train(hybrid, name="lamb", sizes=sizes, pipeline=HALVES, drawn=drawn)
     begun = train(
         hybrid, name="lamb", sizes=sizes, pipeline=HALVES, zero=1, drawn=2 * BATCH
     )
@@ -237,6 +237,7 @@ def check_a_run_with_sliced_states_moves_to_a_mesh_without_them_and_back():
         sizes={"data": 4, "stage": 1, "tensor": 2},
         pipeline=HALVES,
         start=2 * BATCH,
+        drawn=drawn,
         params=begun[-1].params,
         state=begun[-1].state,
     )
@@ -248,6 +249,7 @@ def check_a_run_with_sliced_states_moves_to_a_mesh_without_them_and_back():
         pipeline=HALVES,
         zero=1,
         start=2 * BATCH,
+        drawn=drawn,
         params=plain[1].params,
         state=plain[1].state,
     )
