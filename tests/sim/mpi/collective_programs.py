@@ -221,6 +221,7 @@ class Player:
         win.Get(got, target)
         win.Fence()
         self.note("window", got, memory)
+        self.comm.Barrier()  # memory is read before others change it
         ticket, one = np.zeros(1, dtype), np.ones(1, dtype)
         win.Lock(0)
         win.Fetch_and_op(one, ticket, 0, 2, self.MPI.SUM)
