@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
     "boosting": {"types", "wire", "boosting"},
     "pytest_plugin": {"sim"},
+    "planner": {"types", "wire", "sim", "planner"},
     # the runner of scripts writes timelines
     "sim": {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", "sim"}
     | {"metrics.timeline", "figures.timeline"},

@@ -1,0 +1,305 @@
+"""Rows and totals of plan.py: meshes, parts of the best step, memory, execution."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.planner import calibration as calibrations
+from dml.planner import execution, memory, runs, search, seconds
+from dml.planner.devices import PUBLISHED
+from dml.planner.runs import Mesh, Runs
+from dml.planner.search import Cluster, Plans
+from dml.planner.shapes import Shape
+from dml.runs.carbon import footprint, rent
+from dml.runs.writers import Row
+from dml.types import BadInput
+from dml.wire.costs.checkpointing import Failures, best, expected_seconds
+
+GIB = 2.0**30
+STEP_TOKENS = 4 << 20  # default tokens of a step
+STATE = 14  # bytes of a parameter in a checkpoint: bfloat16, float32 and two moments
+AXES = ("tensor", "stage", "context", "data", "expert")
+TEXTS = {  # of the devices without a network in their text
+    "a100": "A100-80GB SXM",
+    "a100_40gb": "A100-40GB SXM",
+    "h100": "H100-80GB SXM",
+    "h100_96gb": "H100-96GB (HBM2e, 500 W)",
+    "h200": "H200-141GB SXM",
+}
+
+
+class Prices(NamedTuple):
+    """Costs of a run beside the rent of its devices."""
+
+    pue: float
+    intensity: float  # kg of CO2 equivalent for a kWh
+    failure_hours: float  # device-hours between failures
+    checkpoint_rate: float  # GB/s of a node
+    restart: float  # seconds
+
+
+class Query(NamedTuple):
+    """The question: which mesh, how long, how much."""
+
+    model: str
+    shape: Shape
+    cluster: Cluster
+    device: str
+    batch: int
+    tokens: float
+    mesh: str
+    best: int
+    prices: Prices
+    conditions: tuple[float, int]  # straggler, jobs
+
+    @property
+    def calibration(self) -> calibrations.Calibration:
+        """The packaged numbers."""
+        return calibrations.load()
+
+
+class Found(NamedTuple):
+    """The answer."""
+
+    query: Query
+    plans: Plans
+    pick: int  # index of the explained mesh
+
+    @property
+    def run(self) -> Runs:
+        """The explained mesh as a run of numbers."""
+        return runs.select(self.plans.table, self.pick)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The explained mesh."""
+        return self.plans.mesh(self.pick)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step."""
+        return float(self.plans.seconds[self.pick])
+
+
+def kind(name: str) -> str:
+    """Return the published text of a device, by which its constants are found."""
+    begins = [begin for begin, device in PUBLISHED.items() if device == name]
+    return TEXTS.get(name, begins[0] if begins else name)
+
+
+def default_batch(shape: Shape, devices: int) -> int:
+    """Return the examples of a step of about 4 million tokens, a power of two."""
+    return max(1, 2 ** round(np.log2(STEP_TOKENS / shape.sequence)))
+
+
+def plans(query: Query) -> Plans:
+    """Return all meshes; raise BadInput if none fits in memory."""
+    found = search.plan(query.shape, query.cluster, query.batch, query.calibration)
+    if not found.fits.any():
+        raise BadInput(
+            f"expected a mesh of {query.cluster.devices} devices that fits in "
+            f"{query.cluster.device.memory:g} GiB, got none for {query.model}: "
+            f"{search.nearest(found)}; pass more --devices or a smaller --sequence"
+        )
+    return found
+
+
+def pick(query: Query, plans: Plans) -> int:
+    """Return the index of the fastest mesh, or of the fastest one of --mesh."""
+    order = plans.ranked()
+    if not query.mesh:
+        return int(order[0])
+    sizes = read_mesh(query.mesh, query.cluster.devices)
+    matches = np.ones(len(plans.seconds), bool)
+    for name, size in sizes.items():
+        matches &= getattr(plans.table, name) == size
+    if not matches.any():
+        raise BadInput(
+            f"expected a mesh of {query.cluster.devices} devices that divides a batch "
+            f"of {query.batch}, got --mesh={query.mesh}; see the table without --mesh"
+        )
+    fitting = [i for i in order if matches[i]]
+    if fitting:
+        return int(fitting[0])
+    least = int(np.flatnonzero(matches)[np.argmin(plans.memory[matches])])
+    raise BadInput(
+        f"expected a mesh that fits in {query.cluster.device.memory:g} GiB, got "
+        f"--mesh={query.mesh}, which needs {plans.memory[least] / GIB:.1f} GiB; pass "
+        "larger axes of tensor or stage"
+    )
+
+
+def read_mesh(text: str, devices: int) -> dict[str, int]:
+    """Return the sizes of axes; data fills the rest."""
+    sizes = dict.fromkeys(AXES, 1)
+    for word in text.split(","):
+        name, colon, size = word.partition(":")
+        if name not in AXES or not colon or not size.isdigit() or int(size) < 1:
+            raise BadInput(
+                f"expected --mesh as axis:size of {', '.join(AXES)}, got {text!r}; "
+                "pass for instance tensor:8,stage:4"
+            )
+        sizes[name] = int(size)
+    if "data" not in text:
+        inner = sizes["tensor"] * sizes["stage"] * sizes["context"]
+        sizes["data"] = max(1, devices // inner)
+    return sizes
+
+
+def meshes(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Yield the fastest meshes, each with its best options."""
+    query, plans = found.query, found.plans
+    seen: set[str] = set()
+    for index in plans.ranked():
+        mesh = plans.mesh(int(index))
+        text = search.describe(mesh)
+        if text in seen:
+            continue
+        seen.add(text)
+        yield {"rank": len(seen), "mesh": text, **mesh_row(found, int(index))}
+        if len(seen) == query.best:
+            return
+
+
+def mesh_row(found: Found, index: int) -> dict[str, Any]:
+    """Return the predictions of a mesh."""
+    query, plans = found.query, found.plans
+    step = float(plans.seconds[index])
+    tokens = query.batch * query.shape.sequence
+    return {
+        "options": search.options(plans.mesh(index)),
+        "seconds": step,
+        "tokens_per_second": tokens / step,
+        "mfu": share_of_peak(found, step),
+        "gib": float(plans.memory[index]) / GIB,
+    }
+
+
+def share_of_peak(found: Found, step: float) -> float:
+    """Return the flops of the model, without recomputation, over those of the peak."""
+    query, run = found.query, found.run
+    flops = query.shape.flops(query.batch * query.shape.sequence)
+    return flops / (step * float(run.linear_peak) * query.cluster.devices)
+
+
+def parts(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Yield the parts of a step, which add up to it."""
+    run, query = found.run, found.query
+    physics, constants = query.calibration.physics, found.plans.constants
+    pieces = seconds.parts(run, physics, constants)
+    hidden = float(seconds.hidden_seconds(run, physics, constants))
+    for name, value in pieces.items():
+        yield {
+            "part": name,
+            "seconds": float(value),
+            "share": float(value) / found.seconds,
+            "hidden": hidden if name == "data" else None,
+        }
+    remainder = found.seconds - sum(float(value) for value in pieces.values())
+    yield {
+        "part": "remainder",
+        "seconds": remainder,
+        "share": remainder / found.seconds,
+        "hidden": None,
+    }
+
+
+def memory_rows(found: Found) -> dict[str, float]:
+    """Return the bytes of a device by part."""
+    pieces = memory.parts(found.run, found.query.calibration.sizes)
+    return {name: float(value) for name, value in pieces.items()}
+
+
+def memory_table(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Yield the memory of a device by part."""
+    for name, value in memory_rows(found).items():
+        yield {"part": name, "gib": value / GIB}
+
+
+def executed(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Yield the step executed on virtual ranks: as planned, delayed, with a rival."""
+    query = found.query
+    straggler, jobs = query.conditions
+    plain = execution.Conditions()
+    cases = {"as planned": plain}
+    if straggler > 1:
+        cases[f"one rank {straggler:g} times slower"] = plain._replace(
+            straggler=straggler
+        )
+    if jobs > 1:
+        cases[f"{jobs} jobs on the same nodes"] = plain._replace(jobs=jobs)
+    for name, conditions in cases.items():
+        done = execution.execute(
+            found.run, query.calibration.physics, found.plans.constants, conditions
+        )
+        yield {
+            "conditions": name,
+            "seconds": done.seconds,
+            "over_plan": done.seconds / found.seconds,
+            "pipeline_seconds": done.pipeline,
+            "messages": done.messages,
+            "gigabytes": done.nbytes / 1e9,
+        }
+
+
+def execution_totals(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the summary of the executed steps."""
+    if not rows:
+        return {}
+    return {
+        "executed_seconds": rows[0]["seconds"],
+        "executed_over_plan": rows[0]["over_plan"],
+        "executed_messages": rows[0]["messages"],
+        "slowest_over_plan": max(row["over_plan"] for row in rows),
+    }
+
+
+def totals(found: Found) -> dict[str, Any]:
+    """Return time, price, energy and failures of the whole run."""
+    query, step = found.query, found.seconds
+    devices, chip, prices = query.cluster.devices, query.cluster.device, query.prices
+    steps = query.tokens / (query.batch * query.shape.sequence)
+    work = steps * step
+    nodes = max(1.0, devices / chip.node)
+    checkpoint = STATE * query.shape.parameters / (prices.checkpoint_rate * 1e9 * nodes)
+    failures = Failures(
+        max(checkpoint, 1.0), prices.restart, prices.failure_hours * 3600 / devices
+    )
+    interval = best(failures)
+    whole = expected_seconds(failures, interval, work)
+    hours = whole / 3600
+    energy = footprint(chip.watts * devices, hours, prices.pue, prices.intensity)
+    band = query.calibration.band
+    _, known = calibrations.lookup(
+        query.calibration, query.cluster.kind, query.cluster.precision
+    )
+    if not known:
+        band = query.calibration.wide_band
+    pieces = {row["part"]: row["seconds"] for row in parts(found, {})}
+    other = {name: value for name, value in pieces.items() if name != "products"}
+    limit = max(other, key=lambda name: other[name])
+    return {
+        "mesh": search.describe(found.mesh),
+        "options": search.options(found.mesh),
+        "meshes": len(found.plans.seconds),
+        "fitting": int(found.plans.fits.sum()),
+        "seconds": step,
+        "seconds_low": step * band[0],
+        "seconds_high": step * band[1],
+        "fitted_device": known,
+        "tokens_per_second": query.batch * query.shape.sequence / step,
+        "mfu": share_of_peak(found, step),
+        "gib": float(found.plans.memory[found.pick]) / GIB,
+        "limit": limit,
+        "limit_share": other[limit] / step,
+        "steps": steps,
+        "days": work / 86400,
+        "days_with_failures": whole / 86400,
+        "failures": whole / failures.mean,
+        "checkpoint_seconds": failures.checkpoint,
+        "checkpoint_minutes": interval / 60,
+        "dollars": rent(devices, hours, chip.dollars),
+        "mwh": energy.kwh / 1000,
+        "co2_tonnes": energy.co2 / 1000,
+    }
