@@ -59,7 +59,8 @@ def constants(folder):
 def test_every_imported_package_has_an_extra_and_every_extra_is_imported():
     imported = third_party("dml") | third_party("experiments") | third_party("launch")
     known = {name for names in extras.EXTRAS.values() for name in names}
-    others = {*extras.BASE, "pytest"}  # pytest loads the module that imports it
+    tools = {"nbclient", "nbformat", "pytest"}  # of the extra `test`
+    others = {*extras.BASE, *tools}
     assert {k: v for k, v in imported.items() if k not in known | others} == {}
     by_name = constants("dml/environments/adapters")  # imported by `require`
     assert (known | {*extras.BASE}) - imported.keys() - by_name == set()

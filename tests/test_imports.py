@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "__init__": set(),  # see `broken_rules`
     "extend": {"types"},
     "extras": set(),
+    "exercises": set(),
     "processes": set(),
     "compiled": set(),
     "conformance": {"types", "extend", "processes", "wire", "sim"},
