@@ -49,4 +49,65 @@ WRONG = {
             ("rate * total / comm.size", "0 * total", "Expected [-0.25 "),
         ],
     },
+    "parameter_servers": {
+        "may_use": [
+            ("complete >= clock - s", "complete > clock - s", "lacking s clocks is"),
+            (
+                "complete >= clock - s",
+                "complete >= clock - s - 1",
+                "at most s clocks may",
+            ),
+            ("complete >= clock - s", "complete == clock - s", "are welcome"),
+            ("complete >= clock - s", "clock - s", "Expected True or False, got 0"),
+        ],
+        "end_times": [
+            ("c - s - 1].max()", "c - s].max()", "Off by one: the clocks < c - s are"),
+            ("c - s - 1].max()", "c - s - 1].min()", "No worker waits"),
+            ("c - s - 1].max()", "c - s - 1].mean()", "not the mean"),
+            ("c - s - 1].max()", "c - s - 1]", "No worker waits"),
+            (
+                "end[:, c - 1]",
+                "end[:, c - 1].max()",
+                "With s = 1, worker 0 ends clock 1",
+            ),
+        ],
+        "staleness": [
+            ("taus.append(version -", "taus.append(version + 1 -", "does not count"),
+            ("version - version_read[worker]", "version", "Which worker's read"),
+            ("= version + 1", "= version", "Does `version` grow with each update?"),
+            (
+                "version - version_read[worker]",
+                "version_read[worker] - version",
+                "The sign is wrong",
+            ),
+            (
+                "version_read[worker] = version",
+                "version_read[worker] = version + 1",
+                "one too small",
+            ),
+        ],
+        "softsync": [
+            (" / max(1, tau)", " / tau", "With τ = 0 the update is not finite"),
+            ("max(1, tau)", "(1 + tau)", "divide by max(1, τ)"),
+            (" / max(1, tau)", "", "A stale gradient must have a smaller rate"),
+            ("/ max(1, tau)", "* max(1, tau)", "not a larger one"),
+            (" / len(pending)", "", "The division by c is missing"),
+            (
+                "len(pending)",
+                "sum(1 / max(1, tau) for tau, _ in pending)",
+                "not by the sum of the weights",
+            ),
+            ("x - rate", "x + rate", "The sign is wrong"),
+            ("rate * total", "total", "The rate is missing"),
+            ("- rate * total / len(pending)", "", "x does not change"),
+            ("len(pending)", "len(pending) ** 2", "for τ = 1, 2, 3, got"),
+        ],
+        "words_of_a_clock": [
+            ("n / (s + 1)", "n / s", "Off by one: a copy is used for s + 1 clocks"),
+            ("2 * n if eager else n + n", "n if eager else n", "gradients are missing"),
+            ("2 * n if eager else n + n / (s + 1)", "n", "The words of x are missing"),
+            ("2 * n if eager else ", "", "An eager server sends x after every clock"),
+            ("n + n / (s + 1)", "2 * n", "only when its copy is too old"),
+        ],
+    },
 }
