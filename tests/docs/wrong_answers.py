@@ -110,4 +110,70 @@ WRONG = {
             ("n + n / (s + 1)", "2 * n", "only when its copy is too old"),
         ],
     },
+    "model_parallelism": {
+        "slices": [
+            ("up, p, axis=1", "up, p, axis=0", "With some rows of U"),
+            ("down, p, axis=0", "down, p, axis=1", "multiplies them with the rows"),
+            ("axis=1)[rank]", "axis=1)[-1 - rank]", "slices of its own number"),
+        ],
+        "block": [
+            (
+                "x + all_reduce(comm, hidden",
+                "all_reduce(comm, x + hidden",
+                "x is added 2",
+            ),
+            ("x + all_reduce(comm, hidden @ down)", "x + hidden @ down", "own term of"),
+            ("x + all_reduce", "all_reduce", "x is missing"),
+            ("hidden @ down)", "hidden @ down) / comm.size", "not a mean"),
+            ("x + all_reduce", "x - all_reduce", "Expected ["),
+        ],
+        "gradient_of_x": [
+            ("grad + all_reduce", "all_reduce", "x also goes around the matrices"),
+            (
+                "all_reduce(comm, grad_hidden @ up.T)",
+                "grad_hidden @ up.T",
+                "the sum over",
+            ),
+            (
+                "grad + all_reduce(comm, grad_hidden",
+                "all_reduce(comm, grad + grad_hidden",
+                "`grad` is added 2 times",
+            ),
+            ("grad + all_reduce", "grad - all_reduce", "Expected ["),
+        ],
+        "tensor_words": [
+            ("all_reduces * 2", "2", "one forward and one backward"),
+            (
+                "examples * width",
+                "examples * hidden",
+                "The hidden units are never sent",
+            ),
+            ("(p - 1) / p", "(p - 1)", "not 2(p - 1)"),
+            ("examples * width", "width", "n = examples · width"),
+            ("* 2 * (p - 1) / p ", "", "2(p - 1)/p words for each word of an"),
+        ],
+        "bubble": [
+            ("(count + ranks - 1)", "count", "not by the whole time"),
+            ("return (ranks - 1)", "return ranks", "with K = 1 a rank is never idle"),
+            ("count + ranks - 1", "count + ranks", "time of M + K - 1 microbatches"),
+            ("return (", "return 2 * (", "it cancels"),
+            ("return (ranks - 1)", "return count", "in which a rank works"),
+            ("(count + ranks - 1)", "ranks", "the bubble of one microbatch"),
+        ],
+        "one_forward_one_backward": [
+            (
+                "ranks - 1 - rank",
+                "ranks - rank",
+                "4 microbatches in flight, expected 3",
+            ),
+            ("ranks - 1 - rank", "ranks - 2 - rank", "Off by one"),
+            (
+                '("F", ahead + m), ("B", m)]',
+                '("B", m), ("F", ahead + m)]',
+                "B0 comes before F0",
+            ),
+            ('("F", ahead + m)', '("F", m)', "each forward and backward must be there"),
+            ("ranks - 1 - rank", "count", "4 microbatches in flight, expected 3"),
+        ],
+    },
 }
