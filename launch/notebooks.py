@@ -63,7 +63,8 @@ def executed(made: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     node = nbformat.reads(json.dumps(made), as_version=4)
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(node, resources=resources, record_timing=False).execute()
+    options = {"record_timing": False, "coalesce_streams": True}  # equal every time
+    NotebookClient(node, resources=resources, **options).execute()
     return made | {"cells": json.loads(nbformat.writes(node))["cells"]}
 
 

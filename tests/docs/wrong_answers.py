@@ -176,4 +176,79 @@ WRONG = {
             ("ranks - 1 - rank", "count", "4 microbatches in flight, expected 3"),
         ],
     },
+    "inexact_means": {
+        "top_k": [
+            ("np.abs(x)", "x", "Negative values count as much"),
+            ("[-k:]", "[:k]", "The smallest values are kept"),
+            ("[-k:]", "[-k - 1:]", "2 values of"),
+            ("x[largest]", "np.abs(x[largest])", "Expected [ 0.9  0.   0.  -0.5]"),
+        ],
+        "with_feedback": [
+            ("gradient + error", "gradient", "there is no feedback"),
+            ("corrected - sent", "gradient - sent", "The error of the steps before is"),
+            (
+                "corrected - sent",
+                "error + corrected - sent",
+                "The error is counted twice",
+            ),
+            ("corrected - sent", "sent", "The error is what was not sent"),
+            ("corrected - sent", "sent - corrected", "The sign is wrong"),
+            ("corrected - sent", "0 * sent", "gradient minus what was sent"),
+        ],
+        "break_even": [
+            ("n / p", "n", "the words grow with p"),
+            ("n / p", "(p - 1) * n / p", "of *each* other rank"),
+            ("n / p", "n / p / 2", "not (p - 1)/p"),
+            ("n / p", "2 * n / p", "itself and its index"),
+            ("n / p", "n / (p - 1)", "it cancels"),
+        ],
+        "mix": [
+            ("x + x_left + x_right", "x_left + x_right", "Their sum must be 1"),
+            ("(x + x_left + x_right) / 3", "(x_left + x_right) / 2", "no limit"),
+            (
+                "(x + x_left + x_right) / 3",
+                "(x + x_left) / 2",
+                "A neighbour is missing",
+            ),
+            (
+                "x + x_left + x_right) / 3",
+                "2 * x + x_left + x_right) / 4",
+                "1/3 of each",
+            ),
+            ("x_left, source=left", "x_left, source=right", "Deadlock"),
+        ],
+        "contraction": [
+            ("1 / 3 + ", "", "The weight 1/3 of the rank itself is missing"),
+            ("2 / 3", "1 / 3", "2/3 together"),
+            ("1 / 3 + 2 / 3", "1 + 2", "The division by 3 is missing"),
+            ("2 * np.pi", "np.pi", "One period on the ring is 2π"),
+        ],
+        "median": [
+            ("np.median", "np.mean", "one attacker moves it anywhere"),
+            ("axis=0", "axis=1", "over the workers, axis 0"),
+            (", axis=0", "", "over the workers, axis 0"),
+            (
+                "np.median(rows, axis=0)",
+                "rows[np.argsort(rows.sum(axis=1))[len(rows) // 2]]",
+                "the gradient of one worker",
+            ),
+            (
+                "np.median(rows, axis=0)",
+                "np.sort(rows, axis=0)[len(rows) // 2]",
+                "the mean of the two in the middle",
+            ),
+        ],
+        "trimmed_mean": [
+            ("len(rows) - f", "-f", "[f:-f] is [0:0]"),
+            ("[f : len(rows) - f]", "[f:]", "Only the smallest values are dropped"),
+            (
+                "f : len(rows) - f",
+                ": len(rows) - f",
+                "Only the largest values are dropped",
+            ),
+            ("[f : len(rows) - f]", "", "this is the mean"),
+            ("np.sort(rows, axis=0)", "np.sort(rows, axis=1)", "sort each coordinate"),
+            ("len(rows) - f]", "len(rows) - f - 1]", "3 values remain"),
+        ],
+    },
 }
