@@ -382,9 +382,8 @@ for colour, p in (("C0", 8), ("C1", 32)):
         plt.semilogy(measured / measured[0], f"{colour}.", label=f"{p} ranks, measured")
     if exercise_5 == CORRECT:
         plt.semilogy(contraction(p) ** np.arange(61), colour, lw=1, label="predicted")
-plt.gca().set(
-    xlabel="round", ylabel="distance to the mean", ylim=(1e-8, 2), xlim=(-2, 62)
-)
+plt.gca().set(xlabel="round", ylabel="distance to the mean", yscale="log")
+plt.axis((-2, 62, 1e-8, 2))
 if CORRECT in (exercise_4, exercise_5):
     plt.legend()
 else:
