@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "compiled": set(),
     "conformance": {"types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
-    **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},
+    **{stage: {"types", "extend", "extras", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
