@@ -22,6 +22,8 @@ from dml.runs.writers import Row, Writer
 from dml.types import BadInput
 
 PROJECT = "dml"
+MLFLOW_BATCH = 1000  # largest number of metrics that MLflow accepts at once
+INTERVAL = 10.0  # seconds between writes to MLflow
 # of the packages: no reports of use and of errors, unless the user sets another value
 NO_REPORTS = {"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false"}
 
@@ -105,18 +107,26 @@ def mlflow(module: Any, name: str, path: Path, config: Mapping[str, Any]) -> Tra
     run_id = client.create_run(experiment, run_name=name).info.run_id
     params = [entities.Param(key, str(value)) for key, value in config.items()]
     client.log_batch(run_id, params=params)
+    pending: list[Any] = []  # a batch, because a write takes milliseconds
+    last_write = time.monotonic()
+
+    def write() -> None:
+        nonlocal last_write
+        for start in range(0, len(pending), MLFLOW_BATCH):
+            client.log_batch(run_id, pending[start : start + MLFLOW_BATCH])
+        pending.clear()
+        last_write = time.monotonic()
 
     def log(values: dict[str, Any], step: int) -> None:
         now = int(time.time() * 1000)
-        metrics = [
-            # other characters are refused
-            entities.Metric(re.sub(r"[^\w/.\- :]", "_", key), value, now, step)
-            for key, value in values.items()
-        ]
-        client.log_batch(run_id, metrics, synchronous=False)
+        for key, value in values.items():
+            name = re.sub(r"[^\w/.\- :]", "_", key)  # other characters are refused
+            pending.append(entities.Metric(name, value, now, step))
+        if len(pending) >= MLFLOW_BATCH or time.monotonic() - last_write > INTERVAL:
+            write()
 
     def close(status: str) -> None:
-        module.flush_async_logging()
+        write()
         ends = {DONE: "FINISHED", FAILED: "FAILED", INTERRUPTED: "KILLED"}
         client.set_terminated(run_id, ends[status])
 

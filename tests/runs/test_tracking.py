@@ -2,11 +2,12 @@
 
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
 from types import SimpleNamespace
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -45,8 +46,8 @@ def mlflow(log):
     """Return a stand-in of the calls that are made of MLflow."""
     rows = []
 
-    def log_batch(run, metrics=(), params=(), synchronous=True):
-        assert run == "run"
+    def log_batch(run, metrics=(), params=()):
+        assert run == "run" and len(metrics) <= 1000
         if params:
             log["config"] = dict(params)
         rows.extend((step, {key: value}) for key, value, _, step in metrics)
@@ -55,19 +56,19 @@ def mlflow(log):
         log.update(project=experiment, name=run_name)
         return SimpleNamespace(info=SimpleNamespace(run_id="run"))
 
-    def flush():
+    def set_terminated(run, status):
         *log["rows"], (_, log["summary"]) = rows
+        log.update(ended=status)
 
     client = SimpleNamespace(
         create_run=create_run,
         log_batch=log_batch,
-        set_terminated=lambda run, status: log.update(ended=status),
+        set_terminated=set_terminated,
     )
     return SimpleNamespace(
         set_experiment=lambda name: SimpleNamespace(experiment_id=name),
         MlflowClient=lambda: client,
         entities=SimpleNamespace(Metric=lambda *a: a, Param=lambda *a: a),
-        flush_async_logging=flush,
     )
 
 
@@ -162,6 +163,21 @@ def test_names_that_mlflow_refuses_are_replaced(tmp_path, monkeypatch):
         writer.row({"share (%)": 1, "α/β": 2})
         writer.summary({"loss": 1})
     assert log["rows"] == [(1, {"share ___": 1}), (1, {"α/β": 2})]
+
+
+def test_mlflow_gets_rows_in_batches(tmp_path, monkeypatch):
+    log = {}
+    stand_in = mlflow(log)
+    client = stand_in.MlflowClient()
+    client.log_batch = Mock(wraps=client.log_batch)
+    monkeypatch.setitem(sys.modules, "mlflow", stand_in)
+    monkeypatch.setattr(tracking, "INTERVAL", math.inf)
+    with tracking.tracker("mlflow", tmp_path, CONFIG) as writer:
+        for step in range(2001):
+            writer.row({"step": step, "loss": step, "norm": 0})
+        writer.summary({"loss": 1})
+    assert len(log["rows"]) == 2 * 2001
+    assert client.log_batch.call_count == 1 + 4 + 1  # flags, rows, the end
 
 
 def test_only_rank_0_starts_a_run(name, log, tmp_path):
