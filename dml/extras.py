@@ -19,6 +19,7 @@ EXTRAS = {
     "commands": ("absl", "jinja2", "markupsafe", "polars", "rich", "tensorboardX"),
     "rl": ("ale_py", "envpool", "gymnasium", "gymnax", "minatar"),
     "peers": ("torch",),
+    "track": ("mlflow", "trackio", "wandb"),
     "cuda12": ("pynvml",),
 }
 

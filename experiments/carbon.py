@@ -40,7 +40,7 @@ FLAGS.text("corpus", "enwiki", "Corpus, as in glove.py.")
 FLAGS.integer("dim", 50, "Dimension of the vectors.", 1)
 FLAGS.integer("min_count", 5, "Least frequency of a word of the vocabulary.", 1)
 OWN = {"measure", "strategies", "ranks", "epochs", "target"}
-OWN |= {"out", "csv", "tensorboard"}
+OWN |= {"out", "csv", "tensorboard", "track"}
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

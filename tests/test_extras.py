@@ -59,9 +59,11 @@ def constants(folder):
 def test_every_imported_package_has_an_extra_and_every_extra_is_imported():
     imported = third_party("dml") | third_party("experiments") | third_party("launch")
     known = {name for names in extras.EXTRAS.values() for name in names}
-    others = {*extras.BASE, "pytest"}  # pytest loads the module that imports it
+    tools = {"nbclient", "nbformat", "pytest"}  # of the extra `test`
+    others = {*extras.BASE, *tools}
     assert {k: v for k, v in imported.items() if k not in known | others} == {}
-    by_name = constants("dml/environments/adapters")  # imported by `require`
+    # imported by name, by `require` and `extras.load`
+    by_name = constants("dml/environments/adapters") | constants("dml/runs")
     assert (known | {*extras.BASE}) - imported.keys() - by_name == set()
 
 
@@ -74,7 +76,7 @@ def test_setup_cfg_lists_the_distributions_of_the_table(extra):
     assert {name.lower() for name in distributions(listed)} - ACCELERATORS == wanted
 
 
-@pytest.mark.parametrize("extra", ["rl", "peers", "cuda12", "cuda13"])
+@pytest.mark.parametrize("extra", ["rl", "peers", "track", "cuda12", "cuda13"])
 def test_setup_cfg_lists_the_packages_of_extras_that_are_seldom_installed(extra):
     names = {NAMES.get(n, n.replace("-", "_")) for n in distributions(EXTRAS[extra])}
     assert names - {None} == {*extras.EXTRAS[extra.replace("13", "12")]}

@@ -19,11 +19,12 @@ MAY_IMPORT = {
     "__init__": set(),  # see `broken_rules`
     "extend": {"types"},
     "extras": set(),
+    "exercises": set(),
     "processes": set(),
     "compiled": set(),
     "conformance": {"types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
-    **{stage: {"types", "extend", *RESULTS} for stage in RESULTS},
+    **{stage: {"types", "extend", "extras", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dml.runs.rows import is_repeated
+from dml.runs.rows import is_repeated, numbers
 from dml.runs.writers import Row, Writer, ignore
 
 FLUSH_INTERVAL = 10.0  # seconds between writes to the file of events
@@ -61,9 +61,8 @@ def tensorboard(path: Path) -> Iterator[Writer]:
 
     def add(values: Row, step: int, prefix: str = "") -> None:
         event = Event(wall_time=time.time(), step=step)
-        for name, value in values.items():
-            if isinstance(value, int | float) and name != "step":
-                event.summary.value.add(tag=prefix + name, simple_value=value)
+        for name, value in numbers(values).items():
+            event.summary.value.add(tag=prefix + name, simple_value=value)
         file.write_event(event)
 
     def row(row: Row) -> None:

@@ -36,6 +36,15 @@ def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
         yield Writer(row, ignore)
 
 
+def numbers(row: Row) -> dict[str, int | float]:
+    """Return the numbers of a row or of a summary, except its step."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and name != "step"
+    }
+
+
 def rows_by_end(path: Path) -> dict[int, Row]:
     """Return the complete rows of a file by the position of their ends.
 

@@ -7,6 +7,7 @@ from typing import Any
 from absl import flags
 
 from dml import extend
+from dml.runs.tracking import TRACKERS
 from dml.types import BadInput
 from dml.types.ranges import MAX_COUNT as MAX_COUNT
 from dml.types.ranges import MAX_NUMBER, MAX_SIZE, SEEDS
@@ -18,7 +19,8 @@ VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # terms of energy, cost
-WRITTEN = ("out", "overwrite", "wide", "csv", "tensorboard", *TERMS)  # of every command
+# flags of every command
+WRITTEN = ("out", "overwrite", "wide", "csv", "tensorboard", "track", *TERMS)
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 # by name: the method of FlagValues that defines the flag, and its further arguments
 SHARED: dict[str, tuple[Any, ...]] = {
@@ -73,6 +75,12 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "wide": ("switch", False, "All columns of tables wider than 80 characters."),
     "csv": ("switch", False, "Output of metrics.csv."),
     "tensorboard": ("switch", False, "Output of TensorBoard event files."),
+    "track": (
+        "choice",
+        None,
+        [*TRACKERS],
+        "Tracker that also gets flags, rows and summary; offline by default.",
+    ),
     "watts": (
         "number",
         10.0,
@@ -210,7 +218,7 @@ class FlagValues(flags.FlagValues):
         flags.DEFINE_string(name, default, help, self)
 
     def choice(
-        self, name: str, default: str, choices: Sequence[str], help: str
+        self, name: str, default: str | None, choices: Sequence[str], help: str
     ) -> None:
         """Define a flag for one of choices."""
         flags.DEFINE_enum(name, default, choices, help, self)

@@ -20,7 +20,7 @@ from lab.claims import Claim, count_verdicts, print_verdicts
 from lab.progress import PROGRESS
 import numpy as np
 
-from dml.runs import energy, exports, results, writers
+from dml.runs import energy, exports, results, tracking, writers
 from dml.runs import folder as run_folders
 from dml.runs.results import Run
 from dml.runs.writers import Row, Writer
@@ -72,9 +72,13 @@ def run_writer(
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
+    if values.track:
+        tracking.check_installed(values.track)
     append, chosen = append or resuming.resumes(values, path), flags.chosen(values)
     folder = run_folders.folder(path, chosen, append, ranks or size, values.overwrite)
     made = [make(path, append) for name, make in EXPORTS.items() if values[name].value]
+    if values.track:
+        made.append(tracking.tracker(values.track, path, chosen))
     summaries: list[Row] = []
     elastic = flags.survives_deaths(values)
     collective = partial(with_survivors, comm) if elastic else None

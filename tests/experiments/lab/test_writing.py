@@ -1,3 +1,4 @@
+import sys
 from contextlib import nullcontext
 from unittest.mock import Mock
 
@@ -55,6 +56,26 @@ def test_flags_ask_for_a_table_and_for_tensorboard(tmp_path):
     wrote(tmp_path, "--csv", "--tensorboard")
     assert (tmp_path / "metrics.csv").read_text() == "step,loss\n1,0.5\n"
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+def test_a_flag_asks_for_a_tracker_and_a_missing_one_is_refused(tmp_path, monkeypatch):
+    got = {}
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    with pytest.raises(BadInput, match="trackio, got none; pip install '.*track]'"):
+        wrote(tmp_path / "refused", "--track=trackio")
+    assert not (tmp_path / "refused").exists()
+
+    def init(**options):
+        got.update(options)
+        return Mock(log=lambda row, step: got.update(row))
+
+    stand_in = Mock(init=init, finish=lambda: got.update(ended=True))
+    stand_in.__spec__ = stand_in  # it is installed
+    monkeypatch.setitem(sys.modules, "trackio", stand_in)
+    wrote(tmp_path / "run", "--track=trackio", "--watts=7")
+    assert got["config"]["watts"] == 7 and got["config"]["track"] == "trackio"
+    assert (got["loss"], got["summary/loss"], got["ended"]) == (0.5, 0.5, True)
+    assert SPENT - {"energy_source"} <= {name.removeprefix("summary/") for name in got}
 
 
 def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
