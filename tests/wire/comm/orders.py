@@ -78,6 +78,109 @@ def hierarchical(
     return total
 
 
+def by_chunks(rows: np.ndarray, total: Callable[[np.ndarray, int], np.ndarray]):
+    """Chunk c is total(the chunk's rows, c)."""
+    result = np.empty_like(rows[0])
+    for c, part in enumerate(np.array_split(np.arange(rows.shape[1]), len(rows))):
+        result[part] = total(rows[:, part], c)
+    return result
+
+
+def circulant(rows: np.ndarray) -> np.ndarray:
+    """Skips ⌈p/2⌉, …, 1: rank c - j + s adds the sum of rank c - j, for all j ≥ s."""
+
+    def total(terms: np.ndarray, c: int) -> np.ndarray:
+        sums, count = [terms[c - j] for j in range(len(terms))], len(terms)
+        while count > 1:
+            skip = -(-count // 2)
+            for j in range(skip, count):
+                sums[j - skip] = sums[j - skip] + sums[j]
+            count = skip
+        return sums[0]
+
+    return by_chunks(rows, total)
+
+
+def trivance(rows: np.ndarray) -> np.ndarray:
+    """Windows around c shrink to a third: sums before c are added before those after.
+
+    The last step may be smaller; if it is one-sided, its ranks are after c.
+    """
+
+    def total(terms: np.ndarray, c: int) -> np.ndarray:
+        size, windows = len(terms), [1]
+        while windows[-1] < size:
+            windows.append(min(3 * windows[-1], size))
+        sums = {
+            0: terms[c]
+        }  # by distance from c; ranks after c have chunk c on their left
+        for window, wider in zip(windows, windows[1:], strict=False):
+            half, missing = window // 2, wider - window
+            after = missing if missing <= window else -(-missing // 2)
+            for j in range(1, after + 1):
+                sums[half + j] = terms[(c + half + j) % size]
+            for j in range(1, missing - after + 1):
+                sums[-half - j] = terms[(c - half - j) % size]
+        for window, wider in reversed(list(zip(windows, windows[1:], strict=False))):
+            half, missing = window // 2, wider - window
+            after = missing if missing <= window else -(-missing // 2)
+            for j in range(missing - after):  # these ranks are before c
+                at = -half - 1 - j
+                sums[at + window] = sums[at + window] + sums[at]
+            for j in range(after):
+                at = half + 1 + j
+                sums[at - window] = sums[at - window] + sums[at]
+        return sums[0]
+
+    return by_chunks(rows, total)
+
+
+def swing(rows: np.ndarray) -> np.ndarray:
+    """Halves of the ranks have halves of the elements, and add their partners' to them.
+
+    The half with the smallest rank has the lower elements; before that the first ranks
+    fold.
+    """
+    power = 1
+    while 2 * power <= len(rows):
+        power *= 2
+    extra = len(rows) - power
+    sums = [rows[2 * i] + rows[2 * i + 1] for i in range(extra)] + list(
+        rows[2 * extra :]
+    )
+
+    def partner(rank: int, s: int) -> int:
+        distance = sum((-2) ** i for i in range(s + 1))
+        return (rank - distance if rank % 2 else rank + distance) % power
+
+    def connected(rank: int, first: int) -> set[int]:
+        found, new = set(), {rank}
+        while new:
+            found |= new
+            steps = range(first, power.bit_length() - 1)
+            new = {partner(one, s) for one in new for s in steps} - found
+        return found
+
+    def halves(ranks: set[int], s: int, parts: list[int]) -> None:
+        """Give the ranks their parts, which are as many."""
+        if len(ranks) == 1:
+            owner[parts[0]] = min(ranks)
+            return
+        low, middle = connected(min(ranks), s + 1), len(parts) // 2
+        halves(low, s + 1, parts[:middle])
+        halves(ranks - low, s + 1, parts[middle:])
+
+    def total(terms: np.ndarray, rank: int, s: int) -> np.ndarray:
+        if s < 0:
+            return terms[rank]
+        return total(terms, rank, s - 1) + total(terms, partner(rank, s), s - 1)
+
+    owner: dict[int, int] = {}
+    halves(set(range(power)), 0, list(range(power)))
+    last = power.bit_length() - 2
+    return by_chunks(np.stack(sums), lambda terms, c: total(terms, owner[c], last))
+
+
 ORDERS: dict[str, Order] = {
     "star": in_rank_order,
     "tree": tree,
@@ -86,3 +189,11 @@ ORDERS: dict[str, Order] = {
     "ring": ring,
     "shared": in_rank_order,
 }
+
+# of further algorithms, each of which has a small suite of its own
+FURTHER: dict[str, Order] = {
+    "swing": swing,
+    "trivance": trivance,
+    "circulant": circulant,
+}
+BASIC = [*ORDERS, "hierarchical", "native", "auto"]

@@ -1,0 +1,112 @@
+"""The table of collectives: results, bits, messages, words and seconds."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.conformance import Case, cases, check_order, check_results, conform, lengths
+from dml.wire.collectives import ALLREDUCE, COLLECTIVES
+from dml.wire.collectives.steps.swing import swing, swing_allreduce
+from dml.wire.costs.allreduce import Job
+from dml.wire.plans.schedules import words_sent
+from dml.wire.plans.topology import SEGMENT, chunks
+from tests.wire import test_algorithms as books
+from tests.wire.comm import orders
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27)
+NETWORK = sim.Uniform(books.ALPHA, books.BETA, books.GAMMA, host=1)
+FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC})
+GATHERS = sorted(COLLECTIVES["all_gather"].keys() - {"ring"})
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_sums_of_integers_are_exact_and_bits_are_those_of_the_order(name):
+    for size in SIZES:
+        exact = [Case(size, n, "int64", "sum") for n in lengths(size)]
+        check_results(ALLREDUCE[name], sim.run, exact)
+        check_order(ALLREDUCE[name], sim.run, size, orders.FURTHER[name])
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_all_reduces_conform(name):
+    conform(ALLREDUCE[name], sim.run, 5, all_pairs=False)
+    unbuffered = partial(sim.run, network=sim.Uniform(eager=0, host=1), seed=1)
+    check_results(ALLREDUCE[name], unbuffered, cases(6, (7, 20_011), False))
+    check_results(ALLREDUCE[name], sim.run, [Case(3, SEGMENT + 11, "float32", "sum")])
+
+
+def agree(algorithm, function, job, words, exact):
+    """Compare a run with the schedule, the words and the formula."""
+    start, end, sent = books.running(function, job, NETWORK)
+    rounds = list(algorithm.schedule(job.size, job.length, job.itemsize))
+    assert books.messages(rounds, job.size) == sent
+    assert words_sent(rounds, job.itemsize) == words
+    found = sim.evaluate(rounds, NETWORK, job.size, start)
+    np.testing.assert_allclose(found.clocks, end, rtol=1e-12, atol=0)
+    took = end.max() - start.max()
+    formula = algorithm.seconds(job, books.RATES) if job.size > 1 else 0.0
+    assert took <= formula * (1 + 1e-9)
+    if exact:
+        assert took == pytest.approx(formula, rel=1e-9, abs=0)
+
+
+def folds(algorithm, size):
+    return 0 if algorithm.any_size else size - (1 << (size.bit_length() - 1))
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_messages_words_and_seconds_of_an_all_reduce_are_those_predicted(name):
+    algorithm = COLLECTIVES["allreduce"][name]
+    for size in SIZES:
+        for length in (0, size - 1, 1, 64 * 27 * 5 * 7):
+            extra = folds(algorithm, size)
+            words = 2 * (size - extra - 1) * length + 2 * extra * length
+            job = Job(size, length, registered=False)
+            equal = not length % (size - extra)
+            agree(algorithm, algorithm.function, job, words, equal)
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_all_gathers_and_reduce_scatters_are_right_and_as_predicted(name):
+    gather, scatter = (COLLECTIVES[of][name] for of in ("all_gather", "reduce_scatter"))
+    for size in SIZES:
+        for length in (0, 1, size + 1, 64 * 27 * 5 * 7):
+            right_chunks(gather.function, scatter.function, size, length)
+            extra = folds(gather, size)
+            parts = [part.stop - part.start for part in chunks(length, size)]
+            # a folded rank sends its chunk, and receives all elements
+            folded = sum(parts[1 : 2 * extra : 2]) + extra * length
+            words = (size - extra - 1) * length + folded
+            job = Job(size, length, registered=False)
+            exact = not length % size and not extra
+            for algorithm in (gather, scatter):
+                agree(algorithm, algorithm.function, job, words, exact)
+
+
+def right_chunks(gather, scatter, size, length):
+    parts = chunks(length, size)
+    want = np.repeat(np.arange(size), [part.stop - part.start for part in parts])
+
+    def program(comm):
+        ramp = np.arange(length)
+        part = scatter(comm, ramp * (comm.rank + 1))
+        assert np.array_equal(part, ramp[parts[comm.rank]] * size * (size + 1) // 2)
+        buffer = np.full(length, -1)
+        buffer[parts[comm.rank]] = comm.rank
+        gather(comm, buffer)
+        assert np.array_equal(buffer, want)
+
+    sim.run(program, size)
+
+
+@pytest.mark.parametrize("sides", [(4, 4), (2, 8), (4, 2, 2)])
+def test_swing_on_a_torus_exchanges_along_one_dimension(sides):
+    rounds = list(swing(16, 16, sides=sides))
+    for entry in rounds:
+        source, dest = (np.unravel_index(r, sides) for r in (entry.source, entry.dest))
+        moved = [np.any(a != b) for a, b in zip(source, dest, strict=True)]
+        assert sum(moved) == 1
+    allreduce = partial(swing_allreduce, sides=sides)
+    check_results(allreduce, sim.run, [Case(16, n, "int32", "sum") for n in (3, 97)])
