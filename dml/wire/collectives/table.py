@@ -20,9 +20,31 @@ from typing import Any, NamedTuple
 from dml.types import Round
 from dml.wire.collectives.auto import auto_allreduce
 from dml.wire.collectives.broadcast import broadcast
+from dml.wire.collectives.exchanges.bine import bine, bine_allreduce
+from dml.wire.collectives.exchanges.multiplying import (
+    multiplying,
+    multiplying_allreduce,
+    multiplying_seconds,
+)
+from dml.wire.collectives.exchanges.one_shot import (
+    one_shot,
+    one_shot_allreduce,
+    one_shot_seconds,
+)
 from dml.wire.collectives.native import native_allreduce
 from dml.wire.collectives.rates import CANDIDATES
 from dml.wire.collectives.reduce_scatter import all_gather, reduce_scatter
+from dml.wire.collectives.rings.segmented_ring import (
+    segmented_ring,
+    segmented_ring_allreduce,
+    segmented_ring_seconds,
+)
+from dml.wire.collectives.rings.torus import torus, torus_allreduce, torus_seconds
+from dml.wire.collectives.sharded_server import (
+    server_allreduce,
+    two_shot,
+    two_shot_seconds,
+)
 from dml.wire.collectives.star import star_allreduce
 from dml.wire.collectives.steps.bruck import BRUCK
 from dml.wire.collectives.steps.circulant import CIRCULANT, circulant_allreduce
@@ -32,6 +54,11 @@ from dml.wire.collectives.steps.run import all_gather_by, reduce_scatter_by
 from dml.wire.collectives.steps.swing import swing, swing_allreduce, swing_pattern
 from dml.wire.collectives.steps.trivance import TRIVANCE, trivance_allreduce
 from dml.wire.collectives.tree import tree_allreduce
+from dml.wire.collectives.trees.double_tree import (
+    double_tree,
+    double_tree_allreduce,
+    double_tree_seconds,
+)
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs import windows as window_cost
 from dml.wire.costs.allreduce import Job, Rates
@@ -96,6 +123,19 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "swing": SWING._replace(schedule=swing),
         "trivance": by_windows(trivance_allreduce, TRIVANCE),
         "circulant": by_windows(circulant_allreduce, CIRCULANT),
+        "bine": Algorithm(bine_allreduce, bine, cost.butterfly_seconds, False),
+        "multiplying": Algorithm(
+            multiplying_allreduce, multiplying, multiplying_seconds, False
+        ),
+        "double_tree": Algorithm(
+            double_tree_allreduce, double_tree, double_tree_seconds
+        ),
+        "segmented_ring": Algorithm(
+            segmented_ring_allreduce, segmented_ring, segmented_ring_seconds
+        ),
+        "torus": Algorithm(torus_allreduce, torus, torus_seconds),
+        "one_shot": Algorithm(one_shot_allreduce, one_shot, one_shot_seconds),
+        "two_shot": Algorithm(server_allreduce, two_shot, two_shot_seconds),
         **{name: classic(name, function) for name, function in MPI.items()},
     },
     "reduce_scatter": {
