@@ -9,6 +9,8 @@ allreduce        (comm, buffer, op=np.add)     every element, on all ranks
 reduce_scatter   (comm, buffer, op=np.add)     chunk r, on rank r
 all_gather       (comm, buffer)                chunk r of rank r, to all ranks
 broadcast        (comm, buffer, root=0)        the buffer of the root, to all ranks
+reduce           (comm, buffer, op=np.add, root=0)   every element, on the root
+all_to_all       (comm, buffer)                part q of rank r, as part r of rank q
 
 Chunks are those of `plans.topology.chunks`, one for each rank.
 """
@@ -33,7 +35,14 @@ from dml.wire.collectives.exchanges.one_shot import (
 )
 from dml.wire.collectives.native import native_allreduce
 from dml.wire.collectives.rates import CANDIDATES
-from dml.wire.collectives.reduce_scatter import all_gather, reduce_scatter
+from dml.wire.collectives.reduce_scatter import (
+    all_gather,
+    reduce_scatter,
+    ring_gather_rounds,
+    ring_gather_seconds,
+    ring_scatter_rounds,
+    ring_scatter_seconds,
+)
 from dml.wire.collectives.rings.segmented_ring import (
     segmented_ring,
     segmented_ring_allreduce,
@@ -53,16 +62,31 @@ from dml.wire.collectives.steps.neighbours import NEIGHBOURS
 from dml.wire.collectives.steps.run import all_gather_by, reduce_scatter_by
 from dml.wire.collectives.steps.swing import swing, swing_allreduce, swing_pattern
 from dml.wire.collectives.steps.trivance import TRIVANCE, trivance_allreduce
+from dml.wire.collectives.transposes.bruck import (
+    bruck,
+    bruck_all_to_all,
+    bruck_seconds,
+)
+from dml.wire.collectives.transposes.pairwise import (
+    pairwise,
+    pairwise_all_to_all,
+    pairwise_seconds,
+    window_all_to_all,
+)
 from dml.wire.collectives.tree import tree_allreduce
+from dml.wire.collectives.trees import binomial, chain, scatter_gather
+from dml.wire.collectives.trees import double_tree as double_trees
 from dml.wire.collectives.trees.double_tree import (
     double_tree,
     double_tree_allreduce,
     double_tree_seconds,
 )
+from dml.wire.collectives.trees.run import PIECE, broadcast_by, reduce_by
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs import windows as window_cost
 from dml.wire.costs.allreduce import Job, Rates
-from dml.wire.plans import schedules, windows
+from dml.wire.plans import broadcasts, schedules, windows
+from dml.wire.plans.broadcasts import Broadcast
 from dml.wire.plans.windows import Pattern
 
 
@@ -115,6 +139,12 @@ PATTERNS: dict[str, Pattern] = {
     "swing": swing_pattern(),
     "trivance": TRIVANCE,
 }
+TREES: dict[str, tuple[Broadcast, Any]] = {  # and the module with its costs
+    "binomial": (binomial.BINOMIAL, binomial),
+    "chain": (chain.CHAIN, chain),
+    "scatter_gather": (scatter_gather.SCATTER_GATHER, scatter_gather),
+    "double_tree": (double_trees.DOUBLE_TREE, double_trees),
+}
 SWING = by_windows(swing_allreduce, swing_pattern())
 
 COLLECTIVES: dict[str, dict[str, Algorithm]] = {
@@ -139,7 +169,7 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         **{name: classic(name, function) for name, function in MPI.items()},
     },
     "reduce_scatter": {
-        "ring": Algorithm(reduce_scatter),
+        "ring": Algorithm(reduce_scatter, ring_scatter_rounds, ring_scatter_seconds),
         **{
             name: Algorithm(
                 partial(reduce_scatter_by, pattern),
@@ -151,7 +181,7 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         },
     },
     "all_gather": {
-        "ring": Algorithm(all_gather),
+        "ring": Algorithm(all_gather, ring_gather_rounds, ring_gather_seconds),
         **{
             name: Algorithm(
                 partial(all_gather_by, pattern),
@@ -162,7 +192,27 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
             for name, pattern in PATTERNS.items()
         },
     },
-    "broadcast": {"binomial": Algorithm(broadcast)},
+    "broadcast": {
+        name: Algorithm(
+            broadcast if name == "binomial" else partial(broadcast_by, tree),
+            partial(broadcasts.broadcast_rounds, tree, segment=PIECE),
+            costs.broadcast_seconds,
+        )
+        for name, (tree, costs) in TREES.items()
+    },
+    "reduce": {
+        name: Algorithm(
+            partial(reduce_by, tree),
+            partial(broadcasts.reduce_rounds, tree, segment=PIECE),
+            costs.reduction_seconds,
+        )
+        for name, (tree, costs) in TREES.items()
+    },
+    "all_to_all": {
+        "pairwise": Algorithm(pairwise_all_to_all, pairwise, pairwise_seconds),
+        "window": Algorithm(window_all_to_all, pairwise, pairwise_seconds),
+        "bruck": Algorithm(bruck_all_to_all, bruck, bruck_seconds),
+    },
 }
 ALLREDUCE: dict[str, Callable[..., None]] = {
     name: algorithm.function for name, algorithm in COLLECTIVES["allreduce"].items()

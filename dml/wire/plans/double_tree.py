@@ -35,12 +35,34 @@ class Edges(NamedTuple):
 def edges(size: int) -> Edges:
     """Return the edges for a broadcast from the roots of both trees."""
     parents = parents_of(size)
-    found = [
-        (parents[tree][child], child, tree)
-        for tree in range(2)
-        for child in range(size)
-        if parents[tree][child] != NO_RANK
-    ]
+    return started(
+        [
+            (parents[tree][child], child, tree)
+            for tree in range(2)
+            for child in range(size)
+            if parents[tree][child] != NO_RANK
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def rooted_edges(size: int) -> Edges:
+    """Return the edges for a broadcast from rank 0 to trees of the other ranks."""
+    parents = parents_of(size - 1)
+    return started(
+        [
+            (parents[tree][child] + 1, child + 1, tree)  # rank 0 is above the roots
+            for tree in range(2)
+            for child in range(size - 1)
+        ]
+    )
+
+
+def started(found: list[tuple[int, int, int]]) -> Edges:
+    """Return the edges with the rounds of their first pieces.
+
+    found: Parent, child and tree of each edge.
+    """
     colour = colours(found)
     above = {(child, tree): number for number, (_, child, tree) in enumerate(found)}
     start: dict[int, int] = {}
@@ -54,10 +76,8 @@ def edges(size: int) -> Edges:
             start[number] = earliest + (earliest + colour[number]) % 2
         return start[number]
 
-    columns = np.array(
-        [(*edge, first(number)) for number, edge in enumerate(found)], np.int64
-    ).reshape(-1, 4)
-    return Edges(*columns.T)
+    table = [(*edge, first(number)) for number, edge in enumerate(found)]
+    return Edges(*np.array(table, np.int64).reshape(-1, 4).T)
 
 
 def parents_of(size: int) -> tuple[list[int], list[int]]:

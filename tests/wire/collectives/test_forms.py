@@ -7,6 +7,7 @@ import pytest
 
 from dml import sim
 from dml.conformance import Case, cases, check_order, check_results, conform, lengths
+from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, COLLECTIVES
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
 from dml.wire.costs.allreduce import Job
@@ -20,7 +21,7 @@ EVEN = 5040  # words, a multiple of all sizes
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27)
 NETWORK = sim.Uniform(books.ALPHA, books.BETA, books.GAMMA, host=1)
 FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC})
-GATHERS = sorted(COLLECTIVES["all_gather"].keys() - {"ring"})
+GATHERS = sorted(COLLECTIVES["all_gather"])
 
 
 @pytest.mark.parametrize("name", FURTHER)
@@ -133,3 +134,86 @@ def test_swing_on_a_torus_exchanges_along_one_dimension(sides):
         assert sum(moved) == 1
     allreduce = partial(swing_allreduce, sides=sides)
     check_results(allreduce, sim.run, [Case(16, n, "int32", "sum") for n in (3, 97)])
+
+
+def binomial_words(size, n):
+    return (size - 1) * n
+
+
+def scatter_words(size, n):
+    """A rank's chunk is sent once for every bit of its number, then to all others."""
+    parts = [part.stop - part.start for part in chunks(n, size)]
+    sent = sum(parts[rank] * rank.bit_count() for rank in range(size))
+    return sent + (size - 1) * n
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES["broadcast"]))
+def test_broadcasts_and_reductions_are_right_and_as_predicted(name):
+    copy, add = (COLLECTIVES[of][name] for of in ("broadcast", "reduce"))
+    count = scatter_words if name == "scatter_gather" else binomial_words
+    for size in SIZES:
+        for length in (0, size + 1, EVEN):
+            roots = {0, size // 2, size - 1}
+            for root in roots if length < 99 else ():
+                right_root(copy.function, add.function, size, root, length)
+            if size in FEW:
+                exact = length == EVEN and name != "double_tree"
+                for algorithm in (copy, add):
+                    job = Job(size, length, registered=False)
+                    agree(algorithm, job, count(size, length), exact)
+    assert name == "binomial" or long_pieces(copy, add)
+
+
+def right_root(copy, add, size, root, length):
+    def program(comm):
+        ramp = np.arange(length)
+        buffer = ramp * (comm.rank + 1)
+        add(comm, buffer, np.add, root)
+        if comm.rank == root:
+            assert np.array_equal(buffer, ramp * size * (size + 1) // 2)
+        buffer = ramp + 1000 * comm.rank
+        copy(comm, buffer, root)
+        assert np.array_equal(buffer, ramp + 1000 * root)
+
+    sim.run(program, size, sim.Uniform(eager=0))
+
+
+def long_pieces(copy, add):
+    """Several pieces take at most the predicted seconds and have the right result."""
+    right_root(copy.function, add.function, 5, 2, 100_003)
+    for algorithm in (copy, add):
+        job = Job(5, 100_003, registered=False)
+        start, end, sent = books.running(algorithm.function, job, NETWORK)
+        assert books.messages(list(algorithm.schedule(5, 100_003)), 5) == sent
+        took = end.max() - start.max()
+        formula = algorithm.seconds(job, books.RATES)
+        assert 0.7 * formula < took <= formula * (1 + 1e-9)
+    return True
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES["all_to_all"]))
+def test_all_to_alls_transpose_and_take_what_is_predicted(name):
+    algorithm = COLLECTIVES["all_to_all"][name]
+    for size in SIZES:
+        for part in (0, 1, 7):
+
+            def program(comm, size=size, part=part):
+                ranks = np.arange(size)
+                sent = np.repeat(100 * comm.rank + ranks, part)
+                algorithm.function(comm, sent)
+                assert np.array_equal(sent, np.repeat(100 * ranks + comm.rank, part))
+
+            sim.run(program, size, sim.Uniform(eager=0))
+            bits = sum(rank.bit_count() for rank in range(size))
+            moved = bits if name == "bruck" else size - 1
+            if size in FEW:
+                job = Job(size, size * part, registered=False)
+                agree(algorithm, job, moved * size * part, True)
+
+
+def test_an_all_to_all_of_unequal_parts_is_refused():
+    def program(comm):
+        with pytest.raises(BadInput, match=f"rank {comm.rank}: expected 3 parts of"):
+            COLLECTIVES["all_to_all"]["pairwise"].function(comm, np.zeros(7))
+
+    sim.run(program, 3)

@@ -1,6 +1,7 @@
 """Double binary tree all-reduce (Sanders 2009): two trees, half the buffer each."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.costs.allreduce import Job, Rates, reduce_seconds, send_seconds
 from dml.wire.plans import double_tree as plan
+from dml.wire.plans.broadcasts import Broadcast, Sends
 from dml.wire.plans.schedules import step
 
 PIECE = 1 << 16  # bytes
@@ -139,3 +141,51 @@ def double_tree_seconds(job: Job, rates: Rates) -> float:
     longest = max(part.stop - part.start for part in parts)
     each = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
     return plan.rounds(job.size, len(parts)) * each
+
+
+@lru_cache(maxsize=64)
+def broadcast_plan(size: int, pieces: int) -> tuple[Sends, ...]:
+    """Return the rounds of a broadcast from rank 0 to two trees of the other ranks.
+
+    The root sends pieces of both halves of the buffer in turn: for m pieces of each
+    half and depth d ≤ ⌈lg p⌉ + 1 about 2(m + d) rounds, (p-1)n elements over all ranks.
+    """
+    if size == 1:
+        return ()
+    found, count, rounds = plan.rooted_edges(size), pieces // 2, []
+    for x in range(int(found.start.max()) + 2 * count - 1):
+        piece = (x - found.start) // 2
+        used = ((x - found.start) % 2 == 0) & (piece >= 0) & (piece < count)
+        first = found.tree[used] * count + piece[used]
+        if used.any():
+            ends = found.parent[used], found.child[used]
+            rounds.append(Sends(*ends, first, np.ones_like(first)))
+    return tuple(rounds)
+
+
+def even_pieces(size: int, length: int, most: int) -> int:
+    """Return the number of pieces of both halves."""
+    return 2 * max(1, -(-length // (2 * most)))
+
+
+DOUBLE_TREE = Broadcast(broadcast_plan, even_pieces)
+
+
+def broadcast_rounds(job: Job) -> tuple[int, int]:
+    """Return the number of rounds of a broadcast, and the elements of a piece."""
+    most = max(1, min(job.segment, PIECE) // job.itemsize)
+    pieces = even_pieces(job.size, job.length, most)
+    start = plan.rooted_edges(job.size).start
+    return int(start.max()) + pieces - 1, -(-job.length // pieces)
+
+
+def broadcast_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of all rounds of a broadcast, an upper bound."""
+    rounds, longest = broadcast_rounds(job)
+    return rounds * send_seconds(job, rates, longest)
+
+
+def reduction_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of all rounds of a reduction, an upper bound."""
+    rounds, longest = broadcast_rounds(job)
+    return rounds * reduce_seconds(job, rates, longest)
