@@ -26,7 +26,6 @@ from dml import extend
 from dml.runs import folder, writers
 from dml.sim.networks.named import network
 from dml.types import BadInput
-from dml.wire.plans.schedules import SCHEDULES
 
 FLAGS = flags.define()
 FLAGS.text("p", "64,1024", "Numbers of ranks.")
@@ -38,7 +37,8 @@ FLAGS.text(
 FLAGS.text(
     "algorithms",
     "all",
-    f"All-reduces, of {', '.join(SCHEDULES)}, FILE.py:NAME; or all.",
+    f"All-reduces, of {', '.join(topology_rows.SCHEDULES)}, FILE.py:NAME; or all: "
+    f"{', '.join(topology_rows.COMPARED)}.",
 )
 FLAGS.text(
     "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p·16^k up to 256MB."
@@ -51,7 +51,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """Evaluate with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     path = folder.path(FLAGS.out, "topology")
-    names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms", extend.ALLREDUCES)
+    every = ",".join(topology_rows.COMPARED)
+    text = ",".join(
+        every if name == "all" else name for name in FLAGS.algorithms.split(",")
+    )
+    known = topology_rows.SCHEDULES
+    names = flags.names(text, known, "algorithms", extend.ALLREDUCES)
     sizes = flags.integers(FLAGS, "p")
     texts = FLAGS.networks.split(",")
     arguments = topology_report.Arguments(

@@ -96,7 +96,8 @@ def advance(rank, tables, heap):
         if receives:
             rank_state.clock = max(rank_state.clock, rank_state.arrived[k % 2])
             if operation.reduces:
-                rank_state.clock += tables.rates.gamma * part(k, nbytes, segment)
+                added = tables.rates.gamma * part(k, nbytes, segment)
+                rank_state.clock += added * operation.reduces
         rank_state.segment = k = k + 1
         if k < max(segments_in, segments_out):
             k += ahead

@@ -50,7 +50,7 @@ def repeat_round(entry: Round, rates: Rates, state: State) -> None:
     A round maps clocks to clocks by maxima and sums. Once it shifts all clocks by one
     constant, it does so in every further repetition: these are computed at once.
     """
-    clock, options = state.clock, (entry.reduces, entry.segment)
+    clock, options = state.clock, (int(entry.reduces), entry.segment)
     messages = entry.source, entry.dest, entry.nbytes
     if entry.times == 1:
         return run_round(*messages, options, rates, state)
@@ -87,7 +87,7 @@ def run_round(source, dest, nbytes, options, rates, state):
         for m in range(len(source)):
             s, d = source[m], dest[m]
             if k < incoming[d]:
-                added = rates.gamma * part(k, nbytes[m], segment) if reduces else 0.0
+                added = rates.gamma * part(k, nbytes[m], segment) * reduces
                 least_shift, most_shift = wait(d, added, state)
                 low, high = min(low, least_shift), max(high, most_shift)
                 if k >= incoming[s]:

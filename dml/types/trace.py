@@ -16,7 +16,7 @@ class Round(NamedTuple):
     source: np.ndarray
     dest: np.ndarray
     nbytes: np.ndarray  # of each message
-    reduces: bool  # True: received data is reduced; False: it is stored
+    reduces: int  # reductions of as many bytes after the receive; False: it is stored
     segment: int = 0  # bytes per pipelined segment; 0: the message is one segment
     times: int = 1  # repetitions of the round
 

@@ -10,13 +10,13 @@ from dml.types import Comm
 from dml.wire import collectives
 from dml.wire.collectives import (
     ALLREDUCE,
+    COLLECTIVES,
     broadcast,
     chosen_allreduce,
     machine_rates,
 )
 from dml.wire.comm.buffers import allocate, is_registered
 from dml.wire.comm.once import once
-from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
 # Seconds of one core per message between virtual ranks, by algorithm, measured on an
@@ -124,7 +124,8 @@ def allreduce_messages(
 
 def schedule_messages(name: str, size: int) -> int:
     """Return the number of messages of a schedule over chunks of equal length."""
-    if name not in SCHEDULES:
+    algorithm = COLLECTIVES["allreduce"].get(name)
+    if algorithm is None or algorithm.schedule is None:
         return 0  # the schedule of a user-defined all-reduce is unknown
-    rounds = SCHEDULES[name](size, size)
+    rounds = algorithm.schedule(size, size)
     return sum(len(round_.source) * round_.times for round_ in rounds)

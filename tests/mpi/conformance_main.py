@@ -8,8 +8,10 @@ import numpy as np
 
 from dml.conformance import (
     DTYPES,
+    LONG,
     Case,
     check_behaviour,
+    check_order,
     check_results,
     digest,
     inputs,
@@ -113,7 +115,8 @@ def conforms(path):
     size = world(watchdog=300).size
     rates.PROBES = 1 << 10, 1 << 16  # that rates are found is enough
     rates.REPEATS = auto.REPEATS = 1
-    hierarchical, tried = ALLREDUCE["hierarchical"], dict(ALLREDUCE)
+    hierarchical = ALLREDUCE["hierarchical"]
+    tried = {name: ALLREDUCE[name] for name in orders.BASIC}
     for group in (1, 2):
         tried[f"hierarchical, {group}"] = partial(hierarchical, group=group)
     long = [("float32", "sum"), ("float16", "max"), ("int64", "product")]
@@ -121,6 +124,11 @@ def conforms(path):
         check_results(allreduce, real, turns(size))
         check_results(allreduce, real, [Case(size, 100_003, *kind) for kind in long])
         check_behaviour(allreduce, real, size, orders.ORDERS.get(name))
+    for name, order in orders.FURTHER.items():
+        check_results(
+            ALLREDUCE[name], real, [Case(size, n, "int64", "sum") for n in (7, 0)]
+        )
+        check_order(ALLREDUCE[name], real, size, order, (LONG,))
     for name in ("ring", "shared"):
         check_results(ALLREDUCE[name], real, [Case(size, MEGABYTES, "float32", "sum")])
     apart, in_pairs = partial(real, wrap=Apart), partial(hierarchical, group=2)
@@ -159,7 +167,7 @@ def progresses():
     from dml.wire.comm.mpi import world
 
     comm, cases = world(watchdog=300), [(70_003, "float32"), (301, "float64")]
-    for name in sorted(ALLREDUCE.keys() - {"native"}):
+    for name in sorted({*orders.BASIC} - {"native"}):
         want = [reduced(comm, name, *case) for case in cases]
         for threads in ((False, False), (True, True), (True, False)):
             found = comm.allgather(under_way(comm, name, threads, cases))

@@ -13,9 +13,9 @@ import pytest
 from mpi4py import MPI
 
 from dml import sim
-from dml.wire.collectives import ALLREDUCE
 from tests.mpi import conformance_main
 from tests.mpi.conftest import OPEN_MPI
+from tests.wire.comm import orders
 from tests.wire.comm.programs import Player, drawn
 
 BYTES_2_31 = (1 << 31) + 20
@@ -46,7 +46,7 @@ def test_random_programs_find_on_real_ranks_what_they_find_on_virtual_ones(
 def test_two_allreduces_of_every_name_are_under_way_at_once(mpirun):
     ended = mpirun(3, "conformance_main", "progresses")
     assert (ended.code, ended.err) == (0, "")
-    names = sorted(ALLREDUCE.keys() - {"native"})
+    names = sorted({*orders.BASIC} - {"native"})
     assert ended.out.splitlines() == [
         f"{name} is under way on 3 ranks" for name in names
     ]

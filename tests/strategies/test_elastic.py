@@ -21,10 +21,11 @@ from dml.wire.recovery import Members
 from dml.wire.recovery.members import Recovery
 from dml.wire.reducers.fixed_point import order_free
 from tests.strategies.small import BATCH, COUNT, optimizer, problem
+from tests.wire.comm import orders
 
 SHARDS, WORKERS, SIZE = 5, 4, 5  # the last rank is a spare
 NETWORK = sim.Uniform(1e-5, 1e-9, 1e-10)
-NAMES = sorted(set(ALLREDUCE) - {"auto"})
+NAMES = sorted(set(orders.BASIC) - {"auto"})
 TARGETS = np.random.default_rng(0).standard_normal((COUNT, 40)).astype(np.float32)
 
 

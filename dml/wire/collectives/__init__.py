@@ -13,30 +13,21 @@ import numpy as np
 from dml import extend
 from dml.types import Comm, Op, ufunc_of
 from dml.wire.collectives.all_to_all import all_to_all as all_to_all
-from dml.wire.collectives.auto import auto_allreduce
 from dml.wire.collectives.auto import chosen_allreduce as chosen_allreduce
-from dml.wire.collectives.auto import predicted_seconds as predicted_seconds
 from dml.wire.collectives.background import allreduce_async as allreduce_async
 from dml.wire.collectives.broadcast import broadcast as broadcast
 from dml.wire.collectives.check import with_check as with_check
 from dml.wire.collectives.check import with_first_check as with_first_check
-from dml.wire.collectives.native import native_allreduce
-from dml.wire.collectives.rates import CANDIDATES
+from dml.wire.collectives.predicted import predicted_seconds as predicted_seconds
 from dml.wire.collectives.rates import machine_rates as machine_rates
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
 from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
-from dml.wire.collectives.star import star_allreduce
+from dml.wire.collectives.star import star_allreduce as star_allreduce
 from dml.wire.collectives.swarm import swarm_broadcast as swarm_broadcast
+from dml.wire.collectives.table import ALLREDUCE as ALLREDUCE
+from dml.wire.collectives.table import COLLECTIVES as COLLECTIVES
 from dml.wire.collectives.tree import tree_allreduce as tree_allreduce
 from dml.wire.comm.plain import as_comm
-
-ALLREDUCE: dict[str, Callable[..., None]] = {
-    "star": star_allreduce,
-    "tree": tree_allreduce,
-    **CANDIDATES,
-    "native": native_allreduce,
-    "auto": auto_allreduce,
-}
 
 
 def allreduce(

@@ -3,7 +3,8 @@
 import numpy as np
 
 from dml.types import BadInput, Comm
-from dml.wire.collectives.auto import machine_rates, predicted_seconds
+from dml.wire.collectives.predicted import predicted_seconds
+from dml.wire.collectives.rates import machine_rates
 from dml.wire.collectives.reduce_scatter import all_gather, ring_order
 from dml.wire.collectives.ring import ring_gather
 from dml.wire.comm.buffers import flat

@@ -23,9 +23,8 @@ from dml.wire.comm.buffers import allocate, flat, release
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.once import once
 from dml.wire.comm.plain import as_comm
-from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import choose
-from dml.wire.plans.topology import SMALL, groups
+from dml.wire.plans.topology import SMALL
 
 CHOICES = "allreduces.json"
 MIN_CLASS, MAX_CLASS = 10, 25  # size classes; those below and above are of these, too
@@ -122,38 +121,3 @@ def key_of(registered: bool, size_class: int) -> str:
     """Return the key of a stored choice, such as "plain, at most 4096 bytes"."""
     memory = "registered" if registered else "plain"
     return f"{memory}, at most {1 << size_class} bytes"
-
-
-def predicted_seconds(
-    comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
-) -> float:
-    """Predict the seconds of an all-reduce on this machine.
-
-    Args:
-      comm: The ranks; collective at the first call.
-      name: Name of the all-reduce in `ALLREDUCE`.
-      buffer: Buffer to reduce. Only its length, itemsize and registration are used.
-      group: Number of consecutive ranks in a group of the hierarchical all-reduce; 0
-        makes each host a group.
-      outside: Name of the all-reduce across groups, for the hierarchical all-reduce.
-    """
-    comm = as_comm(comm)
-    name = chosen_allreduce(comm, buffer) if name == "auto" else name
-    rates, registered = machine_rates(comm), buffers.is_registered(comm, buffer)
-
-    def seconds() -> float:
-        hosts = comm.platform.hosts()
-        members = groups(hosts, group)
-        job = cost.Job(
-            comm.size,
-            len(buffer),
-            buffer.itemsize,
-            registered,
-            groups=tuple(map(len, members)),
-            hosts=all(len({hosts[rank] for rank in ranks}) == 1 for ranks in members),
-            outside=outside,
-        )
-        return cost.seconds(name, job, rates)
-
-    key = name, len(buffer), buffer.itemsize, registered, group, outside
-    return once(comm, "predicted", key, seconds)

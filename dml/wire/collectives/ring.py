@@ -39,10 +39,13 @@ def ring_scatter(
     parts: Sequence[slice],
     op: Op = np.add,
     segment: int = SEGMENT,
+    ring: Sequence[int] | None = None,
 ) -> None:
-    """Reduce every part of the buffer around the ring, part c onto rank c-1."""
-    rank, size = comm.rank, comm.size
-    right, left = (rank + 1) % size, (rank - 1) % size
+    """Reduce every part of the buffer around the ring, part c onto place c-1.
+
+    `ring` has the ranks by place; None is all ranks.
+    """
+    rank, size, right, left = neighbours(comm, ring)
     segmented = SegmentedExchange(comm, buffer, op, Tag.RING, segment)
     outgoing = buffer[parts[rank]]
     for i in range(size - 1):
@@ -51,12 +54,24 @@ def ring_scatter(
         outgoing = target
 
 
-def ring_gather(comm: Comm, buffer: np.ndarray, parts: Sequence[slice]) -> None:
-    """Send every part around the ring to all ranks, part c starting from rank c-1."""
-    rank, size, tag = comm.rank, comm.size, Tag.RING
-    right, left = (rank + 1) % size, (rank - 1) % size
-    outgoing = buffer[parts[right]]
+def ring_gather(
+    comm: Comm,
+    buffer: np.ndarray,
+    parts: Sequence[slice],
+    ring: Sequence[int] | None = None,
+) -> None:
+    """Send every part around the ring to all ranks, part c starting from place c-1."""
+    rank, size, right, left = neighbours(comm, ring)
+    tag = Tag.RING
+    outgoing = buffer[parts[(rank + 1) % size]]
     for i in range(size - 1):
         incoming = buffer[parts[(rank - i) % size]]
         comm.Sendrecv(outgoing, right, tag, incoming, left, tag)
         outgoing = incoming
+
+
+def neighbours(comm: Comm, ring: Sequence[int] | None) -> tuple[int, int, int, int]:
+    """Return this rank's place, the number of places, and the ranks right and left."""
+    ring = range(comm.size) if ring is None else ring
+    place, size = ring.index(comm.rank), len(ring)
+    return place, size, ring[(place + 1) % size], ring[place - 1]

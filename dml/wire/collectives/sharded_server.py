@@ -1,12 +1,16 @@
-"""All-reduce by a sharded parameter server (Li 2014): a part on each rank."""
+"""All-reduce by a sharded parameter server (Li 2014), two-shot: a part on each rank."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
-from dml.types import Comm, Op
+from dml.types import Comm, Op, Round
 from dml.wire.collectives.all_to_all import send_parts
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
-from dml.wire.plans.topology import chunks
+from dml.wire.costs.allreduce import Job, Rates, send_seconds
+from dml.wire.plans.schedules import chunk_bytes
+from dml.wire.plans.topology import SEGMENT, chunks
 
 
 def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
@@ -31,3 +35,33 @@ def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
         comm.Reduce_local(term, terms[0], op)
     own[:] = terms[0]
     send_parts(comm, [own] * comm.size, parts)
+
+
+def two_shot(
+    size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
+) -> Iterator[Round]:
+    """Yield the rounds of `server_allreduce`, which has no segments.
+
+    Round k: rank r sends to r + k and receives from r - k. All messages of a half are
+    in transit at once; the rounds are the order in which a port sends them.
+    """
+    ranks, nbytes = np.arange(size), chunk_bytes(length, size, itemsize)
+    for reduces in (True, False):
+        for k in range(1, size):
+            dest = (ranks + k) % size
+            sizes = nbytes[dest if reduces else ranks]
+            sent = sizes > 0
+            reductions = size - 1 if reduces and k == size - 1 else 0
+            if sent.any():
+                yield Round(ranks[sent], dest[sent], sizes[sent], reductions)
+
+
+def two_shot_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of `server_allreduce`, an upper bound.
+
+    It is exact on the uniform network if all chunks are equal.
+    """
+    chunk = -(-job.length // job.size)
+    message = send_seconds(job, rates, chunk)
+    reduced = rates.gamma * chunk * job.itemsize
+    return (job.size - 1) * (2 * message + reduced) if job.length else 0.0

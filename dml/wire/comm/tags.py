@@ -10,6 +10,10 @@ class Tag(IntEnum):
     HALVING_DOUBLING = 4
     RING = 5
     BROADCAST = 6
+    WINDOWS = 7  # chunks of collectives by windows; see collectives/steps
+    MULTIPLYING = 8  # and one-shot; see collectives/exchanges
+    DOUBLE_TREE = 9
+    BINE = 29
     ALL_TO_ALL = 10
     COLLECT = 11  # arrays of a rank, to rank 0
     FIRST = 12  # the first rank has finished; see rank_order.py

@@ -7,14 +7,27 @@ import numpy as np
 
 from dml import extend, sim
 from dml.runs.writers import Row
+from dml.sim.networks.cuts import allreduce_bound
 from dml.sim.networks.fabric import Prices
+from dml.sim.networks.torus import Torus
 from dml.types import Comm, Round
+from dml.wire.collectives import COLLECTIVES
+from dml.wire.collectives.trees.double_tree import PIECE
 from dml.wire.comm import Metered
-from dml.wire.plans.schedules import SCHEDULES, words_sent
+from dml.wire.plans.schedules import words_sent
 from dml.wire.plans.topology import SEGMENT, groups
 
 ITEMSIZE = 4
 SEGMENTS = 2  # segments of a buffer: one is added while the next is received
+PIECES = 32  # pieces of a buffer in double trees
+DIRECT = ("one_shot", "two_shot")  # all-reduces of p(p-1) messages
+RINGS = ("segmented_ring",)  # rings in sequence: one ring for a buffer of two segments
+SCHEDULES = {
+    name: algorithm.schedule
+    for name, algorithm in COLLECTIVES["allreduce"].items()
+    if algorithm.schedule
+}
+COMPARED = [name for name in SCHEDULES if name not in DIRECT + RINGS]  # by default
 MAX_MESSAGES = 300_000  # messages up to which all rounds are evaluated
 SIMULATED_REPEATS = 24  # evaluations of a repeated round in larger schedules
 
@@ -42,7 +55,17 @@ def schedule(
     segment = SEGMENT
     if not isinstance(net, sim.Uniform):
         segment = max(segment, length * ITEMSIZE // SEGMENTS)
+    if name == "double_tree":
+        segment = max(PIECE, length * ITEMSIZE // PIECES)
+    if name == "swing" and is_power_torus(net, size):
+        options["sides"] = net.dims
     return SCHEDULES[name](size, length, ITEMSIZE, segment, **options)
+
+
+def is_power_torus(net: Any, size: int) -> bool:
+    """Return whether the ranks fill a torus whose sides are powers of two."""
+    powers = isinstance(net, Torus) and all(n & (n - 1) == 0 for n in net.dims)
+    return powers and net.capacity == size
 
 
 def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
@@ -130,6 +153,7 @@ def race_row(
         times[name], is_exact = seconds(rounds, net, size)
         exact &= is_exact
         sent[name] = words_sent(rounds, ITEMSIZE)
+    least = allreduce_bound(net, size).seconds(nbytes)
     first, second = (sorted(times, key=times.__getitem__) * 2)[:2]
     return {
         "network": text,
@@ -139,6 +163,8 @@ def race_row(
         "seconds": times[first],
         "next": second,
         "lead": times[second] / times[first],
+        "bound_seconds": least,
+        "share": least / times[first],
         "exact": exact,
         **{f"{name}_seconds": value for name, value in times.items()},
         **{f"{name}_words": value for name, value in sent.items()},

@@ -62,6 +62,7 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "bytes": BYTES,
             "fastest": (16, "{best}"),
             "lead": (6, "{lead:.3g}x"),
+            "of optimum": (10, "{share:.1%}"),
             "": (1, lambda row: " " if row["exact"] else "~"),
             **{
                 n: (max(len(n), 9), scaled_cell(f"{n}_seconds", 1e3, ".4g"))
@@ -98,7 +99,8 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
 
 TITLES = {
     "networks": "networks for p ranks; bisection: cables between two halves",
-    "race": "ms of every all-reduce (~: repeated rounds are extrapolated)",
+    "race": "ms of every all-reduce (~: repeated rounds are extrapolated); of optimum: "
+    "the lower bound by latency and cuts, divided by the fastest time",
     "wins": "fastest all-reduce by bytes",
     "ports": "fastest all-reduce of the smallest and of the largest buffer by network",
     "levels": "two levels on hosts with one network card, compared with one flat ring; "

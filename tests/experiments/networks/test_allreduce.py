@@ -2,6 +2,7 @@ import allreduce
 import pytest
 
 from tests.experiments.run_folder import check_folder, read_rows
+from tests.wire.comm import orders
 
 KEYS = {"algorithm", "registered", "bytes", "p", "seconds", "native_seconds"}
 KEYS |= {"speedup", "predicted_seconds", "words_sent", "sha256"}
@@ -17,7 +18,10 @@ def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
     assert len(found) == 2 * 2 * len(allreduce.ALLREDUCE)
     for row in found:
         assert set(row) >= KEYS
-        assert row["seconds"] == pytest.approx(row["predicted_seconds"], rel=1e-9)
+        if row["algorithm"] in orders.BASIC:
+            assert row["seconds"] == pytest.approx(row["predicted_seconds"], rel=1e-9)
+        else:  # an upper bound for unequal chunks
+            assert row["seconds"] <= row["predicted_seconds"] * (1 + 1e-9)
     ring = next(row for row in found if row["algorithm"] == "ring")
     assert ring["words_sent"] == 2 * 5 * 15
 
@@ -36,13 +40,13 @@ def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, ca
 
 
 def test_computation_hides_most_of_an_allreduce_of_messages(tmp_path):
-    shares = {}
+    shares, names = {}, "tree,butterfly,halving_doubling,ring,hierarchical,native"
     for overlap in ("0.5", "3"):
-        flags = "--simulate=6", "--sizes=4MB", "--group=2"
+        flags = "--simulate=6", "--sizes=4MB", "--group=2", f"--algorithms={names}"
         run(tmp_path, *flags, f"--overlap={overlap}")
         rows = read_rows(tmp_path)
         shares[overlap] = {row["algorithm"]: row["hidden_share"] for row in rows}
-    for name in ("tree", "butterfly", "halving_doubling", "ring", "hierarchical"):
+    for name in names.split(",")[:-1]:
         assert 0.5 < shares["0.5"][name] <= 1 and 0.85 < shares["3"][name] <= 1
     assert shares["3"]["native"] == pytest.approx(0)  # it is over at the first poll
 

@@ -36,7 +36,9 @@ def test_every_network_size_and_allreduce_is_timed(made):
     race = tables["race"]
     assert len(race) == 6 * 3
     for row in race:
-        took = [row[f"{name}_seconds"] for name in SCHEDULES]
+        took = [row[f"{name}_seconds"] for name in topology_rows.COMPARED]
+        assert 0 < row["bound_seconds"] < row["seconds"]
+        assert row["share"] == row["bound_seconds"] / row["seconds"]
         assert row["seconds"] == min(took) > 0
         assert row["exact"]
         assert row["lead"] >= 1

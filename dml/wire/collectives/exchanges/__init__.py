@@ -1,0 +1,1 @@
+"""All-reduces by exchanges of full buffers; see docs/allreduce.md."""

@@ -1,0 +1,193 @@
+"""Messages of the collectives by windows; see `dml.wire.plans.windows`."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dml.types import Comm, Op
+from dml.wire.collectives.segments import SegmentedExchange
+from dml.wire.comm.buffers import flat
+from dml.wire.comm.plain import as_comm
+from dml.wire.comm.tags import Tag
+from dml.wire.plans.topology import SEGMENT, Fold, chunks
+from dml.wire.plans.windows import Pattern, moves
+
+
+def all_gather_by(pattern: Pattern, comm: Comm, buffer: np.ndarray) -> None:
+    """Copy chunk r of the buffer of rank r to all ranks, for every r.
+
+    If the pattern folds, the odd rank of a pair sends its chunk to the even one and
+    receives all n elements at the end.
+    """
+    comm, buffer = as_comm(comm), flat(comm, buffer)
+    rank, tag, folded = comm.rank, Tag.WINDOWS, pattern.fold(comm.size)
+    parts = chunks(len(buffer), comm.size)
+    place = folded.place(rank)
+    if place < 0:
+        comm.Send(buffer[parts[rank]], rank - 1, tag)
+        comm.Recv(buffer, rank - 1, tag)
+        return
+    if place < folded.extra:
+        comm.Recv(buffer[parts[rank + 1]], rank + 1, tag)
+    gather(comm, buffer, pattern, folded, by_position(pattern, folded, parts))
+    if place < folded.extra:
+        comm.Send(buffer, rank + 1, tag)
+
+
+def reduce_scatter_by(
+    pattern: Pattern,
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+) -> np.ndarray:
+    """Reduce chunk r over all ranks into the buffer of rank r; return the chunk.
+
+    The other chunks of the buffer are overwritten with partial sums. If the pattern
+    folds, the odd rank of a pair sends all n elements to the even one and receives its
+    chunk at the end.
+    """
+    comm, buffer = as_comm(comm), flat(comm, buffer)
+    rank, tag, folded = comm.rank, Tag.WINDOWS, pattern.fold(comm.size)
+    parts = chunks(len(buffer), comm.size)
+    place = folded.place(rank)
+    segmented = SegmentedExchange(comm, buffer, op, tag, segment)
+    if place < 0:
+        segmented.send(buffer, rank - 1)
+        comm.Recv(buffer[parts[rank]], rank - 1, tag)
+        return buffer[parts[rank]]
+    if place < folded.extra:
+        segmented.receive(buffer, rank + 1)
+    scatter(segmented, buffer, pattern, folded, by_position(pattern, folded, parts))
+    if place < folded.extra:
+        comm.Send(buffer[parts[rank + 1]], rank + 1, tag)
+    return buffer[parts[rank]]
+
+
+def allreduce_by(
+    pattern: Pattern,
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+) -> None:
+    """Reduce in place over all ranks: a reduce-scatter and an all-gather.
+
+    Chunks have the order of the positions of the pattern. If the pattern folds, the odd
+    rank of a pair sends all n elements to the even one and receives them at the end.
+    """
+    comm, buffer = as_comm(comm), flat(comm, buffer)
+    rank, folded = comm.rank, pattern.fold(comm.size)
+    place = folded.place(rank)
+    segmented = SegmentedExchange(comm, buffer, op, Tag.WINDOWS, segment)
+    if place < 0:
+        segmented.send(buffer, rank - 1)
+        comm.Recv(buffer, rank - 1, Tag.WINDOWS)
+        return
+    if place < folded.extra:
+        segmented.receive(buffer, rank + 1)
+    parts = chunks(len(buffer), folded.power)
+    scatter(segmented, buffer, pattern, folded, parts)
+    gather(comm, buffer, pattern, folded, parts)
+    if place < folded.extra:
+        comm.Send(buffer, rank + 1, Tag.WINDOWS)
+
+
+def by_position(pattern: Pattern, folded: Fold, parts: Sequence[slice]) -> list[slice]:
+    """Return the parts by position on the circle; that of a pair has both chunks.
+
+    Args:
+      pattern: The all-gather.
+      folded: The folding of the ranks.
+      parts: The chunk of each rank.
+    """
+    ordered = [slice(0, 0)] * folded.power
+    for place, position in enumerate(pattern.plan(folded.power).place.tolist()):
+        rank = folded.rank(place)
+        last = rank + (place < folded.extra)
+        ordered[position] = slice(parts[rank].start, parts[last].stop)
+    return ordered
+
+
+def gather(
+    comm: Comm,
+    buffer: np.ndarray,
+    pattern: Pattern,
+    folded: Fold,
+    parts: Sequence[slice],
+) -> None:
+    """Copy the part of every place to all places.
+
+    Args:
+      comm: The ranks.
+      buffer: The buffer.
+      pattern: The all-gather.
+      folded: The folding of the ranks.
+      parts: Parts of the buffer by position on the circle.
+    """
+    for move in moves(pattern, folded.power, folded.place(comm.rank)):
+        sent = window(parts, move.sent, move.width)
+        received = window(parts, move.received, move.width)
+        incoming = packed(buffer, received)
+        comm.Sendrecv(
+            packed(buffer, sent),
+            folded.rank(move.dest),
+            Tag.WINDOWS,
+            incoming,
+            folded.rank(move.source),
+            Tag.WINDOWS,
+        )
+        unpack(incoming, buffer, received)
+
+
+def scatter(
+    segmented: SegmentedExchange,
+    buffer: np.ndarray,
+    pattern: Pattern,
+    folded: Fold,
+    parts: Sequence[slice],
+) -> None:
+    """Reduce every part onto its place: the all-gather in reverse.
+
+    Arguments are those of `gather`, except `segmented`, which sends and reduces.
+    """
+    place = folded.place(segmented.comm.rank)
+    for move in reversed(moves(pattern, folded.power, place)):
+        kept = window(parts, move.sent, move.width)
+        target = packed(buffer, kept)
+        segmented.exchange(
+            packed(buffer, window(parts, move.received, move.width)),
+            folded.rank(move.source),
+            target,
+            folded.rank(move.dest),
+        )
+        unpack(target, buffer, kept)
+
+
+def window(parts: Sequence[slice], start: int, count: int) -> list[slice]:
+    """Return the memory of adjacent chunks of a circle, as few slices as possible."""
+    pieces: list[slice] = []
+    for position in range(start, start + count):
+        part = parts[position % len(parts)]
+        if pieces and pieces[-1].stop == part.start:
+            part = slice(pieces.pop().start, part.stop)
+        pieces.append(part)
+    return pieces
+
+
+def packed(buffer: np.ndarray, pieces: Sequence[slice]) -> np.ndarray:
+    """Return the pieces as one array: a view of a single piece, else a copy."""
+    if len(pieces) == 1:
+        return buffer[pieces[0]]
+    return np.concatenate([buffer[piece] for piece in pieces])
+
+
+def unpack(values: np.ndarray, buffer: np.ndarray, pieces: Sequence[slice]) -> None:
+    """Copy an array of `packed` back into the pieces of the buffer."""
+    if len(pieces) == 1:
+        return  # a view
+    start = 0
+    for piece in pieces:
+        stop = start + piece.stop - piece.start
+        buffer[piece] = values[start:stop]
+        start = stop

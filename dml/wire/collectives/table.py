@@ -1,0 +1,219 @@
+"""The table of collectives: collective -> algorithm -> function, schedule and cost.
+
+    COLLECTIVES["allreduce"]["swing"].function(comm, buffer)
+    COLLECTIVES["all_gather"]["bruck"].schedule(size, length, itemsize)
+
+Functions of a collective have the same arguments:
+
+allreduce        (comm, buffer, op=np.add)     every element, on all ranks
+reduce_scatter   (comm, buffer, op=np.add)     chunk r, on rank r
+all_gather       (comm, buffer)                chunk r of rank r, to all ranks
+broadcast        (comm, buffer, root=0)        the buffer of the root, to all ranks
+reduce           (comm, buffer, op=np.add, root=0)   every element, on the root
+all_to_all       (comm, buffer)                part q of rank r, as part r of rank q
+
+Chunks are those of `plans.topology.chunks`, one for each rank.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from dml.types import Round
+from dml.wire.collectives.auto import auto_allreduce
+from dml.wire.collectives.broadcast import broadcast
+from dml.wire.collectives.exchanges.bine import bine, bine_allreduce
+from dml.wire.collectives.exchanges.multiplying import (
+    multiplying,
+    multiplying_allreduce,
+    multiplying_seconds,
+)
+from dml.wire.collectives.exchanges.one_shot import (
+    one_shot,
+    one_shot_allreduce,
+    one_shot_seconds,
+)
+from dml.wire.collectives.native import native_allreduce
+from dml.wire.collectives.rates import CANDIDATES
+from dml.wire.collectives.reduce_scatter import (
+    all_gather,
+    reduce_scatter,
+    ring_gather_rounds,
+    ring_gather_seconds,
+    ring_scatter_rounds,
+    ring_scatter_seconds,
+)
+from dml.wire.collectives.rings.segmented_ring import (
+    segmented_ring,
+    segmented_ring_allreduce,
+    segmented_ring_seconds,
+)
+from dml.wire.collectives.rings.torus import torus, torus_allreduce, torus_seconds
+from dml.wire.collectives.sharded_server import (
+    server_allreduce,
+    two_shot,
+    two_shot_seconds,
+)
+from dml.wire.collectives.star import star_allreduce
+from dml.wire.collectives.steps.bruck import BRUCK
+from dml.wire.collectives.steps.circulant import CIRCULANT, circulant_allreduce
+from dml.wire.collectives.steps.doubling import DOUBLING
+from dml.wire.collectives.steps.neighbours import NEIGHBOURS
+from dml.wire.collectives.steps.run import all_gather_by, reduce_scatter_by
+from dml.wire.collectives.steps.swing import swing, swing_allreduce, swing_pattern
+from dml.wire.collectives.steps.trivance import TRIVANCE, trivance_allreduce
+from dml.wire.collectives.transposes.bruck import (
+    bruck,
+    bruck_all_to_all,
+    bruck_seconds,
+)
+from dml.wire.collectives.transposes.pairwise import (
+    pairwise,
+    pairwise_all_to_all,
+    pairwise_seconds,
+    window_all_to_all,
+)
+from dml.wire.collectives.tree import tree_allreduce
+from dml.wire.collectives.trees import binomial, chain, scatter_gather
+from dml.wire.collectives.trees import double_tree as double_trees
+from dml.wire.collectives.trees.double_tree import (
+    double_tree,
+    double_tree_allreduce,
+    double_tree_seconds,
+)
+from dml.wire.collectives.trees.run import PIECE, broadcast_by, reduce_by
+from dml.wire.costs import allreduce as cost
+from dml.wire.costs import windows as window_cost
+from dml.wire.costs.allreduce import Job, Rates
+from dml.wire.plans import broadcasts, schedules, windows
+from dml.wire.plans.broadcasts import Broadcast
+from dml.wire.plans.windows import Pattern
+
+
+class Algorithm(NamedTuple):
+    """An algorithm of a collective.
+
+    Attributes:
+      function: The algorithm.
+      schedule: (size, length, itemsize) -> rounds of messages; None without messages.
+      seconds: (job, rates) -> predicted seconds; None if there is no formula.
+      any_size: Whether all ranks do the same for any number of ranks; otherwise the
+        first ranks are folded in pairs unless the number is a power of two (or another
+        number that the docstring names).
+    """
+
+    function: Callable[..., Any]
+    schedule: Callable[..., Iterator[Round]] | None = None
+    seconds: Callable[[Job, Rates], float] | None = None
+    any_size: bool = True
+
+
+def classic(name: str, function: Callable[..., None]) -> Algorithm:
+    """Return an all-reduce of the tables of `plans.schedules` and `costs.allreduce`."""
+    folds = name in ("butterfly", "halving_doubling")
+    schedule, seconds = schedules.SCHEDULES.get(name), cost.SECONDS.get(name)
+    return Algorithm(function, schedule, seconds, not folds)
+
+
+def by_windows(function: Callable[..., None], pattern: Pattern) -> Algorithm:
+    """Return the all-reduce of a pattern."""
+    return Algorithm(
+        function,
+        partial(windows.allreduce_rounds, pattern),
+        partial(window_cost.allreduce_seconds, pattern),
+        not pattern.power,
+    )
+
+
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "star": star_allreduce,
+    "tree": tree_allreduce,
+    **CANDIDATES,
+}
+MPI = {"native": native_allreduce, "auto": auto_allreduce}  # and the choice
+PATTERNS: dict[str, Pattern] = {
+    "doubling": DOUBLING,
+    "bruck": BRUCK,
+    "circulant": CIRCULANT,
+    "neighbours": NEIGHBOURS,
+    "swing": swing_pattern(),
+    "trivance": TRIVANCE,
+}
+TREES: dict[str, tuple[Broadcast, Any]] = {  # and the module with its costs
+    "binomial": (binomial.BINOMIAL, binomial),
+    "chain": (chain.CHAIN, chain),
+    "scatter_gather": (scatter_gather.SCATTER_GATHER, scatter_gather),
+    "double_tree": (double_trees.DOUBLE_TREE, double_trees),
+}
+SWING = by_windows(swing_allreduce, swing_pattern())
+
+COLLECTIVES: dict[str, dict[str, Algorithm]] = {
+    "allreduce": {
+        **{name: classic(name, function) for name, function in FUNCTIONS.items()},
+        "swing": SWING._replace(schedule=swing),
+        "trivance": by_windows(trivance_allreduce, TRIVANCE),
+        "circulant": by_windows(circulant_allreduce, CIRCULANT),
+        "bine": Algorithm(bine_allreduce, bine, cost.butterfly_seconds, False),
+        "multiplying": Algorithm(
+            multiplying_allreduce, multiplying, multiplying_seconds, False
+        ),
+        "double_tree": Algorithm(
+            double_tree_allreduce, double_tree, double_tree_seconds
+        ),
+        "segmented_ring": Algorithm(
+            segmented_ring_allreduce, segmented_ring, segmented_ring_seconds
+        ),
+        "torus": Algorithm(torus_allreduce, torus, torus_seconds),
+        "one_shot": Algorithm(one_shot_allreduce, one_shot, one_shot_seconds),
+        "two_shot": Algorithm(server_allreduce, two_shot, two_shot_seconds),
+        **{name: classic(name, function) for name, function in MPI.items()},
+    },
+    "reduce_scatter": {
+        "ring": Algorithm(reduce_scatter, ring_scatter_rounds, ring_scatter_seconds),
+        **{
+            name: Algorithm(
+                partial(reduce_scatter_by, pattern),
+                partial(windows.scatter_rounds, pattern),
+                partial(window_cost.scatter_seconds, pattern),
+                not pattern.power,
+            )
+            for name, pattern in PATTERNS.items()
+        },
+    },
+    "all_gather": {
+        "ring": Algorithm(all_gather, ring_gather_rounds, ring_gather_seconds),
+        **{
+            name: Algorithm(
+                partial(all_gather_by, pattern),
+                partial(windows.gather_rounds, pattern),
+                partial(window_cost.gather_seconds, pattern),
+                not pattern.power,
+            )
+            for name, pattern in PATTERNS.items()
+        },
+    },
+    "broadcast": {
+        name: Algorithm(
+            broadcast if name == "binomial" else partial(broadcast_by, tree),
+            partial(broadcasts.broadcast_rounds, tree, segment=PIECE),
+            costs.broadcast_seconds,
+        )
+        for name, (tree, costs) in TREES.items()
+    },
+    "reduce": {
+        name: Algorithm(
+            partial(reduce_by, tree),
+            partial(broadcasts.reduce_rounds, tree, segment=PIECE),
+            costs.reduction_seconds,
+        )
+        for name, (tree, costs) in TREES.items()
+    },
+    "all_to_all": {
+        "pairwise": Algorithm(pairwise_all_to_all, pairwise, pairwise_seconds),
+        "window": Algorithm(window_all_to_all, pairwise, pairwise_seconds),
+        "bruck": Algorithm(bruck_all_to_all, bruck, bruck_seconds),
+    },
+}
+ALLREDUCE: dict[str, Callable[..., None]] = {
+    name: algorithm.function for name, algorithm in COLLECTIVES["allreduce"].items()
+}

@@ -1,0 +1,1 @@
+"""Broadcasts, reductions and all-reduces along trees; see docs/allreduce.md."""

@@ -1,0 +1,70 @@
+"""Every algorithm of every collective: counted messages and words, and seconds.
+
+mpirun -n 4 python experiments/collectives.py
+mpirun -n 4 python experiments/collectives.py --collectives=broadcast,reduce --sizes=4MB
+python experiments/collectives.py --simulate=64 --sizes=4KB,1MB
+
+Messages and words are those of all ranks: as counted in a call, and by the schedule.
+Algorithms without messages, in shared memory or MPI's own, have no schedule. A wrong
+result ends the command.
+
+Cost: half a minute on 2 cores with 4 ranks.
+Result: messages and words are those of the schedules.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab import flags, writing
+import numpy as np
+from studies.collectives.rows import COLUMNS, conclude, rows
+
+from dml.runs import folder, writers
+from dml.types import BadInput, CountedComm
+from dml.wire.collectives import COLLECTIVES
+
+Row = dict[str, Any]
+
+FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
+FLAGS.text("sizes", "4KB,1MB", "Sizes of the buffer in bytes, rounded to equal chunks.")
+FLAGS.text(
+    "collectives",
+    "all",
+    f"Collectives, of {', '.join(COLLECTIVES)}; or all.",
+)
+FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
+
+
+def main(argv: Sequence[str]) -> list[Row]:
+    """Count and time the collectives; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    lengths = flags.element_counts(FLAGS.sizes, np.dtype(np.float32))
+    names = flags.names(FLAGS.collectives, COLLECTIVES, "collectives")
+    path = folder.path(FLAGS.out, "collectives")
+
+    def program(comm: CountedComm) -> Row:
+        if min(lengths) < comm.size:
+            raise BadInput(
+                f"expected an element of 4 bytes for each of {comm.size} ranks, got "
+                f"--sizes={FLAGS.sizes}; pass larger sizes"
+            )
+        summary: Row = {"p": comm.size}
+        console = writers.table(COLUMNS, FLAGS.wide)
+        with writing.run_writer(
+            path, FLAGS, comm, console, conclude=conclude
+        ) as writer:
+            for length in lengths:
+                for name in names:
+                    equal = length - length % comm.size
+                    for row in rows(comm, name, equal, FLAGS.repeats):
+                        writer.row(row)
+                        key = f"{name}_{row['algorithm']}_{row['bytes']}"
+                        summary[f"{key}_words"] = row["words"]
+            writer.summary(summary)
+        return summary
+
+    return flags.ranks(program, FLAGS, sleeping=False)
+
+
+if __name__ == "__main__":
+    flags.run(main)

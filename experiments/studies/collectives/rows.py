@@ -1,0 +1,164 @@
+"""Rows of collectives.py: counted messages and words, formulas and seconds."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from lab.claims import grouped
+import numpy as np
+
+from dml.runs.results import Run
+from dml.runs.writers import Columns, Row, scaled_cell
+from dml.sim.evaluate import messages as messages_of
+from dml.types import BadInput, CountedComm
+from dml.wire.collectives import COLLECTIVES, machine_rates
+from dml.wire.collectives.benchmark import time_alternately
+from dml.wire.collectives.table import Algorithm
+from dml.wire.costs.allreduce import Job
+from dml.wire.plans.schedules import words_sent
+from dml.wire.plans.topology import chunks
+from studies.allreduce.rows import size_text
+
+ITEMSIZE = 4
+PERIOD = 997  # distinct elements of a buffer; sums of float32 are exact
+
+Case = tuple[np.ndarray, np.ndarray, slice]  # start, expected elements and where
+
+
+def cases(rank: int, size: int, length: int) -> dict[str, Case]:
+    """Return the buffer of a rank, and a part of it after each collective."""
+    ramp = (np.arange(length) % PERIOD).astype(np.float32)
+    terms, total = ramp * (rank + 1), ramp * (size * (size + 1) // 2)
+    parts, every = chunks(length, size), slice(0, length)
+    own, root = parts[rank], every if rank == 0 else slice(0, 0)
+    gathered = np.full(length, -1, np.float32)
+    gathered[own] = ramp[own]
+    ranks = np.repeat(np.arange(size, dtype=np.float32), length // size)
+    return {
+        "allreduce": (terms, total, every),
+        "reduce_scatter": (terms, total[own], own),
+        "all_gather": (gathered, ramp, every),
+        "broadcast": (terms, ramp, every),
+        "reduce": (terms, total[root], root),
+        "all_to_all": (size * rank + ranks, size * ranks + rank, every),
+    }
+
+
+def usable(comm: CountedComm, collective: str) -> dict[str, Algorithm]:
+    """Return the algorithms that can run on these hosts."""
+    table = dict(COLLECTIVES[collective])
+    if len(set(comm.platform.hosts())) > 1:
+        table.pop("shared", None)
+    return table
+
+
+def rows(
+    comm: CountedComm, collective: str, length: int, repeats: int
+) -> Iterator[Row]:
+    """Check, count and time all algorithms of a collective; collective.
+
+    length: elements of a buffer, a multiple of the number of ranks.
+    """
+    table = usable(comm, collective)
+    counted = {
+        name: count(comm, name, collective, algorithm, length)
+        for name, algorithm in table.items()
+    }
+    buffer = np.zeros(length, np.float32)
+    calls = [partial(algorithm.function, comm, buffer) for algorithm in table.values()]
+    seconds = np.median(time_alternately(comm, calls, repeats), axis=1).tolist()
+    for (name, algorithm), took in zip(table.items(), seconds, strict=True):
+        sent, nbytes = counted[name]
+        yield {
+            "collective": collective,
+            "algorithm": name,
+            "p": comm.size,
+            "bytes": length * ITEMSIZE,
+            "any_size": algorithm.any_size,
+            "messages": sent,
+            "words": nbytes // ITEMSIZE,
+            "seconds": took,
+            **predictions(comm, algorithm, length),
+        }
+
+
+def count(
+    comm: CountedComm, name: str, collective: str, algorithm: Algorithm, length: int
+) -> list[int]:
+    """Return the messages and the bytes of all ranks; check the result.
+
+    The first call, which may set up communicators and windows, is not counted.
+    """
+    start, expected, where = cases(comm.rank, comm.size, length)[collective]
+    algorithm.function(comm, start.copy())
+    buffer, before = start.copy(), (comm.messages_sent, comm.bytes_sent)
+    algorithm.function(comm, buffer)
+    sent = np.array([comm.messages_sent, comm.bytes_sent]) - before
+    wrong = np.array([not np.array_equal(buffer[where], expected)], np.int64)
+    totals = np.concatenate([sent, wrong])
+    comm.Allreduce(None, totals, np.add)
+    *sums, failures = totals.tolist()
+    if failures:
+        raise BadInput(
+            f"expected the {collective} {name} of {length} elements to be right, got "
+            f"another result on {failures} of {comm.size} ranks; correct it"
+        )
+    return sums
+
+
+def predictions(comm: CountedComm, algorithm: Algorithm, length: int) -> Row:
+    """Return rounds, messages and words of the schedule, and the predicted seconds."""
+    found: Row = dict.fromkeys(("rounds", "schedule_messages", "schedule_words"))
+    if algorithm.schedule is not None:
+        rounds = list(algorithm.schedule(comm.size, length, ITEMSIZE))
+        found = {
+            "rounds": sum(entry.times for entry in rounds),
+            "schedule_messages": messages_of(rounds),
+            "schedule_words": words_sent(rounds, ITEMSIZE),
+        }
+    found["predicted_seconds"] = None
+    if algorithm.seconds is not None:
+        hosts = np.unique(comm.platform.hosts(), return_counts=True)[1]
+        job = Job(comm.size, length, registered=False, groups=tuple(hosts.tolist()))
+        rates = machine_rates(comm)
+        found["predicted_seconds"] = (
+            algorithm.seconds(job, rates) if comm.size > 1 else 0.0
+        )
+    return found
+
+
+def number(key: str) -> Callable[[Row], str]:
+    """Return a function that formats a count of a row; a dash if there is none."""
+    return lambda row: "-" if row[key] is None else f"{row[key]:,}"
+
+
+def milliseconds(key: str) -> Callable[[Row], str]:
+    cell = scaled_cell(key, 1e3, ".4f")
+    return lambda row: "-" if row[key] is None else cell(row)
+
+
+COLUMNS: Columns = {
+    "collective": (14, "{collective}"),
+    "algorithm": (16, "{algorithm}"),
+    "bytes": (7, lambda row: size_text(row["bytes"])),
+    "words": (10, number("words")),
+    "formula": (10, number("schedule_words")),
+    "messages": (8, number("messages")),
+    "ms": (8, milliseconds("seconds")),
+    "predicted": (9, milliseconds("predicted_seconds")),
+    "schedule": (8, number("schedule_messages")),
+    "rounds": (6, number("rounds")),
+    "any p": (5, lambda row: "yes" if row["any_size"] else "folds"),
+}
+
+
+def conclude(run: Run) -> str:
+    """Return the fastest algorithm of each collective for the largest buffer."""
+    most = max((row["bytes"] for row in run.rows), default=0)
+    rows = [row for row in run.rows if row["bytes"] == most]
+    texts = []
+    for name, group in grouped(rows, "collective").items():
+        timed: Sequence[Any] = [row for row in group if row["algorithm"] != "auto"]
+        fastest = min(timed, key=lambda row: row["seconds"])
+        texts.append(f"{name} {fastest['algorithm']}")
+    return f"Fastest for {size_text(most)}: {', '.join(texts)}." if texts else ""

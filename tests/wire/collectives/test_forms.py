@@ -1,0 +1,219 @@
+"""The table of collectives: results, bits, messages, words and seconds."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.conformance import Case, cases, check_order, check_results, conform, lengths
+from dml.types import BadInput
+from dml.wire.collectives import ALLREDUCE, COLLECTIVES
+from dml.wire.collectives.steps.swing import swing, swing_allreduce
+from dml.wire.costs.allreduce import Job
+from dml.wire.plans.schedules import words_sent
+from dml.wire.plans.topology import SEGMENT, chunks
+from tests.wire import test_algorithms as books
+from tests.wire.comm import orders
+
+FEW = (1, 2, 3, 5, 8, 9)
+EVEN = 5040  # words, a multiple of all sizes
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27)
+NETWORK = sim.Uniform(books.ALPHA, books.BETA, books.GAMMA, host=1)
+FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC})
+GATHERS = sorted(COLLECTIVES["all_gather"])
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_sums_of_integers_are_exact_and_bits_are_those_of_the_order(name):
+    for size in SIZES:
+        exact = [Case(size, n, "int64", "sum") for n in lengths(size)]
+        check_results(ALLREDUCE[name], sim.run, exact)
+        if order := orders.FURTHER.get(name):  # that of a double tree is its schedule
+            check_order(ALLREDUCE[name], sim.run, size, order)
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_all_reduces_conform(name):
+    conform(ALLREDUCE[name], sim.run, 5, all_pairs=False)
+    unbuffered = partial(sim.run, network=sim.Uniform(eager=0, host=1), seed=1)
+    check_results(ALLREDUCE[name], unbuffered, cases(6, (7, 20_011), False))
+    check_results(ALLREDUCE[name], sim.run, [Case(3, SEGMENT + 11, "float32", "sum")])
+
+
+def agree(algorithm, job, words, exact):
+    """Compare a run with the schedule, the words and the formula."""
+    start, end, sent = books.running(algorithm.function, job, NETWORK)
+    rounds = list(algorithm.schedule(job.size, job.length, job.itemsize))
+    assert books.messages(rounds, job.size) == sent
+    assert words_sent(rounds, job.itemsize) == words
+    found = sim.evaluate(rounds, NETWORK, job.size, start)
+    np.testing.assert_allclose(found.clocks, end, rtol=1e-12, atol=0)
+    took = end.max() - start.max()
+    formula = algorithm.seconds(job, books.RATES) if job.size > 1 else 0.0
+    assert took <= formula * (1 + 1e-9)
+    if exact:
+        assert took == pytest.approx(formula, rel=1e-9, abs=0)
+
+
+def folds(algorithm, size):
+    return 0 if algorithm.any_size else size - (1 << (size.bit_length() - 1))
+
+
+def words(name, size, n):
+    """Words of all ranks by the textbook."""
+    if name == "one_shot":
+        return size * (size - 1) * n
+    if name == "multiplying":
+        places = max(k for k in range(1, size + 1) if orders.three_smooth(k))
+        sent, left = 0, places
+        for members in (4, 3, 2):
+            while left % members == 0:
+                sent, left = sent + members - 1, left // members
+        return (2 * (size - places) + places * sent) * n
+    if name == "bine":
+        return books.total("butterfly", Job(size, n))
+    return 2 * (size - 1) * n  # a folded rank sends as much as it saves
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_messages_words_and_seconds_of_an_all_reduce_are_those_predicted(name):
+    algorithm = COLLECTIVES["allreduce"][name]
+    for size in FEW:
+        for length in (0, size - 1, 1, EVEN):
+            equal = length == EVEN and not EVEN % (size - folds(algorithm, size))
+            agree(
+                algorithm,
+                Job(size, length, registered=False),
+                words(name, size, length),
+                equal and name != "double_tree",  # whose formula is an upper bound
+            )
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_all_gathers_and_reduce_scatters_are_right_and_as_predicted(name):
+    gather, scatter = (COLLECTIVES[of][name] for of in ("all_gather", "reduce_scatter"))
+    for size in SIZES:
+        for length in (0, size + 1, EVEN):
+            right_chunks(gather.function, scatter.function, size, length)
+            if size not in FEW:
+                continue
+            extra = folds(gather, size)
+            parts = [part.stop - part.start for part in chunks(length, size)]
+            # a folded rank sends its chunk, and receives all elements
+            folded = sum(parts[1 : 2 * extra : 2]) + extra * length
+            words = (size - extra - 1) * length + folded
+            job = Job(size, length, registered=False)
+            exact = not length % size and not extra
+            for algorithm in (gather, scatter):
+                agree(algorithm, job, words, exact)
+
+
+def right_chunks(gather, scatter, size, length):
+    parts = chunks(length, size)
+    want = np.repeat(np.arange(size), [part.stop - part.start for part in parts])
+
+    def program(comm):
+        ramp = np.arange(length)
+        part = scatter(comm, ramp * (comm.rank + 1))
+        assert np.array_equal(part, ramp[parts[comm.rank]] * size * (size + 1) // 2)
+        buffer = np.full(length, -1)
+        buffer[parts[comm.rank]] = comm.rank
+        gather(comm, buffer)
+        assert np.array_equal(buffer, want)
+
+    sim.run(program, size)
+
+
+@pytest.mark.parametrize("sides", [(4, 4), (2, 8), (4, 2, 2)])
+def test_swing_on_a_torus_exchanges_along_one_dimension(sides):
+    rounds = list(swing(16, 16, sides=sides))
+    for entry in rounds:
+        source, dest = (np.unravel_index(r, sides) for r in (entry.source, entry.dest))
+        moved = [np.any(a != b) for a, b in zip(source, dest, strict=True)]
+        assert sum(moved) == 1
+    allreduce = partial(swing_allreduce, sides=sides)
+    check_results(allreduce, sim.run, [Case(16, n, "int32", "sum") for n in (3, 97)])
+
+
+def binomial_words(size, n):
+    return (size - 1) * n
+
+
+def scatter_words(size, n):
+    """A rank's chunk is sent once for every bit of its number, then to all others."""
+    parts = [part.stop - part.start for part in chunks(n, size)]
+    sent = sum(parts[rank] * rank.bit_count() for rank in range(size))
+    return sent + (size - 1) * n
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES["broadcast"]))
+def test_broadcasts_and_reductions_are_right_and_as_predicted(name):
+    copy, add = (COLLECTIVES[of][name] for of in ("broadcast", "reduce"))
+    count = scatter_words if name == "scatter_gather" else binomial_words
+    for size in SIZES:
+        for length in (0, size + 1, EVEN):
+            roots = {0, size // 2, size - 1}
+            for root in roots if length < 99 else ():
+                right_root(copy.function, add.function, size, root, length)
+            if size in FEW:
+                exact = length == EVEN and name != "double_tree"
+                for algorithm in (copy, add):
+                    job = Job(size, length, registered=False)
+                    agree(algorithm, job, count(size, length), exact)
+    assert name == "binomial" or long_pieces(copy, add)
+
+
+def right_root(copy, add, size, root, length):
+    def program(comm):
+        ramp = np.arange(length)
+        buffer = ramp * (comm.rank + 1)
+        add(comm, buffer, np.add, root)
+        if comm.rank == root:
+            assert np.array_equal(buffer, ramp * size * (size + 1) // 2)
+        buffer = ramp + 1000 * comm.rank
+        copy(comm, buffer, root)
+        assert np.array_equal(buffer, ramp + 1000 * root)
+
+    sim.run(program, size, sim.Uniform(eager=0))
+
+
+def long_pieces(copy, add):
+    """Several pieces take at most the predicted seconds and have the right result."""
+    right_root(copy.function, add.function, 5, 2, 100_003)
+    for algorithm in (copy, add):
+        job = Job(5, 100_003, registered=False)
+        start, end, sent = books.running(algorithm.function, job, NETWORK)
+        assert books.messages(list(algorithm.schedule(5, 100_003)), 5) == sent
+        took = end.max() - start.max()
+        formula = algorithm.seconds(job, books.RATES)
+        assert 0.7 * formula < took <= formula * (1 + 1e-9)
+    return True
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES["all_to_all"]))
+def test_all_to_alls_transpose_and_take_what_is_predicted(name):
+    algorithm = COLLECTIVES["all_to_all"][name]
+    for size in SIZES:
+        for part in (0, 1, 7):
+
+            def program(comm, size=size, part=part):
+                ranks = np.arange(size)
+                sent = np.repeat(100 * comm.rank + ranks, part)
+                algorithm.function(comm, sent)
+                assert np.array_equal(sent, np.repeat(100 * ranks + comm.rank, part))
+
+            sim.run(program, size, sim.Uniform(eager=0))
+            bits = sum(rank.bit_count() for rank in range(size))
+            moved = bits if name == "bruck" else size - 1
+            if size in FEW:
+                job = Job(size, size * part, registered=False)
+                agree(algorithm, job, moved * size * part, True)
+
+
+def test_an_all_to_all_of_unequal_parts_is_refused():
+    def program(comm):
+        with pytest.raises(BadInput, match=f"rank {comm.rank}: expected 3 parts of"):
+            COLLECTIVES["all_to_all"]["pairwise"].function(comm, np.zeros(7))
+
+    sim.run(program, 3)
