@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags, writing
-from studies.plan import claims as plan_claims
 from studies.plan import page, report, rows, validation
+from studies.plan.claims import CLAIMS
 from studies.plan.rows import Query
 
 from dml.planner import calibration as calibrations
@@ -121,7 +121,7 @@ def validate(path: Path) -> dict[str, Any]:
     read = validation.read(FLAGS.validate)
     shown = writers.tables(validation.COLUMNS, validation.TITLES, FLAGS.wide)
     packaged = FLAGS.validate == validation.PACKAGED
-    claims = plan_claims.CLAIMS if packaged else ()
+    claims = CLAIMS if packaged else ()
     with writing.run_writer(
         path, FLAGS, None, shown, claims=claims, conclude=validation.conclude
     ) as writer:

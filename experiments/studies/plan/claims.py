@@ -22,12 +22,12 @@ def skilled(run: Run, name: str, median: float, p90: float) -> Verdict:
 def ranked(run: Run, name: str) -> Verdict:
     """Return the verdict that all sweeps of a source are ranked."""
     rows = [r for r in run.rows if r["table"] == "sweeps" and r["source"] == name]
+    if not rows:
+        raise IndexError(f"no sweep of {name}")
     taus = ", ".join(f"{row['kendall_tau']:.2f}" for row in rows)
     regrets = ", ".join(f"{row['regret']:.1%}" for row in rows)
     holds = all(r["kendall_tau"] >= 0.7 and r["regret"] <= 0.03 for r in rows)
-    return verdict(
-        holds and bool(rows), f"tau {taus}", f"picked mesh slower by {regrets}"
-    )
+    return verdict(holds, f"tau {taus}", f"picked mesh slower by {regrets}")
 
 
 @claim("seconds of Megatron-LM's runs are predicted", "138 to 163 Tflop/s per GPU")

@@ -414,6 +414,15 @@ def carbon(worst=0.001, exact=9):
     return {"carbon": run(summary=summary | {"strubell_cells": 9})}
 
 
+def published(name, median=0.02, p90=0.05, tau=0.9, found=4):
+    """Return rows of plan.py --validate for one source."""
+    keys = "source rows median_error p90_error null_median_error null_p90_error"
+    errors = table("errors", keys, (name, 9, median, p90, 0.08, 0.2))
+    sweeps = table("sweeps", "source kendall_tau regret", (name, tau, 0.01))
+    keys = "memory_median_error oom_found oom_rows"
+    return {"plan": run(errors + sweeps + table("memory", keys, (0.05, found, 4)))}
+
+
 def late(*longest):
     """Return rows of two problems and rates, each by the longest tolerated delay."""
     places = [("a", 1.0), ("a", 2.0), ("b", 1.0), ("b", 2.0)]

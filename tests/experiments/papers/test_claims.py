@@ -31,6 +31,7 @@ from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
 from studies.pipeline import claims as pipeline
 from studies.pipeline import zero_bubble_claims as zero_bubble
+from studies.plan import claims as plan
 from studies.policy_lag import claims as policy_lag
 from studies.rl import claims as rl
 from studies.scaling import claims as scaling
@@ -51,6 +52,8 @@ EXPERIMENTS = Path(claims.__file__).parents[1]
 JUDGED = {one.claim: one for paper in PAPERS.values() for one in paper.claims}
 LEVEL = (0.5, 0.95, 1.0)
 EVEN = (0.9, 0.9, 0.9)
+NEMO, VTRAIN = "NVIDIA/Megatron-LM", "VIA-Research/vTrain"
+BLOOM, EVO = "bigscience-workshop/bigscience", "InternLM/InternEvo"
 BATCHES = (640, 640, 640, 1920), (640, 640, 1920, 7680)
 RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     glove.same_loss: (of.glove(), of.glove((0.041, 0.043))),
@@ -347,6 +350,13 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     scaling.efficient: (of.bert(), of.bert(shares=(0.88, 0.6))),
     scaling.modelled: (of.bert(), of.bert(error=0.2)),
     scaling.fortnight: (of.bert(), of.bert(minutes=60.0)),
+    plan.megatron: (of.published(NEMO), of.published(NEMO, p90=0.17)),
+    plan.vtrain: (of.published(VTRAIN), of.published(VTRAIN, median=0.07)),
+    plan.vtrain_ranked: (of.published(VTRAIN), of.published(VTRAIN, tau=0.6)),
+    plan.bloom: (of.published(BLOOM), of.published(BLOOM, median=0.06)),
+    plan.bloom_ranked: (of.published(BLOOM), of.published(BLOOM, tau=-0.1)),
+    plan.bloom_memory: (of.published(BLOOM), of.published(BLOOM, found=3)),
+    plan.internevo: (of.published(EVO), of.published(EVO, p90=0.12)),
     carbon.recomputed: (of.carbon(), of.carbon(worst=0.05)),
     carbon.rounded: (of.carbon(), of.carbon(exact=8)),
     batches.steps: (of.epochs(800, 420, 250, 220), of.epochs(800, 700, 650, 640)),
