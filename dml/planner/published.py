@@ -85,7 +85,9 @@ def read(path: Path) -> list[dict[str, str]]:
                 f"expected a file with the columns of published_runs.csv, got {path} "
                 f"without {', '.join(missing)}; add them"
             )
-        return list(reader)
+        return [
+            {name: text or "" for name, text in row.items() if name} for row in reader
+        ]
 
 
 def parse(rows: Sequence[Row]) -> tuple[list[Published], list[Refused]]:
@@ -102,7 +104,7 @@ def parse(rows: Sequence[Row]) -> tuple[list[Published], list[Refused]]:
 
 def source(row: Row) -> str:
     """Return the repository of a row."""
-    return row["source"].split()[0]
+    return (row["source"].split() or ["not stated"])[0]
 
 
 def in_fitted_half(row: Row) -> bool:
@@ -122,8 +124,10 @@ def parse_row(row: Row) -> Published | str:
     if row["complete"] != "1" and not failed:
         return "marked incomplete"
     for name, meaning in NUMBERS.items():
-        if number(row[name]) is None:
+        if not number(row[name]):
             return f"no {meaning}: {row[name] or 'empty'}"
+    if float(row["hidden"]) < float(row["heads"]):
+        return f"a width of {row['hidden']} has no {row['heads']} heads"
     found = published_device(row["device"])
     if found is None:
         return f"unknown device: {row['device']}"
@@ -203,7 +207,7 @@ def to_shape(row: Row) -> Shape:
         width=int(float(row["hidden"])),
         heads=int(float(row["heads"])),
         feed_forward=int(float(row["ffn"])),
-        vocabulary=max(map(int, digits)) if digits else 32000,
+        vocabulary=max(map(int, digits), default=0) or 32000,
         sequence=int(float(row["seq"])),
         kv_heads=int(number(row["kv_heads"]) or 0),
         gated=row["gated"] == "1",

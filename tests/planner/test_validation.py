@@ -34,6 +34,8 @@ def test_each_row_is_predicted_or_refused():
     ({"complete": "0"}, "marked incomplete"),
     ({"layers": "many"}, "no layers: many"),
     ({"micro_batch": ""}, "no micro batch: empty"),
+    ({"heads": "0"}, "no heads: 0"),
+    ({"dp": "-4"}, "no data: -4"),
     ({"device": "abacus"}, "unknown device: abacus"),
     ({"precision": "posit"}, "unknown precision: posit"),
     ({"dp": "31"}, "992 devices of the mesh are not 1024"),
@@ -68,6 +70,26 @@ def test_a_file_without_columns_is_refused(tmp_path):
         published.read(path)
     with pytest.raises(BadInput, match="expected a CSV file or published"):
         path_of(str(tmp_path / "no.csv"))
+
+
+def test_short_rows_are_read(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(ROWS[0]) + "\n1,1,GPT\n")
+    parsed, refused = published.parse(published.read(path))
+    assert not parsed and refused[0] == ("1", "not stated", "no layers: empty")
+
+
+def test_any_text_in_any_cell_is_predicted_or_refused():
+    """A row with one cell replaced gives finite seconds or a reason."""
+    texts = ("", "0", "1", "x", "1e9", "-1", "3.5", "not stated")
+    for name in published.COLUMNS:
+        for text in texts:
+            found = published.parse_row(row(**{name: text}))
+            if isinstance(found, published.Published):
+                (judged,) = validation.judge([found], CALIBRATION)
+                assert np.isfinite([judged.seconds, judged.memory]).all(), (name, text)
+            else:
+                assert found
 
 
 def test_halves_do_not_depend_on_order_or_id():
