@@ -189,6 +189,7 @@ CASES = [
     ("plan --devices=8", "tensor:8 needs 332.4 GiB, 252.4 GiB more than a device has"),
     ("plan --mesh=tenor:8", "axis:size of tensor, stage, .*got 'tenor:8'"),
     ("plan --mesh=tensor:3", "a mesh of 1024 devices .*got --mesh=tensor:3"),
+    ("plan --failure_hours=1e-6", "failures that leave time to work, got one in"),
     ("plan --validate=nowhere.csv", "a CSV file or published, got nowhere.csv"),
     ("papers --run=hogwash", "expected --run of glove, .*got 'hogwash'"),
     ("papers", "expected --list or --run"),

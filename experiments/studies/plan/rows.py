@@ -17,6 +17,7 @@ from dml.types import BadInput
 from dml.wire.costs.checkpointing import Failures, best, expected_seconds
 
 GIB = 2.0**30
+PATIENCE = 20  # checkpoint and restart, at most, in mean times between failures
 STEP_TOKENS = 4 << 20  # default tokens of a step
 STATE = 14  # bytes of a parameter in a checkpoint: bfloat16, float32 and two moments
 AXES = ("tensor", "stage", "context", "data", "expert")
@@ -266,6 +267,13 @@ def totals(found: Found) -> dict[str, Any]:
     failures = Failures(
         max(checkpoint, 1.0), prices.restart, prices.failure_hours * 3600 / devices
     )
+    if failures.checkpoint + failures.restart > PATIENCE * failures.mean:
+        raise BadInput(
+            f"expected failures that leave time to work, got one in {failures.mean:.3g} "
+            f"s, checkpoints of {failures.checkpoint:.3g} s and restarts of "
+            f"{failures.restart:.3g} s; pass a larger --failure_hours or "
+            "--checkpoint_gb_per_second"
+        )
     interval = best(failures)
     whole = expected_seconds(failures, interval, work)
     hours = whole / 3600
