@@ -43,7 +43,7 @@ SIZE_BOUNDS = {
     "selective": (0.3, 0.9),
     "logits": (4.0, 8.0),
     "fragments": (1.0, 1.2),
-    "reserve": (1e9, 7e9),
+    "reserve": (0.01, 0.09),
 }
 
 

@@ -26,7 +26,7 @@ class Sizes(NamedTuple):
     selective: float = 0.46  # the same if attention is recomputed
     logits: float = 5.6  # bytes of a logit and its gradient
     fragments: float = 1.16  # activations, allocated, over activations in use
-    reserve: float = 7e9  # bytes of context and buffers; 0.2e9 without processors
+    reserve: float = 0.08  # fraction of the memory: context, buffers of messages
 
 
 def parts(runs: Runs, sizes: Sizes) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def parts(runs: Runs, sizes: Sizes) -> dict[str, Any]:
         "activations": fragments * activations,
         "work": fragments * work,
         "gathered": fragments * gathered,
-        "reserve": np.where(waves, sizes.reserve, 0.2e9) + 0 * activations,
+        "reserve": np.where(waves, sizes.reserve * runs.memory, 0.2e9),
     }
 
 

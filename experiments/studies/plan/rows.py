@@ -269,9 +269,9 @@ def totals(found: Found) -> dict[str, Any]:
     )
     if failures.checkpoint + failures.restart > PATIENCE * failures.mean:
         raise BadInput(
-            f"expected failures that leave time to work, got one in {failures.mean:.3g} "
-            f"s, checkpoints of {failures.checkpoint:.3g} s and restarts of "
-            f"{failures.restart:.3g} s; pass a larger --failure_hours or "
+            "expected failures that leave time to work, got one in "
+            f"{failures.mean:.3g} s, checkpoints of {failures.checkpoint:.3g} s and "
+            f"restarts of {failures.restart:.3g} s; pass a larger --failure_hours or "
             "--checkpoint_gb_per_second"
         )
     interval = best(failures)
