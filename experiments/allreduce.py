@@ -4,6 +4,7 @@ mpirun -n 8 python experiments/allreduce.py
 mpirun -n 2 python experiments/allreduce.py --sizes=4KB --buffers=plain --peers
 mpirun -n 2 python experiments/allreduce.py --sizes=4MB --algorithms=ring --overlap=1
 python experiments/allreduce.py --simulate=64 --sizes=4KB,1MB --group=8
+python experiments/allreduce.py --watch=swing --simulate=8 --sizes=4MB
 
 Cost: a minute on 2 cores with 8 ranks.
 Result: on registered buffers `auto` takes as long as MPI's own all-reduce at 4 KB and
@@ -11,10 +12,12 @@ Result: on registered buffers `auto` takes as long as MPI's own all-reduce at 4 
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from lab import flags, writing
 import numpy as np
+from studies.allreduce import film
 from studies.allreduce.rows import conclude, measure, select_algorithms, summary_entries
 from studies.topology.claims import optimal
 
@@ -46,6 +49,7 @@ FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 FLAGS.number(
     "overlap", 0, "Overlapping computation in multiples of the all-reduce's seconds.", 0
 )
+FLAGS.text("watch", "", "Algorithm to play in watch.html, as swing or broadcast:chain.")
 FLAGS.switch("peers", False, "Comparison with torch's gloo and jax's psum.")
 
 
@@ -57,6 +61,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     kinds = flags.names(FLAGS.buffers, ["registered", "plain"], "buffers")
     names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms", extend.ALLREDUCES)
     path = folder.path(FLAGS.out, "allreduce")
+    if FLAGS.watch:
+        return [watch(path, max(lengths) * dtype.itemsize)]
 
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
@@ -90,6 +96,19 @@ def main(argv: Sequence[str]) -> list[Row]:
                     release(comm, buffer)
 
     return flags.ranks(program, FLAGS, sleeping=False)
+
+
+def watch(path: Path, nbytes: int) -> Row:
+    """Write watch.html, which plays one algorithm; return the summary."""
+    ranks = FLAGS.simulate or 8
+    film.parse(FLAGS.watch, ranks)
+    with writing.run_writer(path, FLAGS, None) as writer:
+        page = path / "watch.html"
+        messages = film.write(page, FLAGS.watch, ranks, FLAGS.network, nbytes)
+        summary = {"watch": FLAGS.watch, "ranks": ranks, "messages": messages}
+        print(f"{messages} messages of {FLAGS.watch} on {ranks} virtual ranks: {page}")
+        writer.summary(summary)
+    return summary
 
 
 if __name__ == "__main__":

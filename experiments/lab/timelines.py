@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dml.figures import player
 from dml.figures import timeline as timeline_figure
 from dml.metrics import profile, timeline
 from dml.metrics.timer import Timer
@@ -29,9 +30,9 @@ def traced(
 ) -> Iterator[Step]:
     """Yield the steps; trace `count` steps after the first; draw them at the end.
 
-    Writes timeline.json, timeline.svg and timeline.png into path; if profiled, also
-    profile/rank<k>, the trace of JAX, and profile.json.gz, both traces. Collective
-    after the last step.
+    Writes timeline.json, .svg, .png and .html, which plays the messages, into path; if
+    profiled, also profile/rank<k>, the trace of JAX, and profile.json.gz, both traces.
+    Collective after the last step.
     """
     if profiled and not count:
         raise BadInput(
@@ -64,6 +65,9 @@ def traced(
     if recorded.intervals:
         timeline.write(path / "timeline", recorded)
         timeline_figure.draw(path / "timeline", recorded)
+        text = f"{len(recorded.messages)} messages of {comm.size} ranks"
+        film = player.Film(path.parent.name, text, comm.size, recorded)
+        player.write(path / "timeline.html", film)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
     if profiled and (recorded.intervals or not is_traced):
         merge(comm, path, recorded, marks)

@@ -1,0 +1,99 @@
+"""A page that plays the messages of a recorded run: one HTML file, without network.
+
+       0 ●──▶──● 1      circles: ranks, with the phase that they are in
+         │     │        dots: messages in transit, coloured by what they contain
+       3 ●──◀──● 2      strips: chunks of a buffer, coloured by their contributions
+
+The keyboard, a slider and buttons move the clock; the fragment of the address is the
+moment. A frame can be saved as SVG.
+"""
+
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dml.types import Timeline
+
+MAX_MESSAGES = 20_000  # later messages and phases are left out
+
+
+class State(NamedTuple):
+    """The chunks of a rank's buffer from a time on."""
+
+    rank: int
+    time: float
+    contributions: Sequence[int]  # by chunk: number of ranks whose elements it contains
+
+
+class Film(NamedTuple):
+    """A recorded run.
+
+    Attributes:
+      title: Heading of the page.
+      text: A sentence below it.
+      ranks: Number of ranks.
+      timeline: Messages and phases.
+      states: Chunks of buffers; empty if they were not recorded.
+      contents: Contributions of each message of the timeline; empty if not recorded.
+    """
+
+    title: str
+    text: str
+    ranks: int
+    timeline: Timeline
+    states: Sequence[State] = ()
+    contents: Sequence[int] = ()
+
+
+def write(path: Path, film: Film) -> None:
+    """Write the page."""
+    folder = resources.files(__name__)
+    text = folder.joinpath("page.html").read_text()
+    for name, value in {
+        "{{title}}": html.escape(film.title),
+        "{{text}}": html.escape(film.text),
+        "{{style}}": folder.joinpath("page.css").read_text(),
+        "{{script}}": folder.joinpath("page.js").read_text(),
+        "{{data}}": json.dumps(export(film), separators=(",", ":")),
+    }.items():
+        text = text.replace(name, value)
+    path.write_text(text)
+
+
+def export(film: Film) -> dict[str, Any]:
+    """Return the data of the page; times are fractions of the run."""
+    messages = list(film.timeline.messages)
+    contents = list(film.contents) or [0] * len(messages)
+    kept = sorted(zip(messages, contents, strict=True), key=lambda pair: pair[0].sent)[
+        :MAX_MESSAGES
+    ]
+    times = [one.start for one in film.timeline.intervals]
+    times += [one.sent for one, _ in kept]
+    begin = min(times, default=0.0)
+    ends = [one.end for one in film.timeline.intervals]
+    ends += [one.received for one, _ in kept]
+    length = max(max(ends, default=1.0) - begin, 1e-12)
+
+    def at(time: float) -> float:
+        return round(min(max((time - begin) / length, 0.0), 1.0), 6)
+
+    return {
+        "ranks": film.ranks,
+        "seconds": length,
+        "messages": [
+            [one.source, one.dest, at(one.sent), at(one.received), one.nbytes, content]
+            for one, content in kept
+        ],
+        "dropped": len(messages) - len(kept),
+        "phases": [
+            [one.rank, one.name, at(one.start), at(one.end)]
+            for one in list(film.timeline.intervals)[:MAX_MESSAGES]
+        ],
+        "states": [
+            [state.rank, at(state.time), list(state.contributions)]
+            for state in sorted(film.states, key=lambda state: state.time)
+        ],
+    }

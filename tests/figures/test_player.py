@@ -1,0 +1,123 @@
+"""The player: recorded contents, the data of the page, and the page in a browser."""
+
+import json
+import re
+import shutil
+
+import pytest
+from studies.allreduce import film
+
+from dml.figures import player
+from dml.types import Interval, Message, Timeline
+from dml.wire.collectives.table import COLLECTIVES
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+EVERY = [
+    f"{collective}:{name}"
+    for collective, table in COLLECTIVES.items()
+    for name, one in table.items()
+    if one.schedule and name != "hierarchical"
+]
+
+
+def record(path, text, size=4, links="uniform", nbytes=1 << 20):
+    count = film.write(path, text, size, links, nbytes)
+    page = path.read_text()
+    assert not re.findall(r"(?:src|href)=|https?://(?!www\.w3\.org)", page)
+    data = json.loads(re.search(r'type="application/json">(.*?)</script>', page)[1])
+    assert len(data["messages"]) == count
+    return data
+
+
+def last(data):
+    """Return the contents of each rank's buffer at the end."""
+    return {rank: counts for rank, _, counts in data["states"]}
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_buffers_end_with_all_contributions(text, tmp_path):
+    data = record(tmp_path / "watch.html", text)
+    assert data["messages"] and data["ranks"] == 4
+    ends = last(data)
+    collective = text.split(":")[0]
+    if collective == "allreduce":
+        assert all(set(counts) == {4} for counts in ends.values())
+    elif collective == "reduce":
+        assert set(ends[0]) == {4}
+    elif collective == "reduce_scatter":
+        assert all(set(ends[r][8 * r : 8 * r + 8]) == {4} for r in range(4))
+    else:
+        assert all(set(counts) == {1} for counts in ends.values())
+
+
+def test_messages_of_a_ring_gain_a_contribution_in_each_round(tmp_path):
+    data = record(tmp_path / "watch.html", "ring")
+    contents = sorted(message[5] for message in data["messages"])
+    # 4 messages in each of 3 rounds of 1, 2, 3 contributions, then 3 rounds of sums
+    assert contents == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 12
+    assert {message[4] for message in data["messages"]} == {1 << 18}
+    assert all(0 <= one[2] <= one[3] <= 1 for one in data["messages"])
+
+
+def test_time_does_not_depend_on_the_words_of_the_buffer(tmp_path):
+    """8 ranks: 2(p-1) rounds of α + n/p·β, and γ, on the default network."""
+    data = record(tmp_path / "watch.html", "ring", 8, "1e-6,1e-9,0", 8 << 20)
+    assert data["seconds"] == pytest.approx(14 * (1e-6 + (1 << 20) * 1e-9), rel=1e-9)
+
+
+def test_ranks_of_a_host_share_memory(tmp_path):
+    data = record(tmp_path / "watch.html", "hierarchical", 8, "hosts:4x2")
+    hosts = {(message[0] // 2, message[1] // 2) for message in data["messages"]}
+    assert all(source != dest for source, dest in hosts)
+    assert all(set(counts) == {8} for counts in last(data).values())
+
+
+def test_pages_of_timelines_have_phases_and_no_states(tmp_path):
+    timeline = Timeline(
+        [Interval(0, "gradient", 1.0, 2.0), Interval(1, "Recv", 1.0, 3.0)],
+        [Message(0, 1, 5, 80, 2.0, 3.0)],
+    )
+    data = player.export(player.Film("run", "text", 2, timeline))
+    assert data["messages"] == [[0, 1, 0.5, 1.0, 80, 0]]
+    assert data["phases"] == [[0, "gradient", 0.0, 0.5], [1, "Recv", 0.0, 1.0]]
+    assert data["seconds"] == 2.0 and not data["states"] and not data["dropped"]
+
+
+def test_later_messages_are_left_out(monkeypatch):
+    monkeypatch.setattr(player, "MAX_MESSAGES", 2)
+    messages = [Message(0, 1, 0, 8, t, t + 1.0) for t in (2.0, 0.0, 1.0)]
+    data = player.export(player.Film("run", "", 2, Timeline([], messages)))
+    assert data["dropped"] == 1
+    assert [message[2] for message in data["messages"]] == [0.0, 0.5]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_page_plays_in_a_browser(tmp_path):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    path = tmp_path / "watch.html"
+    film.write(path, "swing", 8, "uniform", 1 << 22)
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 400, "height": 900})
+        said = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(f"{path.as_uri()}#t=1")
+        assert "48 messages received, 0 in transit" in page.inner_text("#now")
+        fills = "all => all.map(cell => cell.getAttribute('fill'))"
+        cells = page.locator("#stage rect").evaluate_all(fills)
+        assert len(cells) == 8 * 32 and len(set(cells)) == 1
+        page.keyboard.press("Home")
+        assert "0 messages received" in page.inner_text("#now")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Space")
+        page.wait_for_function("window.frames_drawn > 3")
+        page.keyboard.press("Space")
+        assert re.search(r"#t=0\.\d+", page.url)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        assert axe.Axe().run(page).violations_count == 0
+        assert not said
+        browser.close()
