@@ -15,6 +15,7 @@ from dml.types import BadInput
 
 Record = dict[str, Any]
 FOLDER, PAGE = "results", "RESULTS.md"
+MAX_LOAD = 1.0  # load average before a run, above which its record does not count
 TEMPLATE = Path(__file__).with_name("papers.md.jinja")
 
 
@@ -59,9 +60,8 @@ def picture(docs: Path, record: Record) -> Path:
 
 def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
     """Return the page of records; drawn are the names of papers with a figure."""
-    settings: dict[str, list[str]] = {}
-    for record in records:
-        settings.setdefault(setting(record), []).append(record["name"])
+    run = [record for record in records if record["commands"]]
+    machines = Counter(machine(record) for record in run)
     environment = Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
@@ -71,25 +71,46 @@ def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
         counts=Counter(
             row["verdict"] for record in records for row in record["findings"]
         ),
-        settings=settings,
+        machines=machines.most_common(),
+        run=len(run),
+        counted=sum(not doubts(record) for record in run),
+        setting=setting,
+        doubts=doubts,
         drawn=set(drawn),
     )
 
 
-def setting(record: Record) -> str:
-    """Return the machine, versions, commit, date and size of a run."""
-    if not record["commands"]:
-        return "not run"
-    machine = record["machine"]
+def machine(record: Record) -> str:
+    """Return the machine and the versions of a record."""
+    where = record["machine"]
     versions = ", ".join(
         f"{name} {version}" for name, version in record["versions"].items()
     )
-    commit, *dirty = (record["commit"] or "none").split("-")
     return (
-        f"{machine['cores']} cores of {machine['processor']}, "
-        f"{machine['memory_gb']} GB; {versions or 'versions unknown'}; commit "
-        f"{'-'.join([commit[:12], *dirty])}; {record['date']}; size {record['size']}"
+        f"{where['cores']} cores of {where['processor']}, {where['memory_gb']} GB; "
+        f"{versions or 'versions unknown'}"
     )
+
+
+def setting(record: Record) -> str:
+    """Return commit, date and size of a record."""
+    commit = (record["commit"] or "none").split("-")[0]
+    return f"commit {commit[:12]}, {record['date']}, size {record['size']}"
+
+
+def doubts(record: Record) -> list[str]:
+    """Return why a record does not count; empty if it does."""
+    found = []
+    if "-" in (record["commit"] or "-"):
+        found.append("it is from a modified tree")
+    if record["size"] != "full":
+        found.append(f"its size is {record['size']}")
+    load = record.get("load")
+    if load is None:
+        found.append("the load of its machine was not recorded")
+    elif load > MAX_LOAD:
+        found.append(f"its machine had a load of {load:g} beside it")
+    return found
 
 
 def cell(text: str) -> str:

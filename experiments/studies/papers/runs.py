@@ -106,6 +106,7 @@ class Failed(Exception):
 def record(paper: Paper, size: str, path: Path) -> Record:
     """Run a paper's commands one after another; judge all its claims."""
     begun, runs_by_command, why = time.perf_counter(), {}, ""
+    load = os.getloadavg()[0]
     try:
         for name, command in paper.commands.items():
             runs_by_command[name] = run_command(command, size, path / name)
@@ -120,6 +121,7 @@ def record(paper: Paper, size: str, path: Path) -> Record:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": run_folders.commit(),
         "machine": machine(),
+        "load": round(load, 2),
         "versions": run_folders.versions(),
         "seconds": time.perf_counter() - begun,
         **energy(runs_by_command),

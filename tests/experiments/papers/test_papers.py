@@ -212,3 +212,18 @@ def test_the_page_of_the_docs_is_that_of_its_records():
     records = papers_page.read_records(docs, PAPERS)
     drawn = {one["name"] for one in records if papers_page.picture(docs, one).exists()}
     assert papers_page.page(records, drawn) == (docs / "RESULTS.md").read_text()
+
+
+@pytest.mark.parametrize("change, why", [
+    ({}, []),
+    ({"commit": "abc-dirty"}, ["it is from a modified tree"]),
+    ({"commit": ""}, ["it is from a modified tree"]),
+    ({"size": "quick"}, ["its size is quick"]),
+    ({"load": 1.2}, ["its machine had a load of 1.2 beside it"]),
+    ({"load": None}, ["the load of its machine was not recorded"]),
+    ({"commit": "a-dirty", "load": 9.0},
+     ["it is from a modified tree", "its machine had a load of 9 beside it"]),
+])  # fmt: skip
+def test_a_record_counts_or_says_why_not(change, why):
+    good = {"commit": "abc", "size": "full", "load": 0.3}
+    assert papers_page.doubts(good | change) == why
