@@ -122,9 +122,9 @@ def test_one_block_is_measured_for_all(monkeypatch):
 
 
 def test_stages_on_real_devices_are_measured(tmp_path):
-    sizes = ["--blocks=8", "--few=2", "--width=16", "--length=8", "--vocabulary=32"]
+    sizes = ["--blocks=6", "--few=2", "--width=16", "--length=8", "--vocabulary=32"]
     sizes += ["--heads=2", "--stages=2", "--rounds=1", "--microbatches=2"]
-    seconds = ",".join(["1"] * 10)
+    seconds = ",".join(["1"] * 8)
     options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
     quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiles in half of the time
     run = command(PYTHON, pipeline.__file__, *sizes, *options, **quick, **COMPILED)
