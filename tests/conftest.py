@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -46,7 +47,6 @@ def kept():
 
 def copy_new(source, target):
     """Link or copy the programs that `target` lacks; others see whole files only."""
-    target.mkdir(parents=True, exist_ok=True)
     for file in source.glob("*-cache"):
         if not (target / file.name).exists():
             half = target / f"{file.name}.{os.getpid()}"
@@ -58,7 +58,7 @@ def copy_new(source, target):
 
 
 os.environ.update(KEEP)
-if kept().is_dir():
+with suppress(OSError):
     copy_new(kept(), Path(COMPILED.name))
 
 
@@ -66,12 +66,11 @@ def pytest_sessionfinish(session):
     """Keep the programs of a session without failures, if the folder can be written."""
     if session.testsfailed or not session.testscollected:
         return
-    try:
+    with suppress(OSError):
+        kept().mkdir(parents=True, exist_ok=True)
         copy_new(Path(COMPILED.name), kept())
         if sum(file.stat().st_size for file in kept().iterdir()) > KEPT_BYTES:
             shutil.rmtree(kept())
-    except OSError:
-        pass
 
 
 @pytest.hookimpl(optionalhook=True)
