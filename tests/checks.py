@@ -11,7 +11,7 @@ from functools import cache
 
 import jax
 
-from tests.commands import PYTHON, output
+from tests.commands import COMPILED, PYTHON, output
 
 # Options with which XLA rounds an operation on the CPU without regard to the program
 # around it, and compiles in half of the time. Facts by version of JAX:
@@ -34,7 +34,7 @@ MAX_ISA = "--xla_cpu_max_isa=AVX2 " if platform.machine() in ("x86_64", "AMD64")
 @cache  # several files may ask for it
 def said(module):
     """Return what a module of checks prints, as a command."""
-    return output(PYTHON, "-W", "error", "-m", module, JAX_PLATFORMS="cpu")
+    return output(PYTHON, "-W", "error", "-m", module, JAX_PLATFORMS="cpu", **COMPILED)
 
 
 def run(checks, devices):

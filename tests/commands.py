@@ -7,6 +7,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHON = sys.executable
+# The cache of compiled programs of this process, which conftest.py sets during the
+# collection: for a process that compiles while this one waits. Ranks must not share it.
+COMPILED = {
+    name: value
+    for name, value in os.environ.items()
+    if name.startswith(("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_"))
+}
 HUNG = 1200  # seconds after which a process is taken to hang; idle cores take up to 60
 
 

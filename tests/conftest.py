@@ -1,10 +1,15 @@
 """Fixtures of all tests: a time limit, and a cache of compiled programs."""
 
+import hashlib
 import os
+import platform
 import re
+import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,8 +27,50 @@ COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
 KEEP = {  # read by jax when it is imported
     "JAX_COMPILATION_CACHE_DIR": COMPILED.name,
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",  # else keys contain the folder
 }
+KEPT_BYTES = 1 << 30  # above which the kept programs are removed
+
+
+def kept():
+    """Return the folder of compiled programs that later sessions start with.
+
+    The keys of JAX lack the features of the processor, which programs depend on.
+    """
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.exists() else []
+    features = {x for x in lines if x.startswith(("flags", "Features", "model name"))}
+    key = hashlib.sha256("".join([platform.machine(), *sorted(features)]).encode())
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return home / "dml-tests" / f"compiled-{key.hexdigest()[:12]}"
+
+
+def copy_new(source, target):
+    """Link or copy the programs that `target` lacks; others see whole files only."""
+    for file in source.glob("*-cache"):
+        if not (target / file.name).exists():
+            half = target / f"{file.name}.{os.getpid()}"
+            try:
+                half.hardlink_to(file)
+            except OSError:  # another file system
+                shutil.copyfile(file, half)
+            half.replace(target / file.name)
+
+
 os.environ.update(KEEP)
+with suppress(OSError):
+    copy_new(kept(), Path(COMPILED.name))
+
+
+def pytest_sessionfinish(session):
+    """Keep the programs of a session without failures, if the folder can be written."""
+    if session.testsfailed or not session.testscollected:
+        return
+    with suppress(OSError):
+        kept().mkdir(parents=True, exist_ok=True)
+        copy_new(Path(COMPILED.name), kept())
+        if sum(file.stat().st_size for file in kept().iterdir()) > KEPT_BYTES:
+            shutil.rmtree(kept())
 
 
 @pytest.hookimpl(optionalhook=True)

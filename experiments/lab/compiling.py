@@ -26,10 +26,13 @@ def sgd(rate: float) -> Optimizer:
 def enable_cache() -> Path:
     """Enable JAX's persistent compilation cache; return its folder.
 
+    A folder that JAX_COMPILATION_CACHE_DIR names is left as it is.
     Ranks may share the folder: a half-written program counts as missing. Of several
     processes on one mesh of CPUs only the first uses the cache, since JAX gives each
     process its own key and only the first one writes.
     """
+    if chosen := jax.config.jax_compilation_cache_dir:
+        return Path(chosen)
     folder = cache_folder() / "compiled" / processor_hash()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.commands import ROOT, command
+from tests.commands import COMPILED, ROOT, command
 
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
@@ -58,8 +58,10 @@ def run(line, folder, cache, capsys):
         capsys.readouterr()
         assert module.main([script, *shlex.split(flags)]) not in (1, 2)
         return capsys.readouterr().out
-    paths = {"DML_DATA": str(cache), "PYTHONPATH": str(ROOT)}
-    ended = command("bash", "-e", "-c", line, cwd=folder, **paths)
+    options = {"DML_DATA": str(cache), "PYTHONPATH": str(ROOT)}
+    if not ranks:
+        options |= COMPILED
+    ended = command("bash", "-e", "-c", line, cwd=folder, **options)
     finds_faults = "dml.parity" in line
     assert ended.returncode == finds_faults, ended.stderr
     return ended.stdout

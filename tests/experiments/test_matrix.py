@@ -14,7 +14,7 @@ from dml import problems, sim
 from dml.problems import PROBLEMS
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput
-from tests.commands import PYTHON, ROOT, command
+from tests.commands import COMPILED, PYTHON, ROOT, command
 from tests.strategies.small import alone
 
 UPDATES = 4
@@ -136,7 +136,7 @@ def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):
     methods = [name for name in METHODS if name not in ON_RANKS]
     flags = f"--methods={','.join(['serial', *methods])}", f"--out={tmp_path}"
     script = "experiments/matrix.py", "--problems=mlp,documents"
-    done = command(PYTHON, *script, *flags)
+    done = command(PYTHON, *script, *flags, **COMPILED)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "matrix.md").read_text()
     for name in ("mlp", "documents"):

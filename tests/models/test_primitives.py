@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.commands import PYTHON, ROOT, output
+from tests.commands import COMPILED, PYTHON, ROOT, output
 
 # forms that JAX 0.12 has beside those of 0.10, which ignores their variables
 FORMS = ("JAX_REMAT3", "JAX_CUSTOM_JVP3", "JAX_CUSTOM_VJP3", "JAX_SCAN3")
@@ -10,7 +10,7 @@ FORMS = ("JAX_REMAT3", "JAX_CUSTOM_JVP3", "JAX_CUSTOM_VJP3", "JAX_SCAN3")
 
 @pytest.mark.parametrize("chosen", ((), FORMS), ids=("default", "experimental"))
 def test_code_that_reads_programs_reads_every_form(chosen):
-    options = {"JAX_PLATFORMS": "cpu"} | dict.fromkeys(chosen, "1")
+    options = COMPILED | {"JAX_PLATFORMS": "cpu"} | dict.fromkeys(chosen, "1")
     output(PYTHON, "-W", "error", "-m", "tests.models.primitives_main", **options)
 
 

@@ -112,12 +112,13 @@ def assert_equal(trees, others):
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"), [("muon", [2]), ("adamw", [1, 3]), ("lamb", [5])]
+    ("task", "name", "sizes"),
+    [(gpt, "muon", [2]), (features, "adamw", [1, 3]), (features, "lamb", [5])],
 )
-def test_owned_updates_equal_those_of_one_process_bit_for_bit(name, sizes):
-    expected = train(gpt, name, 1, synchronous)[0][:2]
+def test_owned_updates_equal_those_of_one_process_bit_for_bit(task, name, sizes):
+    expected = train(task, name, 1, synchronous)[0][:2]
     for ranks in sizes:
-        results = train(gpt, name, ranks)
+        results = train(task, name, ranks)
         for params, *_ in results:
             assert_equal(params, expected[0])
         assert_equal(results[0][1], expected[1])
@@ -130,10 +131,10 @@ def test_running_statistics_are_not_clipped():
 
 def test_exact_sums_have_the_bits_of_the_star_and_the_predicted_words():
     reducer = exact(ALLREDUCE["star"])
-    expected = train(gpt, "adamw", 3, synchronous, reducer=reducer)[0][0]
-    results = train(gpt, "adamw", 3, reducer=reducer)
+    expected = train(features, "adamw", 3, synchronous, reducer=reducer)[0][0]
+    results = train(features, "adamw", 3, reducer=reducer)
     assert_equal(results[0][0], expected)
-    leaves = [leaf.shape for leaf in jax.tree.leaves(gpt().params)]
+    leaves = [leaf.shape for leaf in jax.tree.leaves(features().params)]
     plan = owners(leaves, 3, scalars=1)
     counts = [len(own) for own in plan.leaves]
     for rank, (_, _, sent, _) in enumerate(results):
@@ -179,8 +180,8 @@ def test_a_rank_stores_the_state_of_its_leaves():
 
 
 def test_training_resumes_on_another_number_of_ranks():
-    full = train(gpt, "muon", 1)
-    task = gpt()
+    full = train(features, "muon", 1)
+    task = features()
     params, state, *_ = train_first(3)
 
     def resumed():
@@ -193,7 +194,7 @@ def test_training_resumes_on_another_number_of_ranks():
 
 def train_first(ranks):
     """Return params and state before the last update."""
-    task, update = gpt(), optimizer("muon", np.inf)
+    task, update = features(), optimizer("muon", np.inf)
     rng = np.random.default_rng(2)
     batches = [rng.integers(0, 12, 10) for _ in range(STEPS)][:-1]
 

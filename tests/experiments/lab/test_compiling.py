@@ -29,11 +29,15 @@ def test_a_second_start_finds_the_programs_and_one_that_is_cut_is_made_anew(tmp_
     assert start(tmp_path)["hits"] == len(entries) - 1
 
 
-def test_a_folder_that_cannot_be_is_bad_input(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_is_bad_input_if_jax_has_none(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("DML_DATA", str(tmp_path / "file"))
+    folder = jax.config.jax_compilation_cache_dir
+    assert compiling.enable_cache() == Path(folder)
+    jax.config.update("jax_compilation_cache_dir", None)
     with pytest.raises(BadInput, match="expected a folder .*; set DML_DATA to one"):
         compiling.enable_cache()
+    jax.config.update("jax_compilation_cache_dir", folder)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dml.models import layer_costs
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, SPLIT, make
 from dml.wire.plans.stages import imbalance
-from tests.commands import PYTHON, command
+from tests.commands import COMPILED, PYTHON, command
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 FREE = "0,0,0"
@@ -122,12 +122,13 @@ def test_one_block_is_measured_for_all(monkeypatch):
 
 
 def test_stages_on_real_devices_are_measured(tmp_path):
-    sizes = ["--blocks=8", "--few=2", "--width=16", "--length=8", "--vocabulary=32"]
+    sizes = ["--blocks=6", "--few=2", "--width=16", "--length=8", "--vocabulary=32"]
     sizes += ["--heads=2", "--stages=2", "--rounds=1", "--microbatches=2"]
-    seconds = ",".join(["1"] * 10)
+    seconds = ",".join(["1"] * 8)
     options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
     quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiles in half of the time
-    command(PYTHON, pipeline.__file__, *sizes, *options, **quick).check_returncode()
+    run = command(PYTHON, pipeline.__file__, *sizes, *options, **quick, **COMPILED)
+    run.check_returncode()
     rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
     assert {row["schedule"] for row in rows} >= {"gpipe", "1f1b", *SPLIT}
     # XLA fuses two programs otherwise than one: rounding of float32

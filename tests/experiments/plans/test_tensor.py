@@ -5,7 +5,7 @@ from studies.tensor import cases, report
 from dml.models.networks.transformer import Shape
 from dml.types import BadInput
 from dml.wire.mesh.traffic import Collective
-from tests.commands import PYTHON, output
+from tests.commands import COMPILED, PYTHON, output
 from tests.experiments.run_folder import read_rows, read_summary
 
 SMALL = ["--width=16", "--heads=2", "--vocabulary=12", "--length=8", "--batch=2"]
@@ -13,9 +13,9 @@ SMALL = ["--width=16", "--heads=2", "--vocabulary=12", "--length=8", "--batch=2"
 
 def run(out, *flags):
     """Run the command on small layers; return its output, summary and layers."""
-    env = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    env = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **COMPILED}
     argv = PYTHON, "experiments/tensor.py", *SMALL, *flags, f"--out={out}"
-    text = output(*argv, DML_DATA=str(out / "cache"), **env)
+    text = output(*argv, **env)
     return text, read_summary(out), read_rows(out)
 
 
