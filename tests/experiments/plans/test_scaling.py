@@ -28,7 +28,7 @@ def test_steps_on_virtual_ranks_take_exactly_what_is_predicted(tmp_path):
     measured = rows(tmp_path, "measured")
     assert {"ring", "swing", "hierarchical"} <= {row["algorithm"] for row in measured}
     for row in measured:
-        # pieces of the double tree fill rounds of which its formula knows the number
+        # the formula of the double tree counts its rounds approximately
         near = 0.02 if row["algorithm"] == "double_tree" else 1e-9
         assert row["seconds"] == pytest.approx(row["predicted_seconds"], rel=near)
         assert row["seconds"] > row["gradient_seconds"]
