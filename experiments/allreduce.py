@@ -5,6 +5,7 @@ mpirun -n 2 python experiments/allreduce.py --sizes=4KB --buffers=plain --peers
 mpirun -n 2 python experiments/allreduce.py --sizes=4MB --algorithms=ring --overlap=1
 python experiments/allreduce.py --simulate=64 --sizes=4KB,1MB --group=8
 python experiments/allreduce.py --watch=swing --simulate=8 --sizes=4MB
+python experiments/allreduce.py --simulate=64 --network=torus:8x8 --sizes=1MB --explain
 
 Cost: a minute on 2 cores with 8 ranks.
 Result: on registered buffers `auto` takes as long as MPI's own all-reduce at 4 KB and
@@ -18,6 +19,7 @@ from typing import Any
 from lab import flags, writing
 import numpy as np
 from studies.allreduce import film
+from studies.allreduce.explain import EXPLAINED
 from studies.allreduce.rows import conclude, measure, select_algorithms, summary_entries
 from studies.topology.claims import optimal
 
@@ -50,6 +52,9 @@ FLAGS.number(
     "overlap", 0, "Overlapping computation in multiples of the all-reduce's seconds.", 0
 )
 FLAGS.text("watch", "", "Algorithm to play in watch.html, as swing or broadcast:chain.")
+FLAGS.switch(
+    "explain", False, "Predicted ms, the choice of auto and the share of the optimum."
+)
 FLAGS.switch("peers", False, "Comparison with torch's gloo and jax's psum.")
 
 
@@ -71,7 +76,8 @@ def main(argv: Sequence[str]) -> list[Row]:
         table = once(comm, "table", None, lambda: select_algorithms(comm, names, FLAGS))
         # On virtual ranks both kinds of memory give equal rows, unless events differ.
         checked: dict | None = None if FLAGS.events else {}
-        console = writers.table(allreduce_times.COLUMNS, FLAGS.wide)
+        columns = EXPLAINED if FLAGS.explain else allreduce_times.COLUMNS
+        console = writers.table(columns, FLAGS.wide)
         chart = allreduce_times.chart(
             path / "allreduce", compared=[*SCHEDULES, "shared"]
         )

@@ -17,6 +17,7 @@ from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm.buffers import is_registered
 from dml.wire.comm.once import one_host
 from studies.allreduce import libraries as libraries
+from studies.allreduce.explain import explain
 
 Row = dict[str, Any]
 Table = dict[str, Callable[..., None]]
@@ -63,6 +64,8 @@ def measure(
             row["predicted_seconds"] = estimates.predicted_seconds(
                 comm, name, buffer, *topology
             )
+        if flags.explain:
+            row |= explain(comm, row, buffer)
         if name in table and flags.overlap:
             seconds, overlap = row["seconds"], flags.overlap
             row["hidden_share"] = overlapped_share(

@@ -26,6 +26,22 @@ def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
     assert ring["words_sent"] == 2 * 5 * 15
 
 
+def test_the_choice_of_auto_is_explained(tmp_path):
+    """It has the least predicted seconds; nothing is faster than the optimum."""
+    flags = "--explain", "--buffers=plain"
+    run(tmp_path, "--simulate=8", "--network=torus:2x2x2", "--sizes=1MB", *flags)
+    rows = read_rows(tmp_path)
+    named = [row for row in rows if row["algorithm"] != "auto"]
+    candidates = [row for row in named if row["auto"]]
+    (chosen,) = [row for row in named if row["auto"] == "chosen"]
+    least = min(row["predicted_seconds"] for row in candidates)
+    assert chosen["predicted_seconds"] == least
+    assert {"ring", "butterfly"} < {row["algorithm"] for row in candidates}
+    for row in rows:
+        assert (row["bound_seconds"] is None) == (not row["words_sent"])
+        assert row["bound_seconds"] is None or row["bound_seconds"] < row["seconds"]
+
+
 def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, capsys):
     (summary, *others) = run(tmp_path, "--simulate=3", "--sizes=1KB", "--check")
     check_folder(tmp_path, summary, "allreduce.svg", "allreduce.png")
