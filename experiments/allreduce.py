@@ -1,6 +1,7 @@
 """All-reduce algorithms: measured and predicted seconds, and the seconds of MPI.
 
 mpirun -n 8 python experiments/allreduce.py
+mpirun -n 8 python experiments/allreduce.py --algorithms=all    swing, bine, torus ...
 mpirun -n 2 python experiments/allreduce.py --sizes=4KB --buffers=plain --peers
 mpirun -n 2 python experiments/allreduce.py --sizes=4MB --algorithms=ring --overlap=1
 python experiments/allreduce.py --simulate=64 --sizes=4KB,1MB --group=8
@@ -28,6 +29,7 @@ from dml.figures import allreduce_times
 from dml.runs import folder, writers
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives.table import FUNCTIONS, MPI
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
@@ -38,7 +40,7 @@ FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "ou
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Sizes of the buffer in bytes.")
 FLAGS.text(
     "algorithms",
-    "all",
+    ",".join([*FUNCTIONS, *MPI]),
     f"Algorithms: all, or of {', '.join(ALLREDUCE)}, FILE.py:NAME, by commas.",
 )
 FLAGS.text(
