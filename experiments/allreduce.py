@@ -35,13 +35,15 @@ from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
 
 Row = dict[str, Any]
+CLASSIC = (*FUNCTIONS, *MPI)
 
 FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Sizes of the buffer in bytes.")
 FLAGS.text(
     "algorithms",
-    ",".join([*FUNCTIONS, *MPI]),
-    f"Algorithms: all, or of {', '.join(ALLREDUCE)}, FILE.py:NAME, by commas.",
+    "classic",
+    f"Algorithms: classic, which are {', '.join(CLASSIC)}; all; or of "
+    f"{', '.join(ALLREDUCE)}, FILE.py:NAME, by commas.",
 )
 FLAGS.text(
     "buffers",
@@ -66,7 +68,9 @@ def main(argv: Sequence[str]) -> list[Row]:
     dtype = np.dtype(FLAGS.dtype)
     lengths = flags.element_counts(FLAGS.sizes, dtype)
     kinds = flags.names(FLAGS.buffers, ["registered", "plain"], "buffers")
-    names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms", extend.ALLREDUCES)
+    classic = FLAGS.algorithms == "classic"
+    text = ",".join(CLASSIC) if classic else FLAGS.algorithms
+    names = flags.names(text, ALLREDUCE, "algorithms", extend.ALLREDUCES)
     path = folder.path(FLAGS.out, "allreduce")
     if FLAGS.watch:
         return [watch(path, max(lengths) * dtype.itemsize)]

@@ -25,7 +25,7 @@ Table = dict[str, Callable[..., None]]
 
 def select_algorithms(comm: CountedComm, names: list[str], flags: FlagValues) -> Table:
     """Return the all-reduces by name; `shared` is dropped on several hosts."""
-    if flags.algorithms == "all" and not one_host(comm):
+    if flags.algorithms in ("all", "classic") and not one_host(comm):
         names = [name for name in names if name != "shared"]
     return {name: lab.allreduce(name, flags, comm.size) for name in names}
 

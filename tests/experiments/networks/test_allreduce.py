@@ -7,13 +7,15 @@ from tests.wire.comm import orders
 KEYS = {"algorithm", "registered", "bytes", "p", "seconds", "native_seconds"}
 KEYS |= {"speedup", "predicted_seconds", "words_sent", "sha256"}
 
+ALL = "--algorithms=all"
+
 
 def run(out, *argv):
     return allreduce.main(["allreduce.py", f"--out={out}", "--overwrite", *argv])
 
 
 def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
-    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2")
+    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2", ALL)
     found = read_rows(tmp_path)
     assert len(found) == 2 * 2 * len(allreduce.ALLREDUCE)
     for row in found:
@@ -28,7 +30,7 @@ def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
 
 def test_the_choice_of_auto_is_explained(tmp_path):
     """It has the least predicted seconds; nothing is faster than the optimum."""
-    flags = "--explain", "--buffers=plain"
+    flags = "--explain", "--buffers=plain", ALL
     run(tmp_path, "--simulate=8", "--network=torus:2x2x2", "--sizes=1MB", *flags)
     rows = read_rows(tmp_path)
     named = [row for row in rows if row["algorithm"] != "auto"]
