@@ -65,7 +65,7 @@ def commit() -> str:
 def record(folder: Path) -> dict[str, Any]:
     """Return the record of a folder; empty if there is none."""
     path = folder / "record.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def is_done(found: dict[str, Any], block: Block, at: str) -> bool:
@@ -86,7 +86,7 @@ def run(block: Block, folder: Path, at: str) -> dict[str, Any]:
         (folder / name).symlink_to(ROOT / name)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     load, begun = os.getloadavg()[0], time.perf_counter()
-    with (folder / "output.txt").open("w") as output:
+    with (folder / "output.txt").open("w", encoding="utf-8") as output:
         code = subprocess.run(
             ["bash", "-e", "-c", LAUNCH.sub(f"{ROOT}/launch/", block.commands)],
             cwd=folder,
@@ -104,14 +104,14 @@ def run(block: Block, folder: Path, at: str) -> dict[str, Any]:
         "machine": processor(),
         "python": platform.python_version(),
     }
-    (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n")
+    (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     return found
 
 
 def processor() -> str:
     """Return the name of the processor, as the kernel has it."""
     cpu = Path("/proc/cpuinfo")
-    lines = cpu.read_text().splitlines() if cpu.exists() else []
+    lines = cpu.read_text("utf-8").splitlines() if cpu.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.machine()
 

@@ -52,7 +52,7 @@ def lookup(
 @cache
 def load(path: Path = PATH) -> Calibration:
     """Return the fitted numbers of a file."""
-    data = json.loads(path.read_text())
+    data = json.loads(path.read_text("utf-8"))
     return Calibration(
         Physics(**data["physics"]),
         Sizes(**data["sizes"]),
@@ -80,7 +80,7 @@ def save(calibration: Calibration, path: Path) -> None:
         "wide_band": [short(v) for v in calibration.wide_band],
         "rows": list(calibration.rows),
     }
-    path.write_text(json.dumps(data, indent=1) + "\n")
+    path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 
 
 def constants_of(

@@ -77,7 +77,7 @@ class Refused(NamedTuple):
 
 def read(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file with the columns COLUMNS."""
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:

@@ -51,16 +51,16 @@ class Film(NamedTuple):
 def write(path: Path, film: Film) -> None:
     """Write the page."""
     folder = resources.files(__name__)
-    text = folder.joinpath("page.html").read_text()
+    text = folder.joinpath("page.html").read_text("utf-8")
     for name, value in {
         "{{title}}": html.escape(film.title),
         "{{text}}": html.escape(film.text),
-        "{{style}}": folder.joinpath("page.css").read_text(),
-        "{{script}}": folder.joinpath("page.js").read_text(),
+        "{{style}}": folder.joinpath("page.css").read_text("utf-8"),
+        "{{script}}": folder.joinpath("page.js").read_text("utf-8"),
         "{{data}}": json.dumps(export(film), separators=(",", ":")),
     }.items():
         text = text.replace(name, value)
-    path.write_text(text)
+    path.write_text(text, "utf-8")
 
 
 def export(film: Film) -> dict[str, Any]:

@@ -23,19 +23,19 @@ HERE = Path(__file__).parent
 
 def write(path: Path, query: Query) -> None:
     """Write the page."""
-    style = resources.files("dml.runs.report").joinpath("page.css").read_text()
+    style = resources.files("dml.runs.report").joinpath("page.css").read_text("utf-8")
     title = f"{query.model} on {query.device}"
-    text = (HERE / "page.html").read_text()
+    text = (HERE / "page.html").read_text("utf-8")
     for name, value in {
         "{{title}}": html.escape(title),
-        "{{style}}": style + (HERE / "page.css").read_text(),
-        "{{script}}": (HERE / "page.js").read_text(),
+        "{{style}}": style + (HERE / "page.css").read_text("utf-8"),
+        "{{script}}": (HERE / "page.js").read_text("utf-8"),
         "{{data}}": json.dumps(export(query), separators=(",", ":")).replace(
             "<", "\\u003c"
         ),
     }.items():
         text = text.replace(name, value)
-    path.write_text(text)
+    path.write_text(text, "utf-8")
 
 
 def export(query: Query) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert kept == ["config.json", "loss.png", "loss.svg"] + [
         *("metrics.jsonl", "summary.json"),
-        *("timeline.json", "timeline.png", "timeline.svg"),
+        *("timeline.html", "timeline.json", "timeline.png", "timeline.svg"),
     ]
     flags = json.loads((tmp_path / "config.json").read_text())["flags"]
     assert (flags["optimizer"], flags["seed"], flags["steps"]) == ("adam", 3, 30)

@@ -30,7 +30,7 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
         *("checkpoints/epoch-1.npz", "checkpoints/epoch-2.npz", "config.json"),
         *("loss.png", "loss.svg", "metrics.jsonl", "parameters.bin"),
         *("squares.bin", "summary.json"),
-        *("timeline.json", "timeline.png", "timeline.svg"),
+        *("timeline.html", "timeline.json", "timeline.png", "timeline.svg"),
         *("vectors.bin", "vectors.npy", "vectors.txt", "vocab.txt"),
         *("words.png", "words.svg"),
     ]
