@@ -5,12 +5,12 @@ python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=64 --algorithms=ring,./mine.py:own --sizes=64KB
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
 
-Cost: 50 s of one core for 4096 ranks, 7 s for 64, a few minutes for 65,536.
-Result: halving-doubling is fastest while latency dominates, rings where bandwidth
-dominates and links are shared. Per rank, a Slim Fly costs 61 % of a fat tree and 49 %
-of a torus. The fastest all-reduce of 64 MB takes equal time on all three; that of 16 KB
-takes on the fat tree 3/4 of its time on Slim Fly. BytePS takes the time of its paper's
-formula, plus one stage with spare hosts.
+Cost: 3 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
+Result: halving-doubling, on a torus Swing, is fastest for small buffers, rings where
+bandwidth dominates and links are shared. Per rank, a Slim Fly costs 61 % of a fat tree
+and 49 % of a torus. The fastest all-reduce of 64 MB takes equal time on all three; that
+of 16 KB takes on the fat tree 3/4 of its time on Slim Fly. BytePS takes the time of its
+paper's formula, plus one stage with spare hosts.
 """
 
 from collections.abc import Sequence
