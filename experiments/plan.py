@@ -13,7 +13,7 @@ and networks.
 
 Cost: 3 s of one core; --fit 5 minutes.
 Result: on published runs that were not fitted the median error is 4 %, where one rate
-for each source, device and precision, fitted to the same runs, has 10 %.
+for each source, device and precision, fitted to the same runs, has 8 %.
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ from studies.plan.rows import Query
 from dml.planner import calibration as calibrations
 from dml.planner import fitting, published
 from dml.planner.devices import DEVICES, device
+from dml.planner.execution import Conditions
 from dml.planner.runs import PRECISIONS
 from dml.planner.search import Cluster
 from dml.planner.shapes import MODELS
@@ -107,12 +108,12 @@ def read_query() -> Query:
         shape=shape,
         cluster=cluster,
         device=FLAGS.device,
-        batch=FLAGS.batch or rows.default_batch(shape, FLAGS.devices),
+        batch=FLAGS.batch or rows.default_batch(shape),
         tokens=FLAGS.tokens or 20.0 * shape.active,
         mesh=FLAGS.mesh,
         best=FLAGS.best,
         prices=prices,
-        conditions=(FLAGS.straggler, FLAGS.jobs),
+        conditions=Conditions(FLAGS.straggler, FLAGS.jobs),
     )
 
 

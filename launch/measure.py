@@ -24,6 +24,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dml.runs.folder import commit
+
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "measured"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -53,13 +55,6 @@ def blocks(pages: Sequence[str] = ()) -> list[Block]:
             texts = BLOCK.findall(path.read_text("utf-8"))
             found += [Block(path.stem, k, text) for k, text in enumerate(texts, 1)]
     return found
-
-
-def commit() -> str:
-    """Return the commit, with -dirty if tracked files differ from it."""
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    return ended.stdout.strip() or "none"
 
 
 def record(folder: Path) -> dict[str, Any]:
@@ -101,19 +96,11 @@ def run(block: Block, folder: Path, at: str) -> dict[str, Any]:
         "commit": at,
         "load": round(load, 2),
         "cores": os.cpu_count(),
-        "machine": processor(),
+        "machine": platform.processor() or platform.machine(),
         "python": platform.python_version(),
     }
     (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     return found
-
-
-def processor() -> str:
-    """Return the name of the processor, as the kernel has it."""
-    cpu = Path("/proc/cpuinfo")
-    lines = cpu.read_text("utf-8").splitlines() if cpu.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.machine()
 
 
 def status(found: dict[str, Any], block: Block, at: str) -> str:
@@ -151,7 +138,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(
             f"expected pages of {', '.join(sorted(known))}, got {unknown[0]!r}"
         )
-    found, out, at = blocks(pages), Path(options.out).absolute(), commit()
+    found, out, at = blocks(pages), Path(options.out).absolute(), commit() or "none"
     if options.list:
         print("\n".join(lines(found, out, at)))
         return 0

@@ -5,7 +5,7 @@
     chip               A100-80GB SXM                             any network, else
     typical            71 % of the peak, 80 % of other rates
 
-calibration.json is written by `python experiments/plan.py --fit=published_runs.csv`.
+calibration.json is written by `python experiments/plan.py --fit=published`.
 """
 
 import json

@@ -29,6 +29,7 @@ from dml.wire.collectives.ring import ring_allreduce
 from dml.wire.comm.metered import Metered
 from dml.wire.plans import pipelines
 from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
+from dml.wire.plans.stages import equal_parts
 
 MOST = 4096  # virtual ranks
 RATE = 1e12  # bytes per second of the virtual network
@@ -79,13 +80,7 @@ def make_step(runs: Runs, physics: Physics, constants: Constants) -> Step:
     scale = np.array([constants.products] * 2 + [constants.other] * 4)
     block = np.array([float(v) for v in seconds.block_pass(runs, physics)]) @ scale
     head = np.array([float(v) for v in seconds.head_pass(runs, physics)]) @ scale
-    if runs.layers % stages == 0:
-        blocks = np.full(stages, runs.layers / stages)
-    else:
-        full = int(np.ceil((runs.layers + 2) / stages))
-        blocks = np.full(stages, float(full))
-        blocks[[0, -1]] = full - 1
-        blocks[-1] += runs.layers - blocks.sum()
+    blocks = stage_blocks(int(runs.layers), stages)
     work = blocks * block
     work[-1] += head
     # three products of a block, of which one forward; four with recomputation
@@ -101,6 +96,15 @@ def make_step(runs: Runs, physics: Physics, constants: Constants) -> Step:
         float(hidden) if runs.zero >= 3 else 0.0,
         constants.other * float(seconds.optimizer_seconds(runs, physics)),
     )
+
+
+def stage_blocks(layers: int, stages: int) -> np.ndarray:
+    """Return the blocks of each stage; uneven ones count embedding and head."""
+    if layers % stages == 0:
+        return np.full(stages, layers // stages)
+    blocks = np.array([len(part) for part in equal_parts(layers + 2, stages)])
+    blocks[[0, -1]] -= 1
+    return blocks
 
 
 def exchanges(

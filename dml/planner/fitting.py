@@ -21,13 +21,14 @@ from dml.planner import calibration as calibrations
 from dml.planner import memory, runs, seconds
 from dml.planner.calibration import Calibration
 from dml.planner.physics import TYPICAL, Constants, Physics
-from dml.planner.published import Published
+from dml.planner.published import Published, digest
 from dml.planner.runs import PRECISIONS, Runs
 
 PRIORS = (2.0, 4.0, 8.0)  # weights: of typical values, of a chip, of a device's text
 CAP = 0.35  # error above which a row has no further weight
 PENALTY = 5e-4  # of the squared logarithm of a coefficient over its default
 FOLDS = 4
+DIGITS = 12  # of the hashes of fitted rows that are kept
 BOUNDS = {  # fractions
     "sharded": (0.2, 1.0),
     "imbalance": (0.0, 1.0),
@@ -226,11 +227,5 @@ def fit(published: Sequence[Published], rounds: int = 14) -> Calibration:
             float(min(wide[0], quantiles[0])),
             float(max(wide[1], quantiles[1])),
         ),
-        tuple(digest(row) for row in inside),
+        tuple(digest(row.row)[:DIGITS] for row in inside),
     )
-
-
-def digest(row: Published) -> str:
-    """Return a short digest of a row's text, without its number."""
-    text = "|".join(value or "" for name, value in row.row.items() if name != "id")
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -64,17 +64,9 @@ def total(pieces: dict[str, Any]) -> Any:
     return sum(pieces.values())
 
 
-def largest_stage(runs: Runs) -> Any:
-    """Return the blocks of the largest stage; embedding and head count as blocks."""
-    even = np.equal(runs.layers % runs.stage, 0)
-    return np.where(
-        even, runs.layers / runs.stage, np.ceil((runs.layers + 2) / runs.stage)
-    )
-
-
 def stage_parameters(runs: Runs) -> tuple[Any, Any]:
     """Return the parameters of the largest stage on a device: dense ones, experts."""
-    layers = largest_stage(runs) / runs.tensor
+    layers = runs.largest_stage / runs.tensor
     routed = np.asarray(runs.experts) > 1
     dense = runs.attention_parameters + np.where(routed, 0, runs.expert_parameters)
     experts = np.where(routed, runs.experts * runs.expert_parameters, 0.0)
@@ -102,7 +94,7 @@ def activation_bytes(runs: Runs, sizes: Sizes) -> tuple[Any, Any]:
         + selective * sizes.selective * operands
         + plain * (operands + scores)
     )
-    layers, stage = largest_stage(runs), runs.stage
+    layers, stage = runs.largest_stage, runs.stage
     flight = np.minimum(runs.micro_batches, stage)
     # interleaving: (K - 1)/(K v) more
     flight = flight * np.where(

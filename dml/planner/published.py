@@ -107,10 +107,15 @@ def source(row: Row) -> str:
     return (row["source"].split() or ["not stated"])[0]
 
 
-def in_fitted_half(row: Row) -> bool:
-    """Return whether a row is in the fitted half: the parity of a hash of its text."""
+def digest(row: Row) -> str:
+    """Return a hash of a row's text, without its number."""
     text = "|".join(value or "" for name, value in row.items() if name != "id")
-    return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 2 == 0
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def in_fitted_half(row: Row) -> bool:
+    """Return whether a row is in the fitted half: the parity of its hash."""
+    return int(digest(row), 16) % 2 == 0
 
 
 def number(text: str) -> float | None:

@@ -98,6 +98,17 @@ class Runs(NamedTuple):
         return self.micro_batch * self.sequence / self.context
 
     @property
+    def even(self) -> Any:
+        """Whether all stages have equally many blocks."""
+        return np.equal(self.layers % self.stage, 0)
+
+    @property
+    def largest_stage(self) -> Any:
+        """Blocks of the largest stage; uneven ones count embedding and head."""
+        uneven = np.ceil((self.layers + 2) / self.stage)
+        return np.where(self.even, self.layers / self.stage, uneven)
+
+    @property
     def itemsize(self) -> Any:
         """Bytes of an activation."""
         return np.where(

@@ -34,7 +34,6 @@ from dml.planner.runs import PRECISIONS, Runs
 TILE = (256, 128)  # rows and columns of a tile of a matrix product
 ARRAY = 128  # rows and columns of a systolic array
 BUSY = 0.7  # fraction of the peak at which products hide messages
-PRODUCTS = ("products", "attention")  # parts that the first constant scales
 
 
 class Pass(NamedTuple):
@@ -51,6 +50,10 @@ class Pass(NamedTuple):
         """Return all parts multiplied by a factor."""
         return Pass(*(part * factor for part in self))
 
+    def times(self, factors: "Pass") -> "Pass":
+        """Return the parts, each multiplied by its own factor."""
+        return Pass(*(a * b for a, b in zip(self, factors, strict=True)))
+
     def plus(self, other: "Pass") -> "Pass":
         """Return the sums of the parts."""
         return Pass(*(a + b for a, b in zip(self, other, strict=True)))
@@ -62,30 +65,33 @@ def parts(
     """Return the seconds of a step by part; fields of constants may be columns."""
     scale = Pass(constants.products, constants.products, *[constants.other] * 4)
     block, head = block_pass(runs, physics), head_pass(runs, physics)
-    layers = runs.layers / runs.stage
-    average = block.scaled(layers).plus(head.scaled(1 / runs.stage))
-    average = Pass(*(a * s for a, s in zip(average, scale, strict=True)))
+    nominal = block.scaled(runs.layers / runs.stage).plus(head.scaled(1 / runs.stage))
     # the stage that also has the head, or the stages with one block more
-    even = np.equal(runs.layers % runs.stage, 0)
-    largest = np.where(even, layers, np.ceil((runs.layers + 2) / runs.stage))
-    slowest = block.scaled(largest).plus(head.scaled(even))
-    slowest = Pass(*(a * s for a, s in zip(slowest, scale, strict=True)))
+    slowest = block.scaled(runs.largest_stage).plus(head.scaled(runs.even))
+    average, slowest = nominal.times(scale), slowest.times(scale)
     count, one = runs.micro_batches, sum(average)
     excess = np.where(runs.stage > 1, physics.imbalance * (sum(slowest) - one), 0.0)
     pieces = {name: count * part for name, part in average._asdict().items()}
     pieces["imbalance"] = count * excess
     pieces["bubble"] = (runs.stage - 1) / runs.rounds * one
     pieces["boundary"] = constants.other * boundary_seconds(runs, physics)
-    raw = block.scaled(layers).plus(head.scaled(1 / runs.stage))
-    passes = count + (runs.stage - 1) / runs.rounds
-    busy = passes * (raw.products + raw.attention)
-    exposed, hidden = data_seconds(runs, physics, busy / BUSY)
+    exposed, _ = data_seconds(runs, physics, hiding_seconds(runs, nominal))
     pieces["data"] = constants.other * exposed
     pieces["optimizer"] = constants.other * optimizer_seconds(runs, physics)
     domains = np.log2(np.maximum(runs.devices / runs.domain, 1))
-    work = passes * sum(raw)
+    work = passes(runs) * sum(nominal)
     pieces["waiting"] = constants.other * physics.waiting * domains * work
     return pieces
+
+
+def passes(runs: Runs) -> Any:
+    """Return the micro batches of a step and those in whose time a stage is idle."""
+    return runs.micro_batches + (runs.stage - 1) / runs.rounds
+
+
+def hiding_seconds(runs: Runs, nominal: Pass) -> Any:
+    """Return the seconds of products, in which messages between replicas are hidden."""
+    return passes(runs) * (nominal.products + nominal.attention) / BUSY
 
 
 def total(pieces: dict[str, Any]) -> Any:
@@ -95,9 +101,10 @@ def total(pieces: dict[str, Any]) -> Any:
 
 def hidden_seconds(runs: Runs, physics: Physics, constants: Constants) -> Any:
     """Return the seconds of messages of data parallelism behind computation."""
-    pieces = parts(runs, physics)
-    busy = pieces["products"] + pieces["attention"]
-    return constants.other * data_seconds(runs, physics, busy / BUSY)[1]
+    block, head = block_pass(runs, physics), head_pass(runs, physics)
+    nominal = block.scaled(runs.layers / runs.stage).plus(head.scaled(1 / runs.stage))
+    busy = hiding_seconds(runs, nominal)
+    return constants.other * data_seconds(runs, physics, busy)[1]
 
 
 def filled(rows: Any, columns: Any, processors: Any) -> Any:

@@ -20,8 +20,8 @@ import numpy as np
 from dml.planner import calibration as calibrations
 from dml.planner import memory, runs, seconds
 from dml.planner.calibration import Calibration
-from dml.planner.fitting import digest
-from dml.planner.published import Published, Refused
+from dml.planner.fitting import DIGITS
+from dml.planner.published import Published, Refused, digest
 from dml.planner.runs import PRECISIONS
 
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ def judge(published: Sequence[Published], calibration: Calibration) -> list[Judg
     found = seconds.total(seconds.parts(table, calibration.physics, constants))
     used = memory.total(memory.parts(table, calibration.sizes))
     fitted = set(calibration.rows)
-    held = [digest(row) not in fitted for row in published]
+    held = [digest(row.row)[:DIGITS] not in fitted for row in published]
     null = null_seconds(published, held)
     judged = []
     for index, row in enumerate(published):

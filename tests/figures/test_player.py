@@ -83,6 +83,15 @@ def test_pages_of_timelines_have_phases_and_no_states(tmp_path):
     assert data["seconds"] == 2.0 and not data["states"] and not data["dropped"]
 
 
+def test_no_name_ends_the_data(tmp_path):
+    timeline = Timeline([Interval(0, "</script><b>", 0.0, 1.0)], [])
+    player.write(tmp_path / "a.html", player.Film("<i>", "", 1, timeline))
+    text = (tmp_path / "a.html").read_text()
+    assert text.count("</script>") == 2 and "<title>&lt;i&gt;</title>" in text
+    data = json.loads(re.search(r'type="application/json">(.*?)</script>', text)[1])
+    assert data["phases"][0][1] == "</script><b>"
+
+
 def test_later_messages_are_left_out(monkeypatch):
     monkeypatch.setattr(player, "MAX_MESSAGES", 2)
     messages = [Message(0, 1, 0, 8, t, t + 1.0) for t in (2.0, 0.0, 1.0)]

@@ -162,6 +162,16 @@ def test_executed_seconds_are_those_of_the_plan(mesh):
     assert done.seconds == pytest.approx(float(planned), rel=5e-3)
 
 
+@pytest.mark.parametrize("layers, stages", [
+    (8, 4), (126, 32), (100, 16), (7, 7), (5, 4), (9, 2), (3, 1),
+])  # fmt: skip
+def test_blocks_of_stages(layers, stages):
+    blocks = execution.stage_blocks(layers, stages)
+    assert blocks.sum() == layers and (blocks >= 0).all() and len(blocks) == stages
+    shape = TINY._replace(layers=layers)
+    assert blocks.max() <= one(Mesh(stage=stages), shape=shape).largest_stage
+
+
 def test_executed_messages_are_counted():
     mesh = Mesh(data=2, stage=4, micro_batch=4)
     done = execution.execute(one(mesh), Physics(), Constants())

@@ -8,13 +8,12 @@ The keyboard, a slider and buttons move the clock; the fragment of the address i
 moment. A frame can be saved as SVG.
 """
 
-import html
-import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dml.figures import pages
 from dml.types import Timeline
 
 MAX_MESSAGES = 20_000  # later messages and phases are left out
@@ -50,17 +49,8 @@ class Film(NamedTuple):
 
 def write(path: Path, film: Film) -> None:
     """Write the page."""
-    folder = resources.files(__name__)
-    text = folder.joinpath("page.html").read_text("utf-8")
-    for name, value in {
-        "{{title}}": html.escape(film.title),
-        "{{text}}": html.escape(film.text),
-        "{{style}}": folder.joinpath("page.css").read_text("utf-8"),
-        "{{script}}": folder.joinpath("page.js").read_text("utf-8"),
-        "{{data}}": json.dumps(export(film), separators=(",", ":")),
-    }.items():
-        text = text.replace(name, value)
-    path.write_text(text, "utf-8")
+    texts = {"title": film.title, "text": film.text}
+    pages.write(path, resources.files(__name__), texts, export(film))
 
 
 def export(film: Film) -> dict[str, Any]:

@@ -4,14 +4,12 @@ The page needs no network. Its data are the fastest meshes of each number of dev
 speed of the network, micro batch and recomputation, with seconds and bytes by part.
 """
 
-import html
-import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dml.figures import pages
 from dml.planner import memory, runs, search, seconds
 from dml.types import BadInput
 from studies.plan.rows import GIB, Query
@@ -23,19 +21,9 @@ HERE = Path(__file__).parent
 
 def write(path: Path, query: Query) -> None:
     """Write the page."""
-    style = resources.files("dml.runs.report").joinpath("page.css").read_text("utf-8")
-    title = f"{query.model} on {query.device}"
-    text = (HERE / "page.html").read_text("utf-8")
-    for name, value in {
-        "{{title}}": html.escape(title),
-        "{{style}}": style + (HERE / "page.css").read_text("utf-8"),
-        "{{script}}": (HERE / "page.js").read_text("utf-8"),
-        "{{data}}": json.dumps(export(query), separators=(",", ":")).replace(
-            "<", "\\u003c"
-        ),
-    }.items():
-        text = text.replace(name, value)
-    path.write_text(text, "utf-8")
+    texts = {"title": f"{query.model} on {query.device}"}
+    style = pages.style_of("dml.runs.report")
+    pages.write(path, HERE, texts, export(query), style)
 
 
 def export(query: Query) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from dml.planner import calibration as calibrations
 from dml.planner import execution, memory, runs, search, seconds
 from dml.planner.devices import PUBLISHED
+from dml.planner.execution import Conditions
 from dml.planner.runs import Mesh, Runs
 from dml.planner.search import Cluster, Plans
 from dml.planner.shapes import Shape
@@ -52,7 +53,7 @@ class Query(NamedTuple):
     mesh: str
     best: int
     prices: Prices
-    conditions: tuple[float, int]  # straggler, jobs
+    conditions: Conditions  # of an execution
 
     @property
     def calibration(self) -> calibrations.Calibration:
@@ -89,7 +90,7 @@ def kind(name: str) -> str:
     return TEXTS.get(name, begins[0] if begins else name)
 
 
-def default_batch(shape: Shape, devices: int) -> int:
+def default_batch(shape: Shape) -> int:
     """Return the examples of a step of about 4 million tokens, a power of two."""
     return max(1, 2 ** round(np.log2(STEP_TOKENS / shape.sequence)))
 
@@ -206,23 +207,18 @@ def parts(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
     }
 
 
-def memory_rows(found: Found) -> dict[str, float]:
-    """Return the bytes of a device by part."""
-    pieces = memory.parts(found.run, found.query.calibration.sizes)
-    return {name: float(value) for name, value in pieces.items()}
-
-
 def memory_table(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
     """Yield the memory of a device by part."""
-    for name, value in memory_rows(found).items():
-        yield {"part": name, "gib": value / GIB}
+    pieces = memory.parts(found.run, found.query.calibration.sizes)
+    for name, value in pieces.items():
+        yield {"part": name, "gib": float(value) / GIB}
 
 
 def executed(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:
     """Yield the step executed on virtual ranks: as planned, delayed, with a rival."""
     query = found.query
     straggler, jobs = query.conditions
-    plain = execution.Conditions()
+    plain = Conditions()
     cases = {"as planned": plain}
     if straggler > 1:
         cases[f"one rank {straggler:g} times slower"] = plain._replace(
