@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.runs.folder import commit
+from dml.runs.hardware import describe_processor
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "measured"
@@ -95,8 +96,7 @@ def run(block: Block, folder: Path, at: str) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - begun, 1),
         "commit": at,
         "load": round(load, 2),
-        "cores": os.cpu_count(),
-        "machine": platform.processor() or platform.machine(),
+        **describe_processor(),
         "python": platform.python_version(),
     }
     (folder / "record.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")

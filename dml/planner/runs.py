@@ -143,12 +143,23 @@ class Runs(NamedTuple):
         return 2 * self.batch * self.sequence * (inside + head)
 
 
+OF_SHAPE = (
+    *("layers", "width", "queries", "keys", "heads", "feed_forward", "gated"),
+    *("vocabulary", "sequence", "experts", "top_k", "causal"),
+)
+OF_MESH = (
+    *("data", "tensor", "stage", "context", "expert", "micro_batch", "rounds", "zero"),
+    *("sequence_parallel", "remat", "selective"),
+)
+
+
 def make(
     shape: Shape,
     mesh: Mesh,
     device: Device,
     batch: float,
     precision: str = "bf16",
+    *,
     fused: bool = True,
     modern: bool = True,
 ) -> Runs:
@@ -163,43 +174,19 @@ def make(
       fused: Whether attention is a fused kernel.
       modern: Whether that kernel is of 2023 or later.
     """
-    domain = device.domain or device.node
-    peak = {
-        "tf32": device.peak_tf32,
-        "fp32": device.peak32,
-    }.get(precision, device.peak)
+    peaks = {"tf32": device.peak_tf32, "fp32": device.peak32}
+    peak = peaks.get(precision, device.peak)
     linear = device.peak8 if precision == "fp8" else peak
     return Runs(
-        layers=float(shape.layers),
-        width=float(shape.width),
-        queries=float(shape.queries),
-        keys=float(shape.keys),
-        heads=float(shape.heads),
-        feed_forward=float(shape.feed_forward),
-        gated=float(shape.gated),
-        vocabulary=float(shape.vocabulary),
-        sequence=float(shape.sequence),
-        experts=float(shape.experts),
-        top_k=float(shape.top_k),
-        causal=float(shape.causal),
+        **{name: float(getattr(shape, name)) for name in OF_SHAPE},
+        **{name: float(getattr(mesh, name)) for name in OF_MESH},
         output=1.0 if shape.causal else 0.15,
         batch=float(batch),
         precision=PRECISIONS.index(precision),
         gradients32=0.0,
         fused=float(fused),
         modern=float(modern),
-        data=float(mesh.data),
-        tensor=float(mesh.tensor),
-        stage=float(mesh.stage),
-        context=float(mesh.context),
-        expert=float(mesh.expert),
-        micro_batch=float(mesh.micro_batch),
-        rounds=float(mesh.rounds),
-        zero=float(mesh.zero),
         zero_group=float(mesh.zero_group or mesh.data * mesh.context),
-        sequence_parallel=float(mesh.sequence_parallel),
-        remat=float(mesh.remat),
-        selective=float(mesh.selective),
         peak=peak * 1e12,
         linear_peak=linear * 1e12,
         memory=device.memory * 2.0**30,
@@ -208,7 +195,7 @@ def make(
         link=device.link * 1e9,
         network=device.network / 8 * 1e9,
         node=float(device.node),
-        domain=float(domain),
+        domain=float(device.domain or device.node),
         hopper=float(device.hopper),
     )
 

@@ -71,6 +71,7 @@ def llama(
     width: int,
     heads: int,
     hidden: int,
+    *,
     kv_heads: int = 0,
     vocabulary: int = 32000,
     sequence: int = 4096,
@@ -96,6 +97,8 @@ MODELS = {
     "llama3_8b": llama(32, 4096, 32, 14336, **LLAMA3),
     "llama3_70b": llama(80, 8192, 64, 28672, **LLAMA3),
     "llama3_405b": llama(126, 16384, 128, 53248, **LLAMA3),
-    "mixtral_8x7b": llama(32, 4096, 32, 14336, 8)._replace(experts=8, top_k=2),
-    "mixtral_8x22b": llama(56, 6144, 48, 16384, 8, 32768)._replace(experts=8, top_k=2),
+    "mixtral_8x7b": llama(32, 4096, 32, 14336, kv_heads=8)._replace(experts=8, top_k=2),
+    "mixtral_8x22b": llama(56, 6144, 48, 16384, kv_heads=8, vocabulary=32768)._replace(
+        experts=8, top_k=2
+    ),
 }

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from lab import started
 from lab.claims import Claim, Verdict, judge, untestable_claim, untested
-from lab.hardware import describe_processor
 
 from dml.runs import folder as run_folders
 from dml.runs import results
+from dml.runs.hardware import describe_processor
 from dml.runs.results import Run
 from dml.types import BadInput
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.claims import grouped, matching
-from lab.hardware import describe_processor
 from lab.writing import flatten_rows
 import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
+from dml.runs.hardware import describe_processor
 from dml.runs.results import Run
 from dml.runs.writers import Row
 from studies.shared_memory.hogwild_claims import (
