@@ -60,9 +60,11 @@ def test_messages_of_a_ring_gain_a_contribution_in_each_round(tmp_path):
 
 
 def test_time_does_not_depend_on_the_words_of_the_buffer(tmp_path):
-    """8 ranks: 2(p-1) rounds of α + n/p·β, and γ, on the default network."""
-    data = record(tmp_path / "watch.html", "ring", 8, "1e-6,1e-9,0", 8 << 20)
-    assert data["seconds"] == pytest.approx(14 * (1e-6 + (1 << 20) * 1e-9), rel=1e-9)
+    """8 ranks: 2(p-1) rounds of α + n/p·β, and (p-1)n/p·γ."""
+    data = record(tmp_path / "watch.html", "ring", 8, "1e-6,1e-9,1e-10", 8 << 20)
+    part = 1 << 20
+    expected = 14 * (1e-6 + part * 1e-9) + 7 * part * 1e-10
+    assert data["seconds"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_ranks_of_a_host_share_memory(tmp_path):
