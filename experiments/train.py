@@ -39,7 +39,7 @@ FLAGS = flags.define(
     *("group", "outside", "timeline", "profile"),
 )
 FLAGS.extensible("problem", "linear", PROBLEMS, extend.PROBLEMS, "Problem to train.")
-STRATEGIES = dict.fromkeys(arguments.STRATEGIES)
+STRATEGIES = dict.fromkeys(arguments.NAMES)
 FLAGS.extensible(
     "strategy", "synchronous", STRATEGIES, extend.STRATEGIES, "Training strategy."
 )
