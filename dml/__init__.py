@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dml.wire.mesh.exact import exact_mean as exact_mean
     from dml.wire.mesh.exact import exact_psum as exact_psum
     from dml.wire.reducers.fixed_point import exact_sum as exact_sum
+    from dml.wire.server.consistency import Consistency as Consistency
 
 # Public names by module, which is imported at the first use of a name.
 _NAMES = {
@@ -63,6 +64,7 @@ _NAMES = {
     "dml.wire.mesh.devices": ("start",),
     "dml.wire.mesh.exact": ("exact_mean", "exact_psum"),
     "dml.wire.reducers.fixed_point": ("exact_sum",),
+    "dml.wire.server.consistency": ("Consistency",),
 }
 _MODULES = {
     "reducers": "dml.wire.reducers",

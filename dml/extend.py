@@ -7,15 +7,16 @@
 [project.entry-points."dml.allreduces"]
 swing = "package.module:swing"
 
-dml.allreduces   swing(comm, buffer, op=np.add)
-dml.reducers     reducer(allreduce) -> Reducer
-dml.rules        rule(faulty) -> robust.Rule
-dml.attacks      attack(part) -> None; writes part.rows[part.attackers]
-dml.strategies   train(problem, batches, update, *, comm, timer, **options) -> Steps
-dml.problems     make() -> Problem
-dml.models       network(shape, classes) -> Model
-dml.corpora      files() -> paths
-dml.environments make() -> Environment
+dml.allreduces     swing(comm, buffer, op=np.add)
+dml.reducers       reducer(allreduce) -> Reducer
+dml.rules          rule(faulty) -> robust.Rule
+dml.attacks        attack(part) -> None; writes part.rows[part.attackers]
+dml.strategies     train(problem, batches, update, *, comm, timer, **options) -> Steps
+dml.problems       make() -> Problem
+dml.models         network(shape, classes) -> Model
+dml.corpora        files() -> paths
+dml.environments   make() -> Environment
+dml.consistencies  rule(choice, workers) -> Consistency
 """
 
 import hashlib
@@ -44,6 +45,7 @@ REDUCERS = "dml.reducers"
 MODELS = "dml.models"
 CORPORA = "dml.corpora"
 ENVIRONMENTS = "dml.environments"
+CONSISTENCIES = "dml.consistencies"
 
 # Arguments of a function of each group, as text, and as calls that must be possible.
 CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]]] = {
@@ -62,6 +64,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     MODELS: ("(shape, classes)", (((0, 0), {}),)),
     CORPORA: ("()", (((), {}),)),
     ENVIRONMENTS: ("()", (((), {}),)),
+    CONSISTENCIES: ("(choice, workers)", (((0, 0), {}),)),
 }
 
 # Path of each file that was loaded -> sha256 of its contents.

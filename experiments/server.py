@@ -55,7 +55,7 @@ FLAGS.number("kkt_margin", -1.0, "Margin of the KKT filter; -1 sends all keys.",
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    readers.check(FLAGS, "consistency", readers.CONSISTENCY)
+    readers.check_consistency(FLAGS)
     readers.check(FLAGS, "problem", dict.fromkeys(LOGISTIC, ["logistic"]))
     defaults = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or "sgd"

@@ -56,7 +56,10 @@ FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default
 FLAGS.integer("steps", 300, "Number of updates; of epochs with hogwild, average.", 1)
 FLAGS.integer("evaluate_every", 50, "Steps between evaluations; 0: only at the end.", 0)
 FLAGS.integer("servers", 0, "Number of servers; 0 uses 1 rank in 4.", 0)
-FLAGS.choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
+FLAGS.extensible(
+    *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
+    "Consistency of the workers.",
+)
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp, in clocks.", 0)
 
 

@@ -77,6 +77,12 @@ def short():
         return 0.0, np.zeros(3, np.float32)
     return make()._replace(gradient=gradient)
 
+def stale(choice, workers):
+    return dml.Consistency(choice.staleness, pull_period=float("inf"))
+
+def waiting(choice, workers):
+    return dml.Consistency(backups=workers)
+
 def files():
     return Path(__file__).parent / "text.txt"
 """
@@ -128,6 +134,14 @@ def test_own_strategy_receives_a_reducer(run):
     own, _ = run(*flags, "--strategy=./mine.py:descend", out="own")
     built_in, _ = run(*flags, out="synchronous")
     np.testing.assert_allclose(own, built_in, rtol=1e-5)
+
+
+def test_an_own_consistency_has_the_losses_of_ssp(run):
+    flags = ["--problem=completion", "--strategy=server", "--simulate=4"]
+    flags += ["--staleness=2", "--straggle=pareto:1e-3,2"]
+    own, _ = run(*flags, "--consistency=./mine.py:stale", out="own")
+    assert own == run(*flags, "--consistency=ssp", out="ssp")[0]
+    assert own != run(*flags[:3], "--consistency=bsp", out="bsp")[0]
 
 
 def test_the_configuration_has_the_hash_of_own_files(run, tmp_path):
@@ -221,6 +235,11 @@ def test_own_corpus(run, tmp_path):
             ["--options=accumulate=two"],
             "a whole number from 1 to 1000000 for accumulate of --strategy=synchronous",
         ),
+        (
+            ["--strategy=server", "--simulate=4", "--consistency=./mine.py:waiting"],
+            "fewer backups than the 3 workers from ./mine.py:waiting, got 3",
+        ),
+        (["--consistency=./mine.py:make"], r"function make\(choice, workers\)"),
         (["--reduce=./mine.py:make"], r"expected a function make\(allreduce\)"),
         (["--strategy=mesh", "--problem=./mine.py:make"], "a problem with model"),
     ],

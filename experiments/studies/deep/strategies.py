@@ -56,6 +56,7 @@ SHARED: Mapping[str, Callable[[Setup], Any]] = {
     "prefetch": lambda setup: setup.prefetch,
     "state": lambda setup: setup.state,
     "memory": lambda setup: setup.memory,
+    "workers": lambda setup: setup.values.shards,
 }
 
 
@@ -72,8 +73,7 @@ def kfac(setup: Setup) -> dict[str, Any]:
 
 
 def coded(setup: Setup) -> dict[str, Any]:
-    rule = reducer_names.estimator(setup.values.reduce)
-    return {"workers": setup.values.shards, "rule": rule}
+    return {"rule": reducer_names.estimator(setup.values.reduce)}
 
 
 def local(setup: Setup) -> dict[str, Any]:
@@ -95,7 +95,6 @@ OWN: Mapping[str, Callable[[Setup], dict[str, Any]]] = {
 }
 # Flags of these arguments.
 READERS = {
-    "shards": ["synchronous", "owned", "kfac", "coded"],
     **dict.fromkeys(CURVATURE, ["kfac"]),
     **dict.fromkeys(("local_every", "local_after"), ["local"]),
     **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
@@ -105,7 +104,8 @@ READERS = {
 READ_BY = {
     "allreduce": ("allreduce", "reducer"),
     "reduce": ("reducer", "rule"),
-    **{flag: (flag,) for flag in OPTIONS if flag not in (*FREE, *READERS)},
+    **{flag: (flag,) for flag in OPTIONS if flag not in FREE},
+    "shards": ("shards", "workers"),
 }
 
 

@@ -104,7 +104,7 @@ def check_read(values: flags.FlagValues, function: Callable[..., Any]) -> None:
     if entry_of(values.strategy).epochs:
         others = [each for each in NAMES if not STRATEGIES[each].epochs]
         readers.check(values, "strategy", dict.fromkeys(OF_MINIBATCHES, others))
-    readers.check(values, "consistency", {"staleness": ["ssp", "essp"]})
+    readers.check_consistency(values)
 
 
 def serving(values: flags.FlagValues, comm: CountedComm) -> Roles:
