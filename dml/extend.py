@@ -14,6 +14,7 @@ dml.attacks        attack(part) -> None; writes part.rows[part.attackers]
 dml.strategies     train(problem, batches, update, *, comm, timer, **options) -> Steps
 dml.problems       make() -> Problem
 dml.models         network(shape, classes) -> Model
+dml.text_models    network(vocabulary, length) -> Model
 dml.corpora        files() -> paths
 dml.environments   make() -> Environment
 dml.consistencies  rule(choice, workers) -> Consistency
@@ -43,6 +44,7 @@ STRATEGIES = "dml.strategies"
 PROBLEMS = "dml.problems"
 REDUCERS = "dml.reducers"
 MODELS = "dml.models"
+TEXT_MODELS = "dml.text_models"
 CORPORA = "dml.corpora"
 ENVIRONMENTS = "dml.environments"
 CONSISTENCIES = "dml.consistencies"
@@ -62,6 +64,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     ),
     PROBLEMS: ("()", (((), {}),)),
     MODELS: ("(shape, classes)", (((0, 0), {}),)),
+    TEXT_MODELS: ("(vocabulary, length)", (((0, 0), {}),)),
     CORPORA: ("()", (((), {}),)),
     ENVIRONMENTS: ("()", (((), {}),)),
     CONSISTENCIES: ("(choice, workers)", (((0, 0), {}),)),

@@ -198,6 +198,43 @@ def test_a_strategy_of_a_user_receives_flags_and_options_by_name(see):
         see(own, *flags, "--fragments=2", out="not_read")
 
 
+BIGRAMS = """
+import jax.numpy as jnp
+import optax
+
+import dml
+
+def bigrams(vocabulary, length):
+    def scores(params, tokens):
+        return params[tokens]
+    def loss(params, batch):
+        logits = scores(params, batch.inputs)
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, batch.targets
+        ).mean()
+    return dml.Model(
+        lambda key: jnp.zeros((vocabulary, vocabulary)),
+        loss,
+        lambda params, batch: {"cross_entropy": loss(params, batch)},
+        scores=scores,
+    )
+"""
+
+
+def test_a_language_model_of_a_user_is_trained_by_any_strategy(
+    corpus_flags, plain, tmp_path
+):
+    (tmp_path / "mine.py").write_text(BIGRAMS)
+    own = ["gpt.py", *corpus_flags, f"--model={tmp_path / 'mine.py'}:bigrams"]
+    own += ["--simulate=2", "--steps=20", "--length=16", "--lr=0.1", "--clip=0"]
+    first = gpt.main([*own, "--allreduce=star"])[0]
+    again = gpt.main([*own, "--strategy=owned", f"--out={tmp_path / 'owned'}"])[0]
+    assert first["params_sha256"] == again["params_sha256"]
+    assert first["perplexity"] < 250  # of 300 tokens
+    with pytest.raises(BadInput, match="--model=transformer with --experts=2"):
+        gpt.main([*own, f"--out={tmp_path / 'refused'}", "--experts=2"])
+
+
 def test_zeno_leaves_out_a_wrong_gradient(see):
     zeno = ["--strategy=zeno", "--simulate=3", "--options=rate=0.05"]
     attacked = see(*zeno, "--attack=sign_flip:20", "--attackers=1")
