@@ -9,6 +9,7 @@ swing = "package.module:swing"
 
 dml.allreduces     swing(comm, buffer, op=np.add)
 dml.reducers       reducer(allreduce) -> Reducer
+dml.codecs         code() -> Codec
 dml.rules          rule(faulty) -> robust.Rule
 dml.attacks        attack(part) -> None; writes part.rows[part.attackers]
 dml.strategies     train(problem, batches, update, *, comm, timer, **options) -> Steps
@@ -38,6 +39,7 @@ from typing import Any
 from dml.types import BadInput
 
 ALLREDUCES = "dml.allreduces"  # groups of entry points
+CODECS = "dml.codecs"
 RULES = "dml.rules"
 ATTACKS = "dml.attacks"
 STRATEGIES = "dml.strategies"
@@ -56,6 +58,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
         (((0, 0), {}), ((0, 0, 0), {}), ((0, 0), {"op": 0})),
     ),
     REDUCERS: ("(allreduce)", (((0,), {}),)),
+    CODECS: ("()", (((), {}),)),
     RULES: ("(faulty)", (((0,), {}),)),
     ATTACKS: ("(part)", (((0,), {}),)),
     STRATEGIES: (  # further options are allowed

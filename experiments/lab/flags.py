@@ -415,7 +415,7 @@ def reducer(
     text: str, allreduce: Callable[..., None], byzantine: Any = None
 ) -> Reducer:
     """Return a reducer by its name in --reduce, under an attack if there is one."""
-    if reducer_names.is_name(text):
+    if reducer_names.is_name(text) or reducer_names.own_code(text):
         return reducer_names.reducer(text, allreduce, byzantine)
     if byzantine:
         raise BadInput(
