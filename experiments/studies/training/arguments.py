@@ -5,12 +5,13 @@ Parameters without a default receive a value by their name; --options sets other
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from lab import adversaries, flags, options, readers, timelines
+from lab.training import Training
 
 from dml.problems import Entry, make_update
 from dml.strategies import STRATEGIES, entry_of, strategy
@@ -19,7 +20,7 @@ from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
 from dml.strategies.server.workers import PUSH, STOP, WorkerOptions
 from dml.strategies.shared.workers import Descent
-from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
+from dml.types import AllReduce, CountedComm, Problem, Reducer
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
 from dml.wire.plans.coding import DEFAULT, make_code
@@ -42,14 +43,6 @@ READ_BY = {
 }
 OF_MINIBATCHES = ("batch", "optimizer", "skew", "attack")  # flags
 AVERAGING = 4  # updates between two averages of `local`
-
-
-class Training(NamedTuple):
-    """The Steps of a run, and the problem that evaluates their parameters."""
-
-    problem: Problem
-    steps: Iterator[Step]
-    evaluate_every: int  # in updates, or in epochs for Steps with an epoch
 
 
 def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Training:
