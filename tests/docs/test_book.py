@@ -130,6 +130,9 @@ def test_commands_name_scripts_and_flags_that_exist(chapter):
             assert name in flags or name.removeprefix("no") in flags, command
         known |= flags
     values = [value for row in ROWS if row.chapter == chapter for value in row.flags]
+    text = (DOCS / f"{chapter}.md").read_text("utf-8")
+    for cells in re.findall(r"^\| (.*) \| \[`", text, re.MULTILINE):
+        values += re.findall(r"`(--[a-z]\w+)[=`]", cells)
     for value in values:
         assert value[2:].partition("=")[0] in known, value
 
