@@ -10,12 +10,7 @@ from tests.commands import ROOT
 DOCS = ROOT / "docs"
 TEXTS = {page.stem: page.read_text("utf-8") for page in sorted(DOCS.glob("*.md"))}
 CHAPTERS = sorted(name for name, text in TEXTS.items() if CORE.search(text))
-SECTIONS = [
-    r"^## .* in one file\n",
-    r"^## From knobs to the code of .*\n",
-    r"^## Exercises on .*\n",
-    r"^## References on .*\n",
-]
+SECTIONS = ["## From knobs to the code", "## Exercises", "## References"]
 NAMED = re.compile(r"\[`([\w.]+)`\]\(\.\./([\w/]+\.py)\)")
 SOURCE = """\
 \"\"\"A picture.\"\"\"
@@ -60,8 +55,7 @@ def test_definitions_have_constants_functions_classes_and_methods():
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_has_a_core_of_few_lines_and_all_sections(chapter):
     text = TEXTS[chapter]
-    places = [re.search(section, text, re.MULTILINE).start() for section in SECTIONS]
-    assert places == sorted(places)
+    assert re.findall("^## .*", text, re.MULTILINE)[-3:] == SECTIONS
     for found in CORE.finditer(text):
         shown = core((ROOT / found["path"]).read_text("utf-8"), found["items"])
         code = shown.partition("```python\n")[2]
