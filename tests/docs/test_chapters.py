@@ -80,3 +80,15 @@ def test_answers_of_exercises_run(chapter):
     assert programs and all("assert " in program for program in programs)
     for program in programs:
         exec(program, {})
+
+
+def test_lectures_lead_from_each_single_file_to_chapter_command_and_papers():
+    rows = re.findall(r"^\| ([^|]*) \|(.*)\|$", TEXTS["lectures"], re.MULTILINE)
+    cells = [[cell.strip() for cell in rest.split("|")] for _, rest in rows]
+    found = [each for each in cells if len(each) >= 3 and "python " in each[-2]]
+    assert all(all(each) for each in found)
+    files = {
+        re.findall(r"single/(\w+\.py)", each[0])[0] for each in found if len(each) == 4
+    }
+    assert files == {path.name for path in (ROOT / "experiments/single").glob("*.py")}
+    assert all(".md" in each[-3] and ".md#" in each[-1] for each in found)
