@@ -22,8 +22,8 @@ SOURCE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{path}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="{up}book.css"></head>
-<body class="code"><p><a href="{up}index.html">dml, the book</a></p><h1>{path}</h1>
-<pre>{source}</pre></body></html>
+<body class="code"><main><p><a href="{up}index.html">dml, the book</a></p>
+<h1>{path}</h1><pre tabindex="0">{source}</pre></main></body></html>
 """
 
 
