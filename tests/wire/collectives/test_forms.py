@@ -9,6 +9,7 @@ from dml import sim
 from dml.conformance import Case, cases, check_order, check_results, conform, lengths
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, COLLECTIVES
+from dml.wire.collectives.rings.torus import torus, torus_allreduce
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import words_sent
@@ -134,6 +135,18 @@ def test_swing_on_a_torus_exchanges_along_one_dimension(sides):
         assert sum(moved) == 1
     allreduce = partial(swing_allreduce, sides=sides)
     check_results(allreduce, sim.run, [Case(16, n, "int32", "sum") for n in (3, 97)])
+
+
+@pytest.mark.parametrize("sides", [(2, 3, 3), (3, 6), (1, 18)])
+def test_a_torus_of_any_dimensions_sends_the_messages_of_its_schedule(sides):
+    allreduce = partial(torus_allreduce, sides=sides)
+    for length in (5, 18, 5041):
+        check_results(allreduce, sim.run, [Case(18, length, "int64", "sum")])
+        job = Job(18, length)
+        _, _, sent = books.running(allreduce, job, NETWORK)
+        rounds = list(torus(18, length, sides=sides))
+        assert books.messages(rounds, 18) == sent
+        assert words_sent(rounds) == 2 * 17 * length
 
 
 def binomial_words(size, n):
