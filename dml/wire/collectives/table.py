@@ -61,7 +61,7 @@ from dml.wire.collectives.steps.doubling import DOUBLING
 from dml.wire.collectives.steps.neighbours import NEIGHBOURS
 from dml.wire.collectives.steps.run import all_gather_by, reduce_scatter_by
 from dml.wire.collectives.steps.swing import swing, swing_allreduce, swing_pattern
-from dml.wire.collectives.steps.trivance import TRIVANCE, trivance_allreduce
+from dml.wire.collectives.steps.trivance import TRIVANCE, trivance, trivance_allreduce
 from dml.wire.collectives.transposes.bruck import (
     bruck,
     bruck_all_to_all,
@@ -151,7 +151,9 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     "allreduce": {
         **{name: classic(name, function) for name, function in FUNCTIONS.items()},
         "swing": SWING._replace(schedule=swing),
-        "trivance": by_windows(trivance_allreduce, TRIVANCE),
+        "trivance": by_windows(trivance_allreduce, TRIVANCE)._replace(
+            schedule=trivance
+        ),
         "circulant": by_windows(circulant_allreduce, CIRCULANT),
         "bine": Algorithm(bine_allreduce, bine, cost.butterfly_seconds, False),
         "multiplying": Algorithm(

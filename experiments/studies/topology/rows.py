@@ -59,7 +59,7 @@ def schedule(
         segment = max(PIECE, length * ITEMSIZE // PIECES)
     if isinstance(net, Torus) and net.capacity == size:
         powers = all(n & (n - 1) == 0 for n in net.dims)
-        if name == "torus" or (name == "swing" and powers):
+        if name in ("torus", "trivance") or (name == "swing" and powers):
             options["sides"] = net.dims
     return SCHEDULES[name](size, length, ITEMSIZE, segment, **options)
 

@@ -11,6 +11,7 @@ from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, COLLECTIVES
 from dml.wire.collectives.rings.torus import torus, torus_allreduce
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
+from dml.wire.collectives.steps.trivance import trivance, trivance_allreduce
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import words_sent
 from dml.wire.plans.topology import SEGMENT, chunks
@@ -138,15 +139,21 @@ def test_swing_on_a_torus_exchanges_along_one_dimension(sides):
 
 
 @pytest.mark.parametrize("sides", [(2, 3, 3), (3, 6), (1, 18)])
-def test_a_torus_of_any_dimensions_sends_the_messages_of_its_schedule(sides):
-    allreduce = partial(torus_allreduce, sides=sides)
+@pytest.mark.parametrize(
+    "function, schedule", [(torus_allreduce, torus), (trivance_allreduce, trivance)]
+)
+def test_dimensions_of_a_torus_are_reduced_one_after_another(function, schedule, sides):
+    allreduce = partial(function, sides=sides)
     for length in (5, 18, 5041):
         check_results(allreduce, sim.run, [Case(18, length, "int64", "sum")])
-        job = Job(18, length)
-        _, _, sent = books.running(allreduce, job, NETWORK)
-        rounds = list(torus(18, length, sides=sides))
+        _, _, sent = books.running(
+            allreduce, Job(18, length, registered=False), NETWORK
+        )
+        rounds = list(schedule(18, length, sides=sides))
         assert books.messages(rounds, 18) == sent
         assert words_sent(rounds) == 2 * 17 * length
+    with pytest.raises(BadInput, match="sides with product 4, got"):
+        sim.run(lambda comm: function(comm, np.zeros(4), sides=(3, 2)), 4)
 
 
 def binomial_words(size, n):

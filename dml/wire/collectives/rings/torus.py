@@ -12,6 +12,7 @@ from dml.wire.comm.plain import as_comm
 from dml.wire.costs.allreduce import Job, Rates, ring_seconds
 from dml.wire.plans.schedules import chunk_bytes, ring_rounds, step
 from dml.wire.plans.topology import SEGMENT, chunks
+from dml.wire.plans.windows import line_lengths, lines_through
 
 
 def torus_allreduce(
@@ -43,15 +44,12 @@ def torus_allreduce(
       sides: Sides of the torus with product p; () is the most square grid.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    lines = np.arange(comm.size).reshape(grid(comm.size, sides))
-    spot = np.unravel_index(comm.rank, lines.shape)
     chunk, scattered = buffer, []
-    for dim in reversed(range(lines.ndim)):
-        line = lines[*spot[:dim], :, *spot[dim + 1 :]].tolist()
+    for line in lines_through(comm.rank, grid(comm.size, sides)):
         parts = chunks(len(chunk), len(line))
         ring_scatter(comm, chunk, parts, op, segment, line)
         scattered.append((chunk, parts, line))
-        chunk = chunk[parts[(spot[dim] + 1) % len(line)]]
+        chunk = chunk[parts[(line.index(comm.rank) + 1) % len(line)]]
     for chunk, parts, line in reversed(scattered):
         ring_gather(comm, chunk, parts, line)
 
@@ -77,21 +75,19 @@ def torus(
     sides: Sequence[int] = (),
 ) -> Iterator[Round]:
     """Yield the rounds of `torus_allreduce`."""
-    ranks = np.arange(size).reshape(grid(size, sides))
-    lengths = np.full(size, length)  # by rank: elements of the chunk
-    phases = []
-    for dim in reversed(range(ranks.ndim)):
-        lines = np.moveaxis(ranks, dim, -1).reshape(-1, ranks.shape[dim])
-        before = lengths[lines[:, 0]]
-        for each in np.unique(before).tolist():
-            owned = np.roll(chunk_bytes(each, lines.shape[1], 1), -1)  # by place
-            chosen = lines[before == each]
-            lengths[chosen] = owned
-            phases.append((chosen, owned * itemsize))
-    for chosen, owned in phases:
-        yield from ring_rounds(list(chosen), owned, step(itemsize, segment))
-    for chosen, owned in reversed(phases):
-        yield from ring_rounds(list(chosen), owned, None)
+    phases = [
+        (list(lines), owned * itemsize)
+        for lines, owned in line_lengths(grid(size, sides), length, owned_chunks)
+    ]
+    for lines, owned in phases:
+        yield from ring_rounds(lines, owned, step(itemsize, segment))
+    for lines, owned in reversed(phases):
+        yield from ring_rounds(lines, owned, None)
+
+
+def owned_chunks(length: int, side: int) -> np.ndarray:
+    """Return the elements that each place of a ring owns: rank c - 1 has chunk c."""
+    return np.roll(chunk_bytes(length, side, 1), -1)
 
 
 def torus_seconds(job: Job, rates: Rates) -> float:
