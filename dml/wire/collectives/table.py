@@ -49,6 +49,16 @@ from dml.wire.collectives.rings.segmented_ring import (
     segmented_ring_seconds,
 )
 from dml.wire.collectives.rings.torus import torus, torus_allreduce, torus_seconds
+from dml.wire.collectives.scans.chain import (
+    chain_scan,
+    chain_scan_rounds,
+    chain_scan_seconds,
+)
+from dml.wire.collectives.scans.doubling import (
+    doubling_scan,
+    doubling_scan_rounds,
+    doubling_scan_seconds,
+)
 from dml.wire.collectives.sharded_server import (
     server_allreduce,
     two_shot,
@@ -209,6 +219,22 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
             costs.reduction_seconds,
         )
         for name, (tree, costs) in TREES.items()
+    },
+    "scan": {
+        "chain": Algorithm(chain_scan, chain_scan_rounds, chain_scan_seconds),
+        "doubling": Algorithm(
+            doubling_scan, doubling_scan_rounds, doubling_scan_seconds
+        ),
+    },
+    "exclusive_scan": {
+        "chain": Algorithm(
+            partial(chain_scan, exclusive=True), chain_scan_rounds, chain_scan_seconds
+        ),
+        "doubling": Algorithm(
+            partial(doubling_scan, exclusive=True),
+            partial(doubling_scan_rounds, exclusive=True),
+            partial(doubling_scan_seconds, exclusive=True),
+        ),
     },
     "all_to_all": {
         "pairwise": Algorithm(pairwise_all_to_all, pairwise, pairwise_seconds),

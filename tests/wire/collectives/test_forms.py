@@ -211,6 +211,43 @@ def long_pieces(copy, add):
     return True
 
 
+@pytest.mark.parametrize("name", sorted(COLLECTIVES["scan"]))
+def test_scans_keep_the_order_of_ranks_and_take_what_is_predicted(name):
+    """The sign of the last operand, the magnitude of the first: not commutative."""
+    full, exclusive = (COLLECTIVES[of][name] for of in ("scan", "exclusive_scan"))
+    for size in SIZES:
+        for length in (0, 1, 97):
+            right_scans(full.function, exclusive.function, size, length)
+        if size not in FEW:
+            continue
+        distances = [1 << k for k in range((size - 1).bit_length())]
+        sent = [size - 1] if name == "chain" else [size - d for d in distances]
+        for algorithm in (full, exclusive):
+            job = Job(size, EVEN, registered=False)
+            agree(algorithm, job, sum(sent) * EVEN, True)
+
+
+def right_scans(full, exclusive, size, length):
+    rng = np.random.default_rng(length)
+    rows = rng.standard_normal((size, length)) + 0.1
+
+    def program(comm):
+        rank, own = comm.rank, rows[comm.rank].copy()
+        full(comm, own, np.copysign)
+        assert np.array_equal(own, np.copysign(rows[0], rows[rank]))
+        own = rows[rank].copy()
+        exclusive(comm, own, np.copysign)
+        want = np.copysign(rows[0], rows[max(rank, 1) - 1])
+        assert np.array_equal(own, want)
+        both = [rows[rank].copy(), rows[rank].copy()]
+        full(comm, both[0])
+        exclusive(comm, both[1])
+        np.testing.assert_allclose(both[0], rows[: rank + 1].sum(0))
+        np.testing.assert_allclose(both[1], rows[: max(rank, 1)].sum(0))
+
+    sim.run(program, size, sim.Uniform(eager=0))
+
+
 @pytest.mark.parametrize("name", sorted(COLLECTIVES["all_to_all"]))
 def test_all_to_alls_transpose_and_take_what_is_predicted(name):
     algorithm = COLLECTIVES["all_to_all"][name]
