@@ -10,8 +10,10 @@ from dml.conformance import Case, cases, check_order, check_results, conform, le
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, COLLECTIVES
 from dml.wire.collectives.rings.torus import torus, torus_allreduce
+from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
 from dml.wire.collectives.steps.trivance import trivance, trivance_allreduce
+from dml.wire.collectives.transposes.two_steps import two_step_all_to_all, two_steps
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import words_sent
 from dml.wire.plans.topology import SEGMENT, chunks
@@ -109,6 +111,15 @@ def test_all_gathers_and_reduce_scatters_are_right_and_as_predicted(name):
             exact = not length % size and not extra
             for algorithm in (gather, scatter):
                 agree(algorithm, job, words, exact)
+
+
+def test_messages_of_pat_have_a_bounded_number_of_chunks(monkeypatch):
+    monkeypatch.setattr(pat, "MOST", 3)
+    assert [len(behind) for _, behind in pat.messages(13)] == [1, 2, 3, 3, 3]
+    right_chunks(pat.pat_all_gather, pat.pat_reduce_scatter, 13, 40)
+    job = Job(13, 26, registered=False)
+    for name in ("all_gather", "reduce_scatter"):
+        agree(COLLECTIVES[name]["pat"], job, 12 * 26, True)
 
 
 def right_chunks(gather, scatter, size, length):
@@ -261,11 +272,39 @@ def test_all_to_alls_transpose_and_take_what_is_predicted(name):
                 assert np.array_equal(sent, np.repeat(100 * ranks + comm.rank, part))
 
             sim.run(program, size, sim.Uniform(eager=0))
-            bits = sum(rank.bit_count() for rank in range(size))
-            moved = bits if name == "bruck" else size - 1
+            moved = travels(name, size)
             if size in FEW:
                 job = Job(size, size * part, registered=False)
                 agree(algorithm, job, moved * size * part, True)
+
+
+def travels(name, size):
+    """Return the number of parts that a rank sends: the digits of their distances."""
+    if name.startswith("bruck"):
+        radix = 4 if name == "bruck_4" else 2
+        digits = [rank // radix**k % radix for rank in range(size) for k in range(5)]
+        return np.count_nonzero(digits)
+    if name == "two_step":
+        width = min(g for g in range(1, size + 1) if size % g == 0 and g * g >= size)
+        return (width - 1) * size // width + (size // width - 1) * width
+    return size - 1
+
+
+def test_groups_of_an_all_to_all_may_be_given():
+    """Messages between groups of 2 are those between ranks of one place."""
+    rounds = list(two_steps(6, 12, group=2))
+    across = [entry for entry in rounds if np.any(entry.source // 2 != entry.dest // 2)]
+    assert len(rounds) == 1 + 2
+    for entry in across:
+        assert np.array_equal(entry.source % 2, entry.dest % 2)
+        assert set(entry.nbytes) == {2 * 2 * 4}
+
+    def program(comm):
+        sent = 10 * comm.rank + np.arange(6)
+        two_step_all_to_all(comm, sent, group=2)
+        assert np.array_equal(sent, 10 * np.arange(6) + comm.rank)
+
+    sim.run(program, 6)
 
 
 def test_an_all_to_all_of_unequal_parts_is_refused():

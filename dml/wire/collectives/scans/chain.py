@@ -6,7 +6,7 @@ import numpy as np
 
 from dml.types import Comm, Op, Round
 from dml.wire.collectives.trees.chain import CHAIN, PIECE, chain_rounds
-from dml.wire.collectives.trees.run import steps
+from dml.wire.collectives.trees.run import at, steps
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -43,13 +43,14 @@ def chain_scan(
     turns = steps(CHAIN, comm, total, 0, segment)
     arrivals = steps(CHAIN, comm, incoming, 0, segment)
     for (turn, sent, kept), (_, _, received) in zip(turns, arrivals, strict=True):
+        dest, source = at(comm, turn.dest, 0), at(comm, turn.source, 0)
         if turn.source is None:
-            comm.Send(sent, turn.dest, tag)
+            comm.Send(sent, dest, tag)
             continue
         if turn.dest is None:
-            comm.Recv(received, turn.source, tag)
+            comm.Recv(received, source, tag)
         else:
-            comm.Sendrecv(sent, turn.dest, tag, received, turn.source, tag)
+            comm.Sendrecv(sent, dest, tag, received, source, tag)
         comm.Reduce_local(kept, received, op, kept)
     if exclusive and comm.rank:
         buffer[...] = incoming
