@@ -1,7 +1,6 @@
 """The book: links lead to files, the index is complete, commands are valid."""
 
 import importlib
-import importlib.util
 import json
 import re
 import shlex
