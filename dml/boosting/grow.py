@@ -66,6 +66,8 @@ class Table(NamedTuple):
       firsts: First column of each block of columns, and the number of columns.
       columns_Fx5: The part's columns, for `search_columns`.
       counted: Whether histograms count rows in words of their own.
+      flags: Buffer of a byte a row.
+      scratch: Buffer of a row number a row.
     """
 
     grid: Grid
@@ -76,6 +78,8 @@ class Table(NamedTuple):
     firsts: np.ndarray
     columns_Fx5: np.ndarray
     counted: bool
+    flags: np.ndarray
+    scratch: np.ndarray
 
     @property
     def record(self) -> int:
@@ -107,8 +111,6 @@ class Growing:
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[tuple[Split, Node]] = field(default_factory=list)
     children: list[list[int]] = field(default_factory=list)
-    flags: Any = None
-    scratch: Any = None
 
     def begin(self, used: int) -> None:
         """Make the root; the first `used` rows take part."""
@@ -118,8 +120,6 @@ class Growing:
         node = Node(sums[0], sums[1], sums[2], -np.inf, np.inf)
         root = Leaf(0, used, len(self.rows), node)
         self.leaves.append(root)
-        self.flags = np.empty(len(self.rows), np.uint8)
-        self.scratch = np.empty(len(self.rows), np.int32)
         if self.can_split(root):
             root.sums = self.histogram(root)
             self.search([root])
@@ -188,8 +188,8 @@ class Growing:
 
     def move_rows(self, leaf: Leaf, found: Split) -> tuple[int, int]:
         """Divide the rows of a leaf; return the middle, and the used rows before."""
-        table, flags = self.table, self.flags[: leaf.end - leaf.begin]
-        rows = self.rows[leaf.begin : leaf.end]
+        table, rows = self.table, self.rows[leaf.begin : leaf.end]
+        flags = table.flags[: len(rows)]
         owner = int(np.searchsorted(table.firsts, found.column, side="right")) - 1
         if owner == table.grid.column:
             own = found.column - int(table.firsts[owner])
@@ -197,7 +197,7 @@ class Growing:
             flags_of(table.binned.columns_FxN[own], goes, rows, flags)
         share_flags(table.grid.across, flags, owner)
         used_left = int(np.count_nonzero(flags[: leaf.used - leaf.begin]))
-        return leaf.begin + divide(rows, flags, self.scratch), used_left
+        return leaf.begin + divide(rows, flags, table.scratch), used_left
 
     def child_nodes(self, node: Node, found: Split, rows: int) -> tuple[Node, Node]:
         """Return the sums and intervals of the children."""

@@ -124,5 +124,8 @@ def sum_packed(rows, packed):
 @njit(cache=True, nogil=True)
 def add_value(scores_NxK, c, rows, value):
     """Add the value of a leaf to the scores of its rows."""
+    width = scores_NxK.shape[1]
     for i in range(len(rows)):
+        if i + AHEAD < len(rows):
+            prefetch(scores_NxK, np.int64(rows[i + AHEAD]) * width + c)
         scores_NxK[rows[i], c] += value
