@@ -3,6 +3,7 @@
 mpirun -n 8 python experiments/boosting.py                        rows divided
 mpirun -n 3 python experiments/boosting.py --split=columns        columns divided
 python experiments/boosting.py --simulate=16 --split=4x4          a grid
+python experiments/boosting.py --simulate=8 --split=vote --top=3  few columns' sums
 python experiments/boosting.py --data=diamonds --leaves=63        prices of diamonds
 mpirun -n 2 python experiments/boosting.py --peers --rows=1250000   beside LightGBM
 
@@ -33,7 +34,9 @@ from dml.wire.comm.metered import uncounted
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.text("data", "higgs", f"Table: {', '.join(TABLES)}.")
-FLAGS.text("split", "rows", "Split of the table: rows, columns, or RxC: 2x4.")
+FLAGS.text("split", "rows", "Split of the table: rows, columns, RxC: 2x4, or vote.")
+FLAGS.integer("shards", 16, "Number of shards of the rows that vote.", 1, 1 << 16)
+FLAGS.integer("top", 20, "Number of columns that a vote elects.", 1, 1 << 16)
 FLAGS.integer("rows", 20_000, "Number of rows, at most; 0: all.", 0, 10**9)
 FLAGS.integer("rounds", 50, "Number of rounds.", 1)
 FLAGS.number("rate", 0.1, "Factor of the values of leaves.", 1e-12, 1e6)
@@ -51,7 +54,7 @@ FLAGS.switch("peers", False, "Comparison with LightGBM and XGBoost, in turns.")
 def settings(task: Table) -> Settings:
     """Return the settings of the flags for a table."""
     names = ("rounds", "rate", "leaves", "depth", "bins", "l2", "min_rows", "seed")
-    names += ("row_share", "column_share", "stop_after", "split")
+    names += ("row_share", "column_share", "stop_after", "split", "shards", "top")
     kinds = {0: "squared", 2: "logistic"}
     return Settings(
         loss=kinds.get(task.classes, "softmax"),
@@ -63,7 +66,7 @@ def settings(task: Table) -> Settings:
 
 def block(comm: CountedComm, whole: Table) -> Data:
     """Return the block of a rank."""
-    place = share(comm.rank, comm.size, FLAGS.split, *whole.x.shape)
+    place = share(comm.rank, comm.size, FLAGS.split, *whole.x.shape, FLAGS.shards)
     return Data(whole.x[place], whole.y[place[0]])
 
 

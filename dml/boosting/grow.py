@@ -39,6 +39,7 @@ from dml.boosting.search import (
 )
 from dml.boosting.settings import Settings
 from dml.boosting.tree import Tree
+from dml.boosting.vote import Shards, elected_sums, shard_sums, votes
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Table(NamedTuple):
       counted: Whether histograms count rows in words of their own.
       flags: Buffer of a byte a row.
       scratch: Buffer of a row number a row.
+      shards: Shards of the rank, which vote; None: they do not.
     """
 
     grid: Grid
@@ -80,6 +82,7 @@ class Table(NamedTuple):
     counted: bool
     flags: np.ndarray
     scratch: np.ndarray
+    shards: Shards | None = None
 
     @property
     def record(self) -> int:
@@ -133,11 +136,19 @@ class Growing:
         return not deep and enough and hessian >= 2 * settings.min_hessian
 
     def histogram(self, leaf: Leaf) -> np.ndarray:
-        """Return the sums of a leaf over all ranks, for this rank's columns."""
+        """Return the sums of a leaf over all ranks, for this rank's columns.
+
+        If shards vote: those of each shard of this rank, for all columns.
+        """
         table = self.table
         small = leaf.node.rows <= FLUSH
         rows = self.rows[leaf.begin : leaf.used]
         packed = self.gradients.packed
+        if table.shards:
+            return shard_sums(
+                *(table.shards, table.binned, table.slots),
+                *(rows, packed, table.counted),
+            )
         sums = histogram(table.binned, table.slots, rows, packed, small, table.counted)
         return unpacked(add_parts(table.grid.down, sums, table.slots.edges), small)
 
@@ -149,11 +160,25 @@ class Growing:
             node = leaf.node
             if not (table.counted or self.gradients.constant):
                 node = node._replace(rows=node.h)  # min_rows is 1 at most
-            columns = table.columns_Fx5
-            search_columns(leaf.sums, columns, self.read, node, limits, record)
+            columns, read, sums = table.columns_Fx5, self.read, leaf.sums
+            if table.shards:
+                sums, columns = self.elected(leaf, node)
+                read = np.ones(len(columns), bool)
+            search_columns(sums, columns, read, node, limits, record)
         every = collect(table.grid.everyone, own)
         for i, leaf in enumerate(leaves):
             leaf.split = best_of(every[:, i])
+
+    def elected(self, leaf: Leaf, node: Node) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums and the columns that the shards elect; collective."""
+        table, shards = self.table, self.table.shards
+        assert shards
+        rows = self.rows[leaf.begin : leaf.used]
+        counts = np.diff(np.searchsorted(rows, shards.edges))
+        weights, columns = counts * shards.number / leaf.node.rows, table.columns_Fx5
+        read = columns, self.read
+        made = votes(shards, leaf.sums, weights, read, node, self.limits)
+        return elected_sums(table.grid, made, shards.top, leaf.sums, columns)
 
     def next_leaf(self) -> int:
         """Return the leaf to split, or -1."""

@@ -30,6 +30,7 @@ from dml.boosting.settings import (
     check_sizes,
 )
 from dml.boosting.tree import LARGEST, Tree
+from dml.boosting.vote import shards_of
 from dml.types import Comm
 
 CHUNK = 1 << 14  # rows whose gradients stay in the cache
@@ -133,7 +134,8 @@ def make_table(
     numbers = np.arange(first, first + width)
     categories = np.isin(numbers, settings.categories)
     bins = make_bins(grid, data.x, settings, categories)
-    slots = slots_of(bins, grid.rows, grid.row)
+    voting = settings.split == "vote"
+    slots = slots_of(bins, *((1, 0) if voting else (grid.rows, grid.row)))
     signs = np.array(settings.monotone or [0] * int(place.firsts[-1]), np.int64)
     kinds = np.where(categories, 2, signs[first : first + width])
     described = np.column_stack([bins.counts, bins.missing, kinds])
@@ -148,9 +150,12 @@ def make_table(
     count = binned.columns_FxN.shape[1]
     flags, scratch = np.empty(count, np.uint8), np.empty(count, np.int32)
     counted = settings.min_rows > 1 or bool(many)
+    shards = None
+    if voting:
+        shards = shards_of(grid, settings, place.rows, place.first_row, len(data.y))
     return Table(
         *(grid, settings, bins, binned, slots, place.firsts, columns_Fx5, counted),
-        *(flags, scratch),
+        *(flags, scratch, shards),
     )
 
 

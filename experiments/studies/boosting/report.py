@@ -76,9 +76,11 @@ def conclude(run: Run) -> str:
         }.items()
         if key in summary
     ]
+    votes = run.flags["split"] == "vote"
+    splits = "vote of these shards" if votes else "split"
     return (
         f"{summary['trees']:,} trees by {summary['ranks']} "
         f"{'rank' if summary['ranks'] == 1 else 'ranks'}, held out: "
         f"{', '.join(found)}. The model has the hash {summary['sha256'][:16]}, for "
-        "every number of ranks and every split."
+        f"every number of ranks and every {splits}."
     )

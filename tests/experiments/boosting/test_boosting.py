@@ -30,6 +30,15 @@ def test_every_split_prints_one_hash(tmp_path, capsys):
     assert len(hashes) == 1
 
 
+def test_a_vote_has_one_hash_and_fewer_words(tmp_path):
+    vote = ["--split=vote", "--shards=8", "--top=2"]
+    (alone,) = run(tmp_path / "1", *vote)
+    (rank, *_) = run(tmp_path / "4", *vote, "--simulate=4")
+    (rows, *_) = run(tmp_path / "r", "--simulate=4")
+    assert rank["sha256"] == alone["sha256"] != rows["sha256"]
+    assert rank["words_sent"] < rows["words_sent"]
+
+
 def test_the_run_folder_has_the_model_and_a_figure(tmp_path):
     (summary,) = run(tmp_path, "--data=iris", "--stop_after=2")
     files = {path.name for path in tmp_path.iterdir()}
