@@ -39,6 +39,7 @@ from dml.boosting.search import (
 )
 from dml.boosting.settings import Settings
 from dml.boosting.tree import Tree
+from dml.boosting.vote import Shards, elected_sums, shard_sums, votes
 
 
 @dataclass
@@ -66,6 +67,9 @@ class Table(NamedTuple):
       firsts: First column of each block of columns, and the number of columns.
       columns_Fx5: The part's columns, for `search_columns`.
       counted: Whether histograms count rows in words of their own.
+      flags: Buffer of a byte a row.
+      scratch: Buffer of a row number a row.
+      shards: Shards of the rank, which vote; None: they do not.
     """
 
     grid: Grid
@@ -76,6 +80,9 @@ class Table(NamedTuple):
     firsts: np.ndarray
     columns_Fx5: np.ndarray
     counted: bool
+    flags: np.ndarray
+    scratch: np.ndarray
+    shards: Shards | None = None
 
     @property
     def record(self) -> int:
@@ -107,8 +114,6 @@ class Growing:
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[tuple[Split, Node]] = field(default_factory=list)
     children: list[list[int]] = field(default_factory=list)
-    flags: Any = None
-    scratch: Any = None
 
     def begin(self, used: int) -> None:
         """Make the root; the first `used` rows take part."""
@@ -118,8 +123,6 @@ class Growing:
         node = Node(sums[0], sums[1], sums[2], -np.inf, np.inf)
         root = Leaf(0, used, len(self.rows), node)
         self.leaves.append(root)
-        self.flags = np.empty(len(self.rows), np.uint8)
-        self.scratch = np.empty(len(self.rows), np.int32)
         if self.can_split(root):
             root.sums = self.histogram(root)
             self.search([root])
@@ -133,11 +136,19 @@ class Growing:
         return not deep and enough and hessian >= 2 * settings.min_hessian
 
     def histogram(self, leaf: Leaf) -> np.ndarray:
-        """Return the sums of a leaf over all ranks, for this rank's columns."""
+        """Return the sums of a leaf over all ranks, for this rank's columns.
+
+        If shards vote: those of each shard of this rank, for all columns.
+        """
         table = self.table
         small = leaf.node.rows <= FLUSH
         rows = self.rows[leaf.begin : leaf.used]
         packed = self.gradients.packed
+        if table.shards:
+            return shard_sums(
+                *(table.shards, table.binned, table.slots),
+                *(rows, packed, table.counted),
+            )
         sums = histogram(table.binned, table.slots, rows, packed, small, table.counted)
         return unpacked(add_parts(table.grid.down, sums, table.slots.edges), small)
 
@@ -149,11 +160,25 @@ class Growing:
             node = leaf.node
             if not (table.counted or self.gradients.constant):
                 node = node._replace(rows=node.h)  # min_rows is 1 at most
-            columns = table.columns_Fx5
-            search_columns(leaf.sums, columns, self.read, node, limits, record)
+            columns, read, sums = table.columns_Fx5, self.read, leaf.sums
+            if table.shards:
+                sums, columns = self.elected(leaf, node)
+                read = np.ones(len(columns), bool)
+            search_columns(sums, columns, read, node, limits, record)
         every = collect(table.grid.everyone, own)
         for i, leaf in enumerate(leaves):
             leaf.split = best_of(every[:, i])
+
+    def elected(self, leaf: Leaf, node: Node) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums and the columns that the shards elect; collective."""
+        table, shards = self.table, self.table.shards
+        assert shards
+        rows = self.rows[leaf.begin : leaf.used]
+        counts = np.diff(np.searchsorted(rows, shards.edges))
+        weights, columns = counts * shards.number / leaf.node.rows, table.columns_Fx5
+        read = columns, self.read
+        made = votes(shards, leaf.sums, weights, read, node, self.limits)
+        return elected_sums(table.grid, made, shards.top, leaf.sums, columns)
 
     def next_leaf(self) -> int:
         """Return the leaf to split, or -1."""
@@ -188,8 +213,8 @@ class Growing:
 
     def move_rows(self, leaf: Leaf, found: Split) -> tuple[int, int]:
         """Divide the rows of a leaf; return the middle, and the used rows before."""
-        table, flags = self.table, self.flags[: leaf.end - leaf.begin]
-        rows = self.rows[leaf.begin : leaf.end]
+        table, rows = self.table, self.rows[leaf.begin : leaf.end]
+        flags = table.flags[: len(rows)]
         owner = int(np.searchsorted(table.firsts, found.column, side="right")) - 1
         if owner == table.grid.column:
             own = found.column - int(table.firsts[owner])
@@ -197,7 +222,7 @@ class Growing:
             flags_of(table.binned.columns_FxN[own], goes, rows, flags)
         share_flags(table.grid.across, flags, owner)
         used_left = int(np.count_nonzero(flags[: leaf.used - leaf.begin]))
-        return leaf.begin + divide(rows, flags, self.scratch), used_left
+        return leaf.begin + divide(rows, flags, table.scratch), used_left
 
     def child_nodes(self, node: Node, found: Split, rows: int) -> tuple[Node, Node]:
         """Return the sums and intervals of the children."""

@@ -30,8 +30,10 @@ from dml.boosting.settings import (
     check_sizes,
 )
 from dml.boosting.tree import LARGEST, Tree
+from dml.boosting.vote import shards_of
 from dml.types import Comm
 
+CHUNK = 1 << 14  # rows whose gradients stay in the cache
 Report = Callable[[int, dict[str, float]], object]
 
 
@@ -132,7 +134,8 @@ def make_table(
     numbers = np.arange(first, first + width)
     categories = np.isin(numbers, settings.categories)
     bins = make_bins(grid, data.x, settings, categories)
-    slots = slots_of(bins, grid.rows, grid.row)
+    voting = settings.split == "vote"
+    slots = slots_of(bins, *((1, 0) if voting else (grid.rows, grid.row)))
     signs = np.array(settings.monotone or [0] * int(place.firsts[-1]), np.int64)
     kinds = np.where(categories, 2, signs[first : first + width])
     described = np.column_stack([bins.counts, bins.missing, kinds])
@@ -144,9 +147,15 @@ def make_table(
     wide = bool(categories.any() and bins.counts[categories].max() > ONE_HOT)
     many = largest(grid.across, np.array([wide], np.int64)).item()
     binned = bin_rows(bins, [data.x, *(each.x for each in evaluate)])
+    count = binned.columns_FxN.shape[1]
+    flags, scratch = np.empty(count, np.uint8), np.empty(count, np.int32)
     counted = settings.min_rows > 1 or bool(many)
+    shards = None
+    if voting:
+        shards = shards_of(grid, settings, place.rows, place.first_row, len(data.y))
     return Table(
-        *(grid, settings, bins, binned, slots, place.firsts, columns_Fx5, counted)
+        *(grid, settings, bins, binned, slots, place.firsts, columns_Fx5, counted),
+        *(flags, scratch, shards),
     )
 
 
@@ -175,6 +184,10 @@ class Boosting:
             for weights, y in zip(self.weights, self.targets, strict=True)
         ]
         self.start = self.first_scores()
+        count = len(self.targets[0])  # buffers of a tree, kept: new pages take time
+        self.fine = np.empty(2 * count, np.int32)
+        self.packed = np.empty(count, np.int64)
+        self.rows = np.empty(int(self.edges[-1]), np.int32)
         self.scores = np.tile(self.start, (int(self.edges[-1]), 1))
 
     def total(self, values: np.ndarray) -> float:
@@ -200,10 +213,7 @@ class Boosting:
         """Grow the trees of a round, and add their values to the scores; collective."""
         table, s = self.table, self.table.settings
         count = len(self.targets[0])
-        chosen = sampling.rows(s.seed, round_, s.row_share, self.place.first_row, count)
-        others = np.arange(count, int(self.edges[-1]))
-        used, outside = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        order = np.concatenate([used, outside, others]).astype(np.int32)
+        order, used = self.order(round_)
         columns = int(self.place.firsts[-1])
         read = sampling.columns(s.seed, round_, s.column_share, columns)
         first = int(self.place.firsts[table.grid.column])
@@ -216,34 +226,62 @@ class Boosting:
         trees = []
         for c in range(s.outputs):
             gradients = self.gradients(scores, c)
-            tree, leaves, rows = grow(
-                table, gradients, order.copy(), len(used), read, c
-            )
+            np.copyto(self.rows, order)
+            tree, leaves, rows = grow(table, gradients, self.rows, used, read, c)
             self.add(tree, leaves, rows)
             trees.append(tree)
         return trees
 
+    def order(self, round_: int) -> tuple[np.ndarray, int]:
+        """Return the rows of a rank, those in a round first, and their number."""
+        s, count, end = self.table.settings, len(self.targets[0]), int(self.edges[-1])
+        order, first = np.arange(end, dtype=np.int32), self.place.first_row
+        if s.row_share < 1:
+            chosen = sampling.rows(s.seed, round_, s.row_share, first, count)
+            inside = np.concatenate([chosen, np.zeros(end - count, bool)])
+            return np.concatenate([order[inside], order[~inside]]), int(chosen.sum())
+        return order, count
+
     def gradients(self, scores: np.ndarray, class_: int) -> Gradients:
         """Return the fixed-point gradients of the training rows; collective."""
-        s, y, count = self.table.settings, self.targets[0], len(self.targets[0])
-        g, h = np.empty(count), np.empty(count)
-        losses.GRADIENTS[s.loss](scores, y, self.weights[0], class_, g, h)
-        bound, h_bound = self.heaviest, self.heaviest
+        s, bound, h_bound = self.table.settings, self.heaviest, self.heaviest
+        parts = [
+            slice(begin, begin + CHUNK)
+            for begin in range(0, len(self.targets[0]), CHUNK)
+        ]
         if s.loss == "squared":
-            own = np.array([np.abs(g).max(initial=0.0)])
+            each = [
+                np.abs(self.derivatives(scores, 0, part)[0]).max() for part in parts
+            ]
+            own = np.array([max(each, default=0.0)])
             bound = largest(self.table.grid.down, own).item()
         else:
             h_bound *= s.classes / (s.classes - 1) / 4 if s.loss == "softmax" else 0.25
         e, h_e = fixed.exponent(bound), fixed.exponent(h_bound)
-        fine, packed = np.empty(2 * count, np.int32), np.empty(count, np.int64)
-        fixed.quantise(g, h, (2.0**e, 2.0**h_e), self.constant, fine, packed)
+        scales = 2.0**e, 2.0**h_e
+        for part in parts:
+            g, h = self.derivatives(scores, class_, part)
+            fine = self.fine[2 * part.start : 2 * part.stop]
+            fixed.quantise(g, h, scales, self.constant, fine, self.packed[part])
         units = 2.0**-e, 1.0 if self.constant else 2.0**-h_e
         coarse = 2.0**fixed.SHIFT
         h_coarse = 1.0 if self.constant else units[1] * coarse
         return Gradients(
-            *(fine, packed, units[0] * coarse, h_coarse),
+            *(self.fine, self.packed, units[0] * coarse, h_coarse),
             *(*units, self.constant),
         )
+
+    def derivatives(
+        self, scores: np.ndarray, class_: int, part: slice
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return g and h of a part of the training rows."""
+        y = self.targets[0][part]
+        g, h = np.empty(len(y)), np.empty(len(y))
+        losses.GRADIENTS[self.table.settings.loss](scores[part], y, class_, g, h)
+        if len(self.weights[0]):
+            g *= self.weights[0][part]
+            h *= self.weights[0][part]
+        return g, h
 
     def add(self, tree: Tree, leaves: list[Leaf], rows: np.ndarray) -> None:
         """Add the values of leaves to the scores of their rows."""
@@ -257,7 +295,9 @@ class Boosting:
             if i or training:
                 values = np.empty(len(y))
                 scores = self.scores[self.edges[i] : self.edges[i + 1]]
-                kind(scores, y, weights, values)
+                kind(scores, y, values)
+                if len(weights):
+                    values *= weights
                 total = self.total(values)
                 name = str(i - 1) if i else "training"
                 made[name] = total / self.totals[i] if self.totals[i] else 0.0
