@@ -4,6 +4,11 @@ python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=64 --algorithms=ring,./mine.py:own --sizes=64KB
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
+python experiments/topology.py --p=64,256 --allocations=50 --networks=dragonfly,fat_tree
+
+With --allocations, jobs of p ranks get random free places of a machine with groups of
+routers, a Dragonfly or a fat tree, between other jobs: each all-reduce's bytes between
+groups and seconds are compared with those of the textbook's.
 
 Cost: 3 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
 Result: halving-doubling, on a torus Swing, is fastest for small buffers, rings where
@@ -20,7 +25,9 @@ from lab import flags, writing
 from studies.topology import report as topology_report
 from studies.topology import rows as topology_rows
 from studies.topology import tables as topology_tables
+from studies.topology.allocations import MACHINE
 from studies.topology.claims import CLAIMS
+from studies.topology.swing_claims import BINE, SWING, TRIVANCE
 
 from dml import extend
 from dml.runs import folder, writers
@@ -44,6 +51,9 @@ FLAGS.text(
     "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p·16^k up to 256MB."
 )
 FLAGS.integer("group", 16, "Group size of hierarchical on hosts of one rank.", 1)
+FLAGS.integer(
+    "allocations", 0, "Random places of a job on each network with groups.", 0
+)
 FLAGS.integer("workers", 8, "Number of workers of BytePS, and of its spare hosts.", 2)
 
 
@@ -65,18 +75,37 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         buffer_bytes={p: buffer_bytes(p) for p in sizes},
         group=FLAGS.group,
         workers=FLAGS.workers,
+        machines=machines(texts, sizes) if FLAGS.allocations else {},
+        allocations=FLAGS.allocations,
     )
     console = writers.tables(
         topology_tables.columns(names), topology_tables.TITLES, FLAGS.wide
     )
+    judged = CLAIMS + SWING + TRIVANCE + BINE
     with writing.run_writer(
-        path, FLAGS, None, console, claims=CLAIMS, conclude=topology_report.conclude
+        path, FLAGS, None, console, claims=judged, conclude=topology_report.conclude
     ) as writer:
         tables = writing.write_tables(writer, topology_report.TABLES, arguments)
         summary = topology_report.totals(tables)
         topology_report.draw(path / "topology", tables["race"], names)
         writer.summary(summary)
     return summary
+
+
+def machines(texts: Sequence[str], sizes: Sequence[int]) -> dict[tuple[str, int], Any]:
+    """Return the networks with groups; names without a shape are much larger than p."""
+    found = {}
+    for text in texts:
+        for p in sizes:
+            net = network(text, p if ":" in text else p * MACHINE)
+            if hasattr(net, "group"):
+                found[text, p] = net
+    if not found:
+        raise BadInput(
+            f"expected a network with groups of routers for --allocations, got "
+            f"{', '.join(texts)}; pass --networks=dragonfly,fat_tree"
+        )
+    return found
 
 
 def buffer_bytes(p: int) -> list[int]:

@@ -1,5 +1,6 @@
 """Fixtures of all tests: a time limit, and a cache of compiled programs."""
 
+import gc
 import hashlib
 import os
 import platform
@@ -90,7 +91,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish():
-    """Remove the variables: ranks might read half-written files of other ranks."""
+    """Remove the variables: ranks might read half-written files of other ranks.
+
+    What is there now stays to the end: the garbage collector need not look at it.
+    """
+    gc.freeze()
     for name in KEEP:
         os.environ.pop(name, None)
 

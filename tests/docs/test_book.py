@@ -1,6 +1,7 @@
 """The book: links lead to files, the index is complete, commands are valid."""
 
 import importlib
+import json
 import re
 import shlex
 from pathlib import Path
@@ -109,7 +110,8 @@ def commands(chapter):
 
 
 @pytest.mark.parametrize(
-    "chapter", sorted({*(row.chapter for row in ROWS), "commands", "lectures"})
+    "chapter",
+    sorted({*(row.chapter for row in ROWS), "commands", "lectures", "failing"}),
 )
 def test_commands_name_scripts_and_flags_that_exist(chapter):
     known = set()
@@ -130,6 +132,19 @@ def test_commands_name_scripts_and_flags_that_exist(chapter):
         values += re.findall(r"`(--[a-z]\w+)[=`]", cells)
     for value in values:
         assert value[2:].partition("=")[0] in known, value
+
+
+def test_each_claim_that_fails_and_no_other_has_a_section_with_a_command():
+    records = map(Path.read_text, sorted((DOCS / "results").glob("*.json")))
+    failing = [
+        f"{record['name']}: {finding['claim']}"
+        for record in map(json.loads, records)
+        for finding in record["findings"]
+        if finding["verdict"] == "fails"
+    ]
+    _, *sections = (DOCS / "failing.md").read_text("utf-8").split("\n## ")
+    assert sorted(text.partition("\n")[0] for text in sections) == sorted(failing)
+    assert all("```sh\n" in text for text in sections)
 
 
 def script(command):

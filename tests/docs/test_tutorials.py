@@ -26,7 +26,7 @@ SMALL = {  # sizes of commands and files, and those of the test
     r"--simulate=256\b": "--simulate=16",
 }
 COMMAND = re.compile(r"(mpirun -n \d+ )?(?:python experiments/(\w+)\.py)?(.*)")
-VIRTUAL = ("train", "linear")
+VIRTUAL = ("train", "linear", "allreduce", "glove")
 FILE = re.compile(r"`(\w+\.py)`")
 
 

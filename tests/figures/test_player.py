@@ -46,6 +46,9 @@ def test_buffers_end_with_all_contributions(text, tmp_path):
         assert set(ends[0]) == {4}
     elif collective == "reduce_scatter":
         assert all(set(ends[r][8 * r : 8 * r + 8]) == {4} for r in range(4))
+    elif collective.endswith("scan"):
+        out = int(collective == "exclusive_scan")  # rank 0 keeps its buffer
+        assert all(set(ends[r]) == {max(1, r + 1 - out)} for r in range(4))
     else:
         assert all(set(counts) == {1} for counts in ends.values())
 

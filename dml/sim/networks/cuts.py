@@ -5,8 +5,9 @@
 If no router adds, the links into the parts carry at least 2(k-1) buffers in total: k-1
 to be added, and k-1 with the sum. So an all-reduce of n bytes takes at least 2(k-1)n/C
 seconds, where C is the sum over all parts of the bytes per second that enter. With
-single ranks as parts the ports give 2(p-1)/p·nβ (Patarasuk and Yuan 2009). And it takes
-at least ⌈lg p⌉ messages after each other, of α seconds.
+single ranks as parts the ports give 2(p-1)/p·nβ (Patarasuk and Yuan 2009). Of up to
+MOST ranks all partitions are compared (`networks.partitions`); of more ranks those of
+adjacent routers. And it takes at least ⌈lg p⌉ messages after each other, of α seconds.
 """
 
 from collections.abc import Iterator
@@ -14,8 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dml.sim.networks import partitions
 from dml.sim.networks.fabric import Network
 from dml.sim.networks.uniform import Uniform
+
+MOST = 64  # ranks of which all partitions are compared
 
 
 class Bound(NamedTuple):
@@ -43,7 +47,11 @@ def allreduce_bound(network: Network | Uniform, size: int) -> Bound:
     latency = (size - 1).bit_length() * alpha
     if isinstance(network, Uniform):
         return Bound(latency, ports)
-    return Bound(latency, max([ports, *cut_bounds(network, size)]))
+    bounds = [ports, *cut_bounds(network, size)]
+    if size <= MOST:
+        graph = partitions.capacities(network, size, beta)
+        bounds.append(partitions.byte_seconds(graph, size))
+    return Bound(latency, max(bounds))
 
 
 def fastest_port(network: Network | Uniform, size: int) -> tuple[float, float]:

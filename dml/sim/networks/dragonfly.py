@@ -72,6 +72,10 @@ class Dragonfly(NamedTuple):
         grid = [local(first, leave, a), np.where(near, -1, beyond)]
         return along(self.rates, np.stack([*grid, local(enter, last, a)], 1))
 
+    def group(self, rank: np.ndarray) -> np.ndarray:
+        """Return the group of each rank."""
+        return self.at(rank) // (2 * self.h)
+
     def hosts(self, size: int) -> list[int]:
         return list(range(size))
 

@@ -70,6 +70,10 @@ class FatTree(NamedTuple):
         grid[near] = -1
         return along(self.rates, grid)
 
+    def group(self, rank: np.ndarray) -> np.ndarray:
+        """Return the pod of each rank."""
+        return self.at(rank) // (self.k // 2)
+
     def hosts(self, size: int) -> list[int]:
         return list(range(size))
 

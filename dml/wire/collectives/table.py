@@ -49,19 +49,30 @@ from dml.wire.collectives.rings.segmented_ring import (
     segmented_ring_seconds,
 )
 from dml.wire.collectives.rings.torus import torus, torus_allreduce, torus_seconds
+from dml.wire.collectives.scans.chain import (
+    chain_scan,
+    chain_scan_rounds,
+    chain_scan_seconds,
+)
+from dml.wire.collectives.scans.doubling import (
+    doubling_scan,
+    doubling_scan_rounds,
+    doubling_scan_seconds,
+)
 from dml.wire.collectives.sharded_server import (
     server_allreduce,
     two_shot,
     two_shot_seconds,
 )
 from dml.wire.collectives.star import star_allreduce
+from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.bruck import BRUCK
 from dml.wire.collectives.steps.circulant import CIRCULANT, circulant_allreduce
 from dml.wire.collectives.steps.doubling import DOUBLING
 from dml.wire.collectives.steps.neighbours import NEIGHBOURS
 from dml.wire.collectives.steps.run import all_gather_by, reduce_scatter_by
 from dml.wire.collectives.steps.swing import swing, swing_allreduce, swing_pattern
-from dml.wire.collectives.steps.trivance import TRIVANCE, trivance_allreduce
+from dml.wire.collectives.steps.trivance import TRIVANCE, trivance, trivance_allreduce
 from dml.wire.collectives.transposes.bruck import (
     bruck,
     bruck_all_to_all,
@@ -72,6 +83,11 @@ from dml.wire.collectives.transposes.pairwise import (
     pairwise_all_to_all,
     pairwise_seconds,
     window_all_to_all,
+)
+from dml.wire.collectives.transposes.two_steps import (
+    two_step_all_to_all,
+    two_step_seconds,
+    two_steps,
 )
 from dml.wire.collectives.tree import tree_allreduce
 from dml.wire.collectives.trees import binomial, chain, scatter_gather
@@ -106,6 +122,13 @@ class Algorithm(NamedTuple):
     schedule: Callable[..., Iterator[Round]] | None = None
     seconds: Callable[[Job, Rates], float] | None = None
     any_size: bool = True
+
+    def having(self, **options: Any) -> "Algorithm":
+        """Return the algorithm with options of all its functions."""
+        function = partial(self.function, **options)
+        schedule = self.schedule and partial(self.schedule, **options)
+        seconds = self.seconds and partial(self.seconds, **options)
+        return Algorithm(function, schedule, seconds, self.any_size)
 
 
 def classic(name: str, function: Callable[..., None]) -> Algorithm:
@@ -147,11 +170,16 @@ TREES: dict[str, tuple[Broadcast, Any]] = {  # and the module with its costs
 }
 SWING = by_windows(swing_allreduce, swing_pattern())
 
+BRUCK_ALL_TO_ALL = Algorithm(bruck_all_to_all, bruck, bruck_seconds)
+DOUBLING_SCAN = Algorithm(doubling_scan, doubling_scan_rounds, doubling_scan_seconds)
+
 COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     "allreduce": {
         **{name: classic(name, function) for name, function in FUNCTIONS.items()},
         "swing": SWING._replace(schedule=swing),
-        "trivance": by_windows(trivance_allreduce, TRIVANCE),
+        "trivance": by_windows(trivance_allreduce, TRIVANCE)._replace(
+            schedule=trivance
+        ),
         "circulant": by_windows(circulant_allreduce, CIRCULANT),
         "bine": Algorithm(bine_allreduce, bine, cost.butterfly_seconds, False),
         "multiplying": Algorithm(
@@ -170,6 +198,9 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     },
     "reduce_scatter": {
         "ring": Algorithm(reduce_scatter, ring_scatter_rounds, ring_scatter_seconds),
+        "pat": Algorithm(
+            pat.pat_reduce_scatter, pat.pat_scatter_rounds, pat.pat_scatter_seconds
+        ),
         **{
             name: Algorithm(
                 partial(reduce_scatter_by, pattern),
@@ -182,6 +213,9 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     },
     "all_gather": {
         "ring": Algorithm(all_gather, ring_gather_rounds, ring_gather_seconds),
+        "pat": Algorithm(
+            pat.pat_all_gather, pat.pat_gather_rounds, pat.pat_gather_seconds
+        ),
         **{
             name: Algorithm(
                 partial(all_gather_by, pattern),
@@ -208,10 +242,22 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         )
         for name, (tree, costs) in TREES.items()
     },
+    "scan": {
+        "chain": Algorithm(chain_scan, chain_scan_rounds, chain_scan_seconds),
+        "doubling": DOUBLING_SCAN,
+    },
+    "exclusive_scan": {
+        "chain": Algorithm(
+            partial(chain_scan, exclusive=True), chain_scan_rounds, chain_scan_seconds
+        ),
+        "doubling": DOUBLING_SCAN.having(exclusive=True),
+    },
     "all_to_all": {
         "pairwise": Algorithm(pairwise_all_to_all, pairwise, pairwise_seconds),
         "window": Algorithm(window_all_to_all, pairwise, pairwise_seconds),
-        "bruck": Algorithm(bruck_all_to_all, bruck, bruck_seconds),
+        "bruck": BRUCK_ALL_TO_ALL,
+        "bruck_4": BRUCK_ALL_TO_ALL.having(radix=4),
+        "two_step": Algorithm(two_step_all_to_all, two_steps, two_step_seconds),
     },
 }
 ALLREDUCE: dict[str, Callable[..., None]] = {

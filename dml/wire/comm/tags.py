@@ -14,6 +14,7 @@ class Tag(IntEnum):
     MULTIPLYING = 8  # and one-shot; see collectives/exchanges
     DOUBLE_TREE = 9
     BINE = 29
+    SCAN = 30
     ALL_TO_ALL = 10
     COLLECT = 11  # arrays of a rank, to rank 0
     FIRST = 12  # the first rank has finished; see rank_order.py

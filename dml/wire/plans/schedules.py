@@ -86,23 +86,11 @@ def halving_doubling(
 def ring(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield a reduce-scatter of p chunks around a ring, and an all-gather.
-
-    If all chunks have equal lengths, the p-1 rounds of each half are one Round with
-    times = p-1.
-    """
-    if size == 1:
-        return
-    ranks, nbytes = range(size), chunk_bytes(length, size, itemsize)
-    owned = np.roll(nbytes, -1)  # rank c - 1 ends with chunk c
-    for rounds in (
-        ring_rounds([ranks], owned, step(itemsize, segment)),
-        ring_rounds([ranks], owned, None),
-    ):
-        if length % size:
-            yield from rounds
-        else:
-            yield next(rounds)._replace(times=size - 1)
+    """Yield a reduce-scatter of p chunks around a ring, and an all-gather."""
+    # rank c - 1 ends with chunk c
+    owned = np.roll(chunk_bytes(length, size, itemsize), -1)
+    yield from ring_rounds([range(size)], owned, step(itemsize, segment))
+    yield from ring_rounds([range(size)], owned, None)
 
 
 def hierarchical(
@@ -148,6 +136,8 @@ def ring_rounds(
     """Yield the rounds of a ring reduce-scatter or all-gather, in all groups at once.
 
     Rank l of a group ends with chunk l; ranks without a chunk send empty messages.
+    If all groups and all chunks are equal in size, the rounds are one Round that is
+    repeated.
 
     Args:
       members: Ranks of each group.
@@ -163,7 +153,12 @@ def ring_rounds(
     chunk = np.zeros(max(sizes), np.int64)
     chunk[: len(owned)] = owned
     reduces = segment is not None
-    for i in range(max(sizes) - 1):
+    most = int(sizes.max())
+    if most > 1 and sizes.min() == most and chunk.min() == chunk.max():
+        nbytes = np.full(len(ranks), chunk[0])
+        yield Round(ranks, right, nbytes, reduces, segment or 0, most - 1)
+        return
+    for i in range(most - 1):
         runs = size - 1 > i
         nbytes = chunk[(place - i - reduces) % size]
         yield Round(ranks[runs], right[runs], nbytes[runs], reduces, segment or 0)

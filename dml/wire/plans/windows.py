@@ -11,8 +11,9 @@ of the chunks that it would receive, and adds the sums of those that it would se
 Every chunk is then reduced along the tree by which the all-gather distributes it.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,24 @@ class Pattern(NamedTuple):
     def fold(self, size: int) -> Fold:
         """Return the folding of `size` ranks, which may have no pairs."""
         return fold(size) if self.power else Fold(size, 0)
+
+
+class Line(NamedTuple):
+    """Places on a line of a torus; a `Fold` without pairs."""
+
+    ranks: tuple[int, ...]  # rank at each place
+
+    @property
+    def power(self) -> int:
+        return len(self.ranks)
+
+    def place(self, rank: int) -> int:
+        """Return the place of a rank."""
+        return self.ranks.index(rank)
+
+    def rank(self, place: int) -> int:
+        """Return the rank at a place."""
+        return self.ranks[place]
 
 
 class Move(NamedTuple):
@@ -198,6 +217,70 @@ def allreduce_rounds(
         yield Round(entry.dest, entry.source, entry.nbytes, True, segment)
     yield from gathering
     yield from unfolding
+
+
+def lines_through(rank: int, sides: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the ranks of the line through a rank along each dimension, the last first.
+
+    sides: Sides of the torus; rank = its coordinates, the last one fastest.
+    """
+    below = 1
+    for side in reversed(sides):
+        first = rank - rank // below % side * below
+        yield tuple(range(first, first + side * below, below))
+        below *= side
+
+
+def line_lengths(
+    sides: Sequence[int], length: int, owned: Callable[[int, int], np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the reduce-scatters along the dimensions of a torus, the last one first.
+
+    Lines with chunks of one length are yielded together: the ranks of each line, lines
+    x side, and the elements that the places of a line own afterwards.
+
+    Args:
+      sides: Sides of the torus; rank = its coordinates, the last one fastest.
+      length: Elements of the buffer.
+      owned: (elements, side) -> elements that each place of a line owns.
+    """
+    ranks = np.arange(math.prod(sides)).reshape(sides)
+    lengths = np.full(ranks.size, length)  # by rank: elements of its chunk
+    for dim in reversed(range(ranks.ndim)):
+        lines = np.moveaxis(ranks, dim, -1).reshape(-1, ranks.shape[dim])
+        before = lengths[lines[:, 0]]
+        for each in np.unique(before).tolist():
+            found = owned(each, lines.shape[1])
+            chosen = lines[before == each]
+            lengths[chosen] = found
+            yield chosen, found
+
+
+def along_rounds(
+    pattern: Pattern,
+    size: int,
+    length: int,
+    itemsize: int = 4,
+    segment: int = SEGMENT,
+    sides: Sequence[int] = (),
+) -> Iterator[Round]:
+    """Yield the rounds of `steps.run.allreduce_along`."""
+    segment, phases = step(itemsize, segment), []
+    parts = partial(chunk_bytes, itemsize=1)
+    for lines, owned in line_lengths(sides or (size,), length, parts):
+        copies, rounds = len(lines), []
+        plan = pattern.plan(len(owned))
+        places = np.arange(len(owned))
+        for one in inner_gather(plan, places, owned[plan.place] * itemsize):
+            source, dest = lines[:, one.source].reshape(-1), lines[:, one.dest]
+            nbytes = np.tile(one.nbytes, copies)
+            rounds.append(Round(source, dest.reshape(-1), nbytes, False))
+        phases.append(rounds)
+    for rounds in phases:
+        for one in reversed(rounds):
+            yield Round(one.dest, one.source, one.nbytes, True, segment)
+    for rounds in reversed(phases):
+        yield from rounds
 
 
 def inner_gather(plan: Plan, ranks: np.ndarray, nbytes: np.ndarray) -> Iterator[Round]:

@@ -9,6 +9,7 @@ from dml.sim.networks.cuts import allreduce_bound
 from dml.types import CountedComm
 from dml.wire.collectives import chosen_allreduce, machine_rates
 from dml.wire.collectives.rates import candidates
+from dml.wire.comm.once import once
 
 CHOSEN, CANDIDATE = "chosen", "candidate"
 EXPLAINED: Columns = {
@@ -47,5 +48,6 @@ def explain(comm: CountedComm, row: Row, buffer: np.ndarray) -> Row:
     network = comm.platform.network
     if network is None:
         network = sim.Uniform(*machine_rates(comm)[:3])
-    least = allreduce_bound(network, comm.size).seconds(buffer.nbytes)
-    return {"auto": auto, "bound_seconds": least if row["words_sent"] else None}
+    bound = once(comm, "bound", None, lambda: allreduce_bound(network, comm.size))
+    least = bound.seconds(buffer.nbytes) if row["words_sent"] else None
+    return {"auto": auto, "bound_seconds": least}

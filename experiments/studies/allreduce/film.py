@@ -19,6 +19,7 @@ from dml.wire.plans.topology import chunks
 MOST = 64  # ranks: a word has a bit for each
 WORDS = 32  # least number of chunks of a buffer
 PIECES = 16  # of a buffer, in algorithms that send pieces one after another
+REDUCING = ("allreduce", "reduce_scatter", "reduce", "scan", "exclusive_scan")
 PIECED = ("segmented_ring", "double_tree", "chain")
 
 
@@ -106,7 +107,7 @@ def arguments(
 ) -> dict[str, Any]:
     """Return the reduction, and the bytes of a piece of algorithms with pieces."""
     made: dict[str, Any] = {}
-    if collective in ("allreduce", "reduce_scatter", "reduce"):
+    if collective in REDUCING:
         made["op"] = np.bitwise_or
     if name in PIECED and "segment" in signature(call).parameters:
         made["segment"] = 8 * max(1, words // PIECES)

@@ -40,6 +40,8 @@ def cases(rank: int, size: int, length: int) -> dict[str, Case]:
         "all_gather": (gathered, ramp, every),
         "broadcast": (terms, ramp, every),
         "reduce": (terms, total[root], root),
+        "scan": (terms, ramp * ((rank + 1) * (rank + 2) // 2), every),
+        "exclusive_scan": (terms, ramp * max(rank * (rank + 1) // 2, not rank), every),
         "all_to_all": (size * rank + ranks, size * ranks + rank, every),
     }
 

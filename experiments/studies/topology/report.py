@@ -14,6 +14,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import Round
 from studies.allreduce.rows import size_text
+from studies.topology import allocations
 from studies.topology import byteps as topology_byteps
 from studies.topology import rows as topology_rows
 from studies.topology.tables import volume
@@ -31,6 +32,8 @@ class Arguments(NamedTuple):
     buffer_bytes: sizes of buffers in bytes, by number of ranks.
     group: ranks of a group of the hierarchical all-reduce.
     workers: workers of BytePS.
+    machines: networks on which jobs get random places, by text and ranks of a job.
+    allocations: number of random places of each job.
     """
 
     names: Sequence[str]
@@ -38,6 +41,8 @@ class Arguments(NamedTuple):
     buffer_bytes: Mapping[int, Sequence[int]]
     group: int
     workers: int
+    machines: Mapping[tuple[str, int], Any]
+    allocations: int
 
 
 Tables = Mapping[str, Sequence[Row]]  # rows of earlier tables by name
@@ -64,6 +69,14 @@ def levels(arguments: Arguments, tables: Tables) -> Iterator[Row]:
         for row in tables["race"]:
             if row["network"] == "hosts":
                 yield two_level_gain(arguments.networks["hosts", row["p"]], row)
+
+
+def jobs(arguments: Arguments, tables: Tables) -> Iterator[Row]:
+    """Yield the all-reduces of jobs on random places of machines."""
+    names = [name for name in arguments.names if name in topology_rows.SCHEDULES]
+    for (text, p), net in arguments.machines.items():
+        sizes, number = arguments.buffer_bytes[p], arguments.allocations
+        yield from allocations.rows(text, net, p, sizes, names, number)
 
 
 def fastest_by_bytes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
@@ -148,6 +161,7 @@ TABLES: dict[str, Callable[[Arguments, Tables], Iterable[Row]]] = {
     ),
     "levels": levels,
     "byteps": lambda arguments, tables: topology_byteps.rows(arguments.workers),
+    "allocations": jobs,
 }
 
 
@@ -159,6 +173,9 @@ def totals(tables: Tables) -> dict[str, Any]:
     )
     summary |= flatten_rows(tables["ports"], "{key}_{network}_{p}", *keys)
     summary |= flatten_rows(tables["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
+    placed = tables["allocations"]
+    keys = ("saved", "worse", "gain")
+    summary |= flatten_rows(placed, "{key}_{algorithm}_{network}_{p}_{bytes}", *keys)
     for row in tables["byteps"]:
         summary[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
     return summary

@@ -43,6 +43,22 @@ BYTEPS: Columns = {
 }
 
 
+ALLOCATIONS: Columns = NETWORK | {
+    "bytes": BYTES,
+    "algorithm": (16, "{algorithm}"),
+    "less global": (11, "{saved:.1%}"),
+    "worse": (5, "{worse:.0%}"),
+    "ms": (9, scaled_cell("seconds", 1e3, ".4g")),
+    "gain": (5, "{gain:.2f}"),
+    "slower": (6, "{slower:.0%}"),
+    "than": (16, "{base}"),
+    "most": (6, "{most_saved:.1%}"),
+    "least": (7, "{least_saved:.1%}"),
+    "global": (9, volume_of("global_bytes")),
+    "machine": (7, "{machine:,}"),
+}
+
+
 def columns(names: Sequence[str]) -> dict[str, Columns]:
     """Return the columns of every table, for these all-reduces."""
     return {
@@ -94,6 +110,7 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
             "gain over remote": (16, "{remote_gain:.3g}"),
         },
         "byteps": BYTEPS,
+        "allocations": ALLOCATIONS,
     }
 
 
@@ -107,4 +124,7 @@ TITLES = {
     "remote ring: each rank sends to another host",
     "byteps": "BytePS: virtual ranks compared with the paper's formula, bandwidth "
     "only; per host: share of the buffer that it adds",
+    "allocations": "jobs on random free places of a machine, medians: bytes between "
+    "groups that are not sent, and seconds, compared with the all-reduce in column "
+    "than; worse, slower: share of the jobs",
 }

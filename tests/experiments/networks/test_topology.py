@@ -1,16 +1,20 @@
 import numpy as np
 import pytest
 import topology
+from studies.topology import allocations
 from studies.topology import report as topology_report
 from studies.topology import rows as topology_rows
 
 from dml import sim
 from dml.sim.networks.named import network
+from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.costs import allreduce as cost
+from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 from tests.experiments.run_folder import check_folder, read_rows
+from tests.wire.test_algorithms import running
 
 
 def run(out, *argv):
@@ -132,3 +136,44 @@ def test_sizes_are_chosen_so_that_every_rank_has_a_word_of_each_chunk(tmp_path):
     assert sizes[0] == 12
     assert 48 in sizes
     assert max(sizes) <= 256 << 20
+
+
+def test_bytes_between_groups_are_those_of_the_messages(tmp_path):
+    """Counted in the messages of running ranks, on the places of the same seeds."""
+    flags = ["--networks=dragonfly:2,uniform", "--sizes=1KB", "--allocations=3"]
+    summary = run(tmp_path, *flags, "--algorithms=swing,bine,ring")
+    rows = [row for row in read_rows(tmp_path) if row["table"] == "allocations"]
+    assert [row["algorithm"] for row in rows] == ["swing", "bine", "ring"]
+    assert [row["base"] for row in rows] == [
+        "halving_doubling",
+        "butterfly",
+        "halving_doubling",
+    ]
+    net = network("dragonfly:2", 16)
+    sent = {name: [] for name in ("swing", "halving_doubling")}
+    for seed in range(3):
+        job = allocations.one_job(net, 16, seed)
+        group = job.group(np.arange(16))
+        for name, counts in sent.items():
+            _, _, messages = running(
+                ALLREDUCE[name], Job(16, 256, registered=False), job
+            )
+            counts.append(
+                sum(
+                    nbytes
+                    for rank, each in enumerate(messages)
+                    for dest, nbytes in each
+                    if group[rank] != group[dest]
+                )
+            )
+    saved = [1 - a / b for a, b in zip(*sent.values(), strict=True)]
+    assert rows[0]["global_bytes"] == np.median(sent["swing"])
+    assert rows[0]["saved"] == pytest.approx(np.median(saved))
+    assert rows[0]["most_saved"] == pytest.approx(max(saved))
+    assert rows[0]["worse"] == np.mean(np.array(saved) < 0)
+    assert summary["saved_swing_dragonfly:2_16_1024"] == rows[0]["saved"]
+
+
+def test_jobs_need_a_network_with_groups(tmp_path):
+    with pytest.raises(BadInput, match="expected a network with groups"):
+        run(tmp_path, "--networks=torus", "--allocations=1")

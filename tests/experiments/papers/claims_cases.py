@@ -284,6 +284,28 @@ def fabrics(flown=(2, 500, 1300.0, 1.0), tree=(4, 1100, 2150.0, 2.0)):
     return {"fabrics": run(table("networks", keys, *built) + found)}
 
 
+def tori(swing=0.9, halving=1.2, trivance=1.5, words=30):
+    """Return an all-reduce of two buffers on a torus: seconds of each algorithm."""
+    seconds = {"ring": 1.1, "butterfly": 3.0, "halving_doubling": halving}
+    seconds |= {"torus": 1.0, "swing": swing, "trivance": trivance}
+    keys = " ".join(
+        ["network p bytes trivance_words", *(f"{k}_seconds" for k in seconds)]
+    )
+    found = [
+        ("torus:4x4", 16, n, words * n // 4, *seconds.values()) for n in (64, 1024)
+    ]
+    return {"torus": run(table("race", keys, *found))}
+
+
+def jobs(saved=(0.16, 0.18), most=0.3, worse=0.02, gain=1.1):
+    keys = "network p bytes algorithm allocations saved most_saved worse gain"
+    networks = zip(("dragonfly:2", "fat_tree"), saved, strict=True)
+    found = [
+        (name, 64, 4096, "swing", 50, one, most, worse, gain) for name, one in networks
+    ]
+    return {"jobs": run(table("allocations", keys, *found))}
+
+
 def byteps(first=7.34, last=4.2, drained=1.0):
     keys = "n k paper_seconds bandwidth_seconds drained"
     paper = (7.34, 5.0, 7.34 * 8 / 14)

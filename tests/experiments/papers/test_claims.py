@@ -43,6 +43,7 @@ from studies.shuffling import claims as shuffling
 from studies.stragglers import claims as stragglers
 from studies.tensor import claims as tensor
 from studies.topology import claims as topology
+from studies.topology import swing_claims as swing
 
 from dml.runs import results
 from tests.experiments.papers import claims_cases as of
@@ -300,6 +301,14 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     topology.routers: (of.fabrics(), of.fabrics(flown=(2, 700, 1300.0, 1.0))),
     topology.price: (of.fabrics(), of.fabrics(flown=(2, 500, 1900.0, 1.0))),
     topology.few_bytes: (of.fabrics(), of.fabrics(flown=(2, 500, 1300.0, 3.0))),
+    swing.swing_fastest: (of.tori(), of.tori(swing=1.01)),
+    swing.swing_over_halving: (of.tori(), of.tori(halving=0.9)),
+    swing.trivance_words: (of.tori(), of.tori(words=31)),
+    swing.trivance_better: (of.tori(trivance=0.85), of.tori(trivance=0.88)),
+    swing.bine_saves: (of.jobs((0.14, 0.15)), of.jobs((0.16, 0.14))),
+    swing.bine_at_most: (of.jobs(), of.jobs(most=0.34)),
+    swing.bine_worse: (of.jobs(), of.jobs(worse=0.14)),
+    swing.bine_faster: (of.jobs(), of.jobs(gain=0.99)),
     topology.formula: (of.byteps(drained=1.02), of.byteps(first=7.4)),
     ranks.measured_formula: (
         of.spare_ranks(1.01, 1.09, 0.95, 1.05),

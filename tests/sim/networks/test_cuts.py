@@ -1,10 +1,12 @@
 """Lower bounds of all-reduces: closed forms, and no schedule is faster."""
 
+import numpy as np
 import pytest
 
 from dml import sim
 from dml.sim.networks.cuts import allreduce_bound
 from dml.sim.networks.named import network
+from dml.sim.networks.partitions import Capacities, byte_seconds
 from dml.wire.collectives import COLLECTIVES
 
 ALPHA, BETA = 1e-6, 1e-9
@@ -34,6 +36,62 @@ def test_a_network_with_slow_links_is_bound_by_them():
         max(2 * 1 / 4, 2 * 3 / 8, 2 * 7 / 16) * 1e-8
     )
     assert allreduce_bound(net, 8).byte == pytest.approx(2 * 7 / 8 * BETA)
+
+
+def test_a_cut_between_ranks_that_are_not_adjacent_is_found(tmp_path):
+    """Even and odd ranks are joined by one cable of a tenth of a link's rate."""
+    path = tmp_path / "two.txt"
+    pairs = [(a, b) for a in range(8) for b in range(a + 2, 8, 2)]
+    path.write_text("".join(f"{a} {b}\n" for a, b in pairs) + "0 1 0.1\n")
+    bound = allreduce_bound(network(f"graph:{path}", 8), 8)
+    assert bound.byte == pytest.approx(10 * BETA, rel=1e-5)
+
+
+def random_graph(rng, ranks, routers):
+    """Return the capacities of random cables; rank r is at router r."""
+    cables = [(a, a + 1) for a in range(routers - 1)]
+    cables += [tuple(rng.choice(routers, 2, replace=False)) for _ in range(routers)]
+    tail, head = np.array(cables + [pair[::-1] for pair in cables]).T + ranks
+    at = np.arange(ranks) + ranks
+    tail, head = np.r_[tail, at - ranks, at], np.r_[head, at, at - ranks]
+    units = (rng.integers(1, 9, len(tail)) << 16).astype(np.int32)
+    return Capacities(tail, head, units, ranks + routers, 1.0)
+
+
+def enters(graph, part, ranks):
+    """Return the units into a part, of the best of all choices of its routers."""
+    found = []
+    for chosen in range(1 << (graph.nodes - ranks)):
+        inside = np.zeros(graph.nodes, bool)
+        inside[part] = True
+        inside[ranks:] = [chosen >> k & 1 for k in range(graph.nodes - ranks)]
+        found.append(graph.units[inside[graph.head] & ~inside[graph.tail]].sum())
+    return min(found)
+
+
+def divisions(ranks):
+    """Yield all partitions of the ranks."""
+    if ranks == 0:
+        yield []
+        return
+    for parts in divisions(ranks - 1):
+        yield [*parts, [ranks - 1]]
+        for k, part in enumerate(parts):
+            yield [*parts[:k], [*part, ranks - 1], *parts[k + 1 :]]
+
+
+@pytest.mark.parametrize("ranks, routers", [(2, 2), (3, 5), (4, 6), (5, 5), (6, 7)])
+def test_the_best_of_all_partitions_is_found(ranks, routers):
+    for seed in range(4):
+        graph = random_graph(np.random.default_rng(seed), ranks, routers)
+        sets = [[r for r in range(ranks) if k >> r & 1] for k in range(1 << ranks)]
+        costs = {tuple(part): enters(graph, part, ranks) for part in sets}
+        most = max(
+            2 * (len(parts) - 1) / sum(costs[tuple(part)] for part in parts)
+            for parts in divisions(ranks)
+            if len(parts) > 1
+        )
+        assert byte_seconds(graph, ranks) == pytest.approx(most, rel=1e-4)
 
 
 @pytest.mark.parametrize("text", ("hosts:4x4", "torus:4x4", "fat_tree", "slim_fly:5"))

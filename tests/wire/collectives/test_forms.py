@@ -9,7 +9,11 @@ from dml import sim
 from dml.conformance import Case, cases, check_order, check_results, conform, lengths
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, COLLECTIVES
+from dml.wire.collectives.rings.torus import torus, torus_allreduce
+from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
+from dml.wire.collectives.steps.trivance import trivance, trivance_allreduce
+from dml.wire.collectives.transposes.two_steps import two_step_all_to_all, two_steps
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import words_sent
 from dml.wire.plans.topology import SEGMENT, chunks
@@ -109,6 +113,15 @@ def test_all_gathers_and_reduce_scatters_are_right_and_as_predicted(name):
                 agree(algorithm, job, words, exact)
 
 
+def test_messages_of_pat_have_a_bounded_number_of_chunks(monkeypatch):
+    monkeypatch.setattr(pat, "MOST", 3)
+    assert [len(behind) for _, behind in pat.messages(13)] == [1, 2, 3, 3, 3]
+    right_chunks(pat.pat_all_gather, pat.pat_reduce_scatter, 13, 40)
+    job = Job(13, 26, registered=False)
+    for name in ("all_gather", "reduce_scatter"):
+        agree(COLLECTIVES[name]["pat"], job, 12 * 26, True)
+
+
 def right_chunks(gather, scatter, size, length):
     parts = chunks(length, size)
     want = np.repeat(np.arange(size), [part.stop - part.start for part in parts])
@@ -134,6 +147,24 @@ def test_swing_on_a_torus_exchanges_along_one_dimension(sides):
         assert sum(moved) == 1
     allreduce = partial(swing_allreduce, sides=sides)
     check_results(allreduce, sim.run, [Case(16, n, "int32", "sum") for n in (3, 97)])
+
+
+@pytest.mark.parametrize("sides", [(2, 3, 3), (3, 6), (1, 18)])
+@pytest.mark.parametrize(
+    "function, schedule", [(torus_allreduce, torus), (trivance_allreduce, trivance)]
+)
+def test_dimensions_of_a_torus_are_reduced_one_after_another(function, schedule, sides):
+    allreduce = partial(function, sides=sides)
+    for length in (5, 18, 5041):
+        check_results(allreduce, sim.run, [Case(18, length, "int64", "sum")])
+        _, _, sent = books.running(
+            allreduce, Job(18, length, registered=False), NETWORK
+        )
+        rounds = list(schedule(18, length, sides=sides))
+        assert books.messages(rounds, 18) == sent
+        assert words_sent(rounds) == 2 * 17 * length
+    with pytest.raises(BadInput, match="sides with product 4, got"):
+        sim.run(lambda comm: function(comm, np.zeros(4), sides=(3, 2)), 4)
 
 
 def binomial_words(size, n):
@@ -191,6 +222,43 @@ def long_pieces(copy, add):
     return True
 
 
+@pytest.mark.parametrize("name", sorted(COLLECTIVES["scan"]))
+def test_scans_keep_the_order_of_ranks_and_take_what_is_predicted(name):
+    """The sign of the last operand, the magnitude of the first: not commutative."""
+    full, exclusive = (COLLECTIVES[of][name] for of in ("scan", "exclusive_scan"))
+    for size in SIZES:
+        for length in (0, 1, 97):
+            right_scans(full.function, exclusive.function, size, length)
+        if size not in FEW:
+            continue
+        distances = [1 << k for k in range((size - 1).bit_length())]
+        sent = [size - 1] if name == "chain" else [size - d for d in distances]
+        for algorithm in (full, exclusive):
+            job = Job(size, EVEN, registered=False)
+            agree(algorithm, job, sum(sent) * EVEN, True)
+
+
+def right_scans(full, exclusive, size, length):
+    rng = np.random.default_rng(length)
+    rows = rng.standard_normal((size, length)) + 0.1
+
+    def program(comm):
+        rank, own = comm.rank, rows[comm.rank].copy()
+        full(comm, own, np.copysign)
+        assert np.array_equal(own, np.copysign(rows[0], rows[rank]))
+        own = rows[rank].copy()
+        exclusive(comm, own, np.copysign)
+        want = np.copysign(rows[0], rows[max(rank, 1) - 1])
+        assert np.array_equal(own, want)
+        both = [rows[rank].copy(), rows[rank].copy()]
+        full(comm, both[0])
+        exclusive(comm, both[1])
+        np.testing.assert_allclose(both[0], rows[: rank + 1].sum(0))
+        np.testing.assert_allclose(both[1], rows[: max(rank, 1)].sum(0))
+
+    sim.run(program, size, sim.Uniform(eager=0))
+
+
 @pytest.mark.parametrize("name", sorted(COLLECTIVES["all_to_all"]))
 def test_all_to_alls_transpose_and_take_what_is_predicted(name):
     algorithm = COLLECTIVES["all_to_all"][name]
@@ -204,11 +272,39 @@ def test_all_to_alls_transpose_and_take_what_is_predicted(name):
                 assert np.array_equal(sent, np.repeat(100 * ranks + comm.rank, part))
 
             sim.run(program, size, sim.Uniform(eager=0))
-            bits = sum(rank.bit_count() for rank in range(size))
-            moved = bits if name == "bruck" else size - 1
+            moved = travels(name, size)
             if size in FEW:
                 job = Job(size, size * part, registered=False)
                 agree(algorithm, job, moved * size * part, True)
+
+
+def travels(name, size):
+    """Return the number of parts that a rank sends: the digits of their distances."""
+    if name.startswith("bruck"):
+        radix = 4 if name == "bruck_4" else 2
+        digits = [rank // radix**k % radix for rank in range(size) for k in range(5)]
+        return np.count_nonzero(digits)
+    if name == "two_step":
+        width = min(g for g in range(1, size + 1) if size % g == 0 and g * g >= size)
+        return (width - 1) * size // width + (size // width - 1) * width
+    return size - 1
+
+
+def test_groups_of_an_all_to_all_may_be_given():
+    """Messages between groups of 2 are those between ranks of one place."""
+    rounds = list(two_steps(6, 12, group=2))
+    across = [entry for entry in rounds if np.any(entry.source // 2 != entry.dest // 2)]
+    assert len(rounds) == 1 + 2
+    for entry in across:
+        assert np.array_equal(entry.source % 2, entry.dest % 2)
+        assert set(entry.nbytes) == {2 * 2 * 4}
+
+    def program(comm):
+        sent = 10 * comm.rank + np.arange(6)
+        two_step_all_to_all(comm, sent, group=2)
+        assert np.array_equal(sent, 10 * np.arange(6) + comm.rank)
+
+    sim.run(program, 6)
 
 
 def test_an_all_to_all_of_unequal_parts_is_refused():

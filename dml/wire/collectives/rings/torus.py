@@ -1,4 +1,4 @@
-"""Torus all-reduce (Mikami 2018): rings along the rows and the columns of a grid."""
+"""Torus all-reduce (Mikami 2018): rings along the dimensions of a grid."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from dml.wire.comm.plain import as_comm
 from dml.wire.costs.allreduce import Job, Rates, ring_seconds
 from dml.wire.plans.schedules import chunk_bytes, ring_rounds, step
 from dml.wire.plans.topology import SEGMENT, chunks
+from dml.wire.plans.windows import line_lengths, lines_through
 
 
 def torus_allreduce(
@@ -29,41 +30,39 @@ def torus_allreduce(
         ▼    ▼    ▼         around the columns and around the rows
 
     Ranks are numbered by row. The grid is the most square one with p places; for prime
-    p it is one row, a ring. A chunk is added in the order of the ring of its row, then
-    in that of the ring of its column.
-    For r rows and c columns: 2(r + c - 2) rounds, 2(p-1)n elements over all ranks:
-    2(r + c - 2)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+    p it is one row, a ring. More than two sides are a torus of as many dimensions; the
+    last one is reduced first. A chunk is added in the order of the ring of its row,
+    then in that of the ring of its column.
+    For sides r, c, …: 2(r - 1 + c - 1 + …) rounds, 2(p-1)n elements over all ranks:
+    2(r - 1 + c - 1 + …)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
 
     Args:
       comm: The ranks.
       buffer: Buffer to reduce.
       op: The reduction.
       segment: Bytes of a segment.
-      sides: Number of rows and of columns; () is the most square grid.
+      sides: Sides of the torus with product p; () is the most square grid.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    rows, columns = grid(comm.size, sides)
-    i, j = divmod(comm.rank, columns)
-    row = range(i * columns, (i + 1) * columns)
-    column = range(j, comm.size, columns)
-    parts = chunks(len(buffer), columns)
-    chunk = buffer[parts[(j + 1) % columns]]
-    leaves = chunks(len(chunk), rows)
-    ring_scatter(comm, buffer, parts, op, segment, row)
-    ring_scatter(comm, chunk, leaves, op, segment, column)
-    ring_gather(comm, chunk, leaves, column)
-    ring_gather(comm, buffer, parts, row)
+    chunk, scattered = buffer, []
+    for line in lines_through(comm.rank, grid(comm.size, sides)):
+        parts = chunks(len(chunk), len(line))
+        ring_scatter(comm, chunk, parts, op, segment, line)
+        scattered.append((chunk, parts, line))
+        chunk = chunk[parts[(line.index(comm.rank) + 1) % len(line)]]
+    for chunk, parts, line in reversed(scattered):
+        ring_gather(comm, chunk, parts, line)
 
 
-def grid(size: int, sides: Sequence[int] = ()) -> tuple[int, int]:
-    """Return the rows and the columns; () is the most square grid of `size` places."""
+def grid(size: int, sides: Sequence[int] = ()) -> tuple[int, ...]:
+    """Return the sides; () is the most square grid of `size` places."""
     if sides:
-        if len(sides) != 2 or math.prod(sides) != size or min(sides) < 1:
+        if math.prod(sides) != size or min(sides) < 1:
             raise BadInput(
-                f"expected rows and columns with product {size}, got {tuple(sides)}; "
+                f"expected sides with product {size}, got {tuple(sides)}; "
                 "pass () for the most square grid"
             )
-        return sides[0], sides[1]
+        return tuple(sides)
     rows = next(r for r in range(math.isqrt(size), 0, -1) if size % r == 0)
     return rows, size // rows
 
@@ -76,22 +75,25 @@ def torus(
     sides: Sequence[int] = (),
 ) -> Iterator[Round]:
     """Yield the rounds of `torus_allreduce`."""
-    rows, columns = grid(size, sides)
-    segment = step(itemsize, segment)
-    ranks = np.arange(size).reshape(rows, columns)
-    owned = np.roll(chunk_bytes(length, columns, itemsize), -1)  # by column
-    yield from ring_rounds(list(ranks), owned, segment)
-    for reduces in (segment, None):
-        for nbytes in np.unique(owned).tolist():
-            leaves = np.roll(chunk_bytes(nbytes // itemsize, rows, itemsize), -1)
-            yield from ring_rounds(list(ranks.T[owned == nbytes]), leaves, reduces)
-    yield from ring_rounds(list(ranks), owned, None)
+    phases = [
+        (list(lines), owned * itemsize)
+        for lines, owned in line_lengths(grid(size, sides), length, owned_chunks)
+    ]
+    for lines, owned in phases:
+        yield from ring_rounds(lines, owned, step(itemsize, segment))
+    for lines, owned in reversed(phases):
+        yield from ring_rounds(lines, owned, None)
+
+
+def owned_chunks(length: int, side: int) -> np.ndarray:
+    """Return the elements that each place of a ring owns: rank c - 1 has chunk c."""
+    return np.roll(chunk_bytes(length, side, 1), -1)
 
 
 def torus_seconds(job: Job, rates: Rates) -> float:
-    """Return the seconds of rings in rows and in columns, for the longest chunks."""
-    rows, columns = grid(job.size)
-    chunk = -(-job.length // columns)
-    return ring_seconds(job._replace(size=columns), rates) + ring_seconds(
-        job._replace(size=rows, length=chunk), rates
-    )
+    """Return the seconds of rings along the dimensions, for the longest chunks."""
+    total = 0.0
+    for side in reversed(grid(job.size)):
+        total += ring_seconds(job._replace(size=side), rates)
+        job = job._replace(length=-(-job.length // side))
+    return total

@@ -1,16 +1,17 @@
 """Messages of the collectives by windows; see `dml.wire.plans.windows`."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from dml.types import Comm, Op
+from dml.types import BadInput, Comm, Op
 from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, Fold, chunks
-from dml.wire.plans.windows import Pattern, moves
+from dml.wire.plans.windows import Line, Pattern, lines_through, moves
 
 
 def all_gather_by(pattern: Pattern, comm: Comm, buffer: np.ndarray) -> None:
@@ -93,6 +94,38 @@ def allreduce_by(
         comm.Send(buffer, rank + 1, Tag.WINDOWS)
 
 
+def allreduce_along(
+    pattern: Pattern,
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op,
+    segment: int,
+    sides: Sequence[int],
+) -> None:
+    """Reduce in place over all ranks: along one dimension of a torus after another.
+
+    Reduce-scatters along the lines of the last dimension, then of the one before, each
+    of the chunk of the step before; then all-gathers in reverse. The pattern must not
+    fold. Rank = its coordinates, the last one fastest.
+    """
+    comm, buffer = as_comm(comm), flat(comm, buffer)
+    if math.prod(sides) != comm.size or min(sides) < 1:
+        raise BadInput(
+            f"expected sides with product {comm.size}, got {tuple(sides)}; "
+            "pass () for a ring"
+        )
+    segmented = SegmentedExchange(comm, buffer, op, Tag.WINDOWS, segment)
+    chunk, scattered = buffer, []
+    for ranks in lines_through(comm.rank, sides):
+        line, parts = Line(ranks), chunks(len(chunk), len(ranks))
+        scatter(segmented, chunk, pattern, line, parts)
+        scattered.append((chunk, line, parts))
+        place = line.place(comm.rank)
+        chunk = chunk[parts[int(pattern.plan(line.power).place[place])]]
+    for chunk, line, parts in reversed(scattered):
+        gather(comm, chunk, pattern, line, parts)
+
+
 def by_position(pattern: Pattern, folded: Fold, parts: Sequence[slice]) -> list[slice]:
     """Return the parts by position on the circle; that of a pair has both chunks.
 
@@ -113,7 +146,7 @@ def gather(
     comm: Comm,
     buffer: np.ndarray,
     pattern: Pattern,
-    folded: Fold,
+    folded: Fold | Line,
     parts: Sequence[slice],
 ) -> None:
     """Copy the part of every place to all places.
@@ -144,7 +177,7 @@ def scatter(
     segmented: SegmentedExchange,
     buffer: np.ndarray,
     pattern: Pattern,
-    folded: Fold,
+    folded: Fold | Line,
     parts: Sequence[slice],
 ) -> None:
     """Reduce every part onto its place: the all-gather in reverse.

@@ -1,17 +1,22 @@
 """Trivance all-reduce (Jürß 2026): windows that triple, on both sides of each rank."""
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
 
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.steps.run import allreduce_by
+from dml.wire.collectives.steps.run import allreduce_along
 from dml.wire.plans.topology import SEGMENT
-from dml.wire.plans.windows import Pattern, Plan, allreduce_rounds, shifted
+from dml.wire.plans.windows import Pattern, Plan, along_rounds, shifted
 
 
 def trivance_allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+    sides: Sequence[int] = (),
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -29,8 +34,17 @@ def trivance_allreduce(
     ⌈log₃ p⌉ steps has different bits on different ranks and is not offered.
     At most 4⌈log₃ p⌉ rounds, 2(p-1)n elements over all ranks:
     4⌈log₃ p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+
+    Args:
+      comm: The ranks.
+      buffer: Buffer to reduce.
+      op: The reduction.
+      segment: Bytes of a segment.
+      sides: Sides of a torus with product p, whose dimensions are reduced one after
+        another, the last one first; rank = its coordinates, the last one fastest. ()
+        is a ring.
     """
-    allreduce_by(TRIVANCE, comm, buffer, op, segment)
+    allreduce_along(TRIVANCE, comm, buffer, op, segment, sides or (comm.size,))
 
 
 def tripled(size: int) -> list[tuple[int, int, int]]:
@@ -66,4 +80,4 @@ def trivance_plan(size: int) -> Plan:
 
 
 TRIVANCE = Pattern(trivance_plan, trivance_counts)
-trivance = partial(allreduce_rounds, TRIVANCE)
+trivance = partial(along_rounds, TRIVANCE)
