@@ -40,12 +40,12 @@ def lines(topics: dict[str, Any], papers: dict[str, Any]) -> Iterator[str]:
     """Yield a table for each topic."""
     for topic, commands in topics.items():
         yield f"## {topic}\n"
-        yield "| command | shows | time | papers | figure |\n|---|---|---|---|---|"
+        yield "| figure | command | time | papers |\n|---|---|---|---|"
         for name, (command, shows, time, *drawn) in commands.items():
             cited = [paper for paper in papers if name in scripts(papers[paper])]
             links = ", ".join(f"[{paper}](RESULTS.md#{paper})" for paper in cited)
             thumbnail = figure(name, [*drawn, name], cited)
-            cells = f"`{command}`", shows, time, links, thumbnail
+            cells = thumbnail, f"`{command}`<br>{shows}", time, links
             yield f"| {' | '.join(cells)} |"
         yield ""
 

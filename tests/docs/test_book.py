@@ -105,7 +105,7 @@ def commands(chapter):
     lines = [line for block in blocks for line in block.splitlines()]
     lines = [line for line in lines if not line.startswith("python -c ")]
     rows = [row.command for row in ROWS if row.chapter == chapter and row.command]
-    cells = re.findall(r"\| `([^`]*)` (?=\|)", text)
+    cells = re.findall(r"\| `([^`]*)`(?=<br>| \|)", text)
     return [*lines, *rows, *[cell for cell in cells if "experiments/" in cell]]
 
 
