@@ -91,13 +91,13 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish():
-    """Remove the variables: ranks might read half-written files of other ranks.
+    """Let processes of tests read the programs, but write none.
 
-    What is there now stays to the end: the garbage collector need not look at it.
+    Ranks might otherwise read half-written files of other ranks. What there is now
+    stays to the end: the garbage collector need not look at it.
     """
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "1e9"
     gc.freeze()
-    for name in KEEP:
-        os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
