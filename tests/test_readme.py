@@ -14,6 +14,7 @@ import pytest
 from dml import conformance
 from dml.data.text.generated import generate
 from tests.commands import PYTHON, ROOT, command
+from tests.experiments.conftest import undrawn  # noqa: F401
 
 README = (ROOT / "README.md").read_text()
 TOPICS = tomllib.loads((ROOT / "docs/commands.toml").read_text("utf-8"))

@@ -11,6 +11,7 @@ from importlib import import_module
 import pytest
 
 from tests.commands import COMPILED, ROOT, command
+from tests.experiments.conftest import undrawn  # noqa: F401
 
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
