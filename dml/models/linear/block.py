@@ -51,8 +51,10 @@ class Block(NamedTuple):
         return sum(part.nbytes for part in parts)
 
     def take(self, rows: np.ndarray) -> "Block":
-        """Return the given rows."""
-        return self._replace(matrix=self.matrix[rows])
+        """Return a copy of the given rows."""
+        taken = self._replace(matrix=self.matrix[rows])
+        self.work(0.0, 2.0 * taken.nbytes)
+        return taken
 
     def product(self, vector_D: np.ndarray) -> np.ndarray:
         """Return X w."""
