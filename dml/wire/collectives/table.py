@@ -263,3 +263,5 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
 ALLREDUCE: dict[str, Callable[..., None]] = {
     name: algorithm.function for name, algorithm in COLLECTIVES["allreduce"].items()
 }
+# All-reduces whose operands keep the order of the ranks, for every number of ranks.
+ORDERED = ["star", "tree", "shared", "butterfly", "multiplying", "one_shot", "two_shot"]
