@@ -7,17 +7,18 @@ python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=25
 python experiments/topology.py --p=64 --algorithms=all,optimal --sizes=4MB
 python experiments/topology.py --p=64,256 --allocations=50 --networks=dragonfly,fat_tree
 
-optimal is trees packed for the network, for up to 64 ranks and long buffers. With
+optimal are trees packed for the network, for up to 64 ranks and long buffers. With
 --allocations, jobs of p ranks get random free places of a machine with groups of
 routers, a Dragonfly or a fat tree, between other jobs: each all-reduce's bytes between
 groups and seconds are compared with those of the textbook's.
 
-Cost: 3 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
-Result: halving-doubling, on a torus Swing, is fastest for small buffers, rings where
-bandwidth dominates and links are shared. Per rank, a Slim Fly costs 61 % of a fat tree
-and 49 % of a torus. The fastest all-reduce of 64 MB takes equal time on all three; that
-of 16 KB takes on the fat tree 3/4 of its time on Slim Fly. BytePS takes the time of its
-paper's formula, plus one stage with spare hosts.
+Cost: 2 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
+Result: Swing, on hosts and without links halving-doubling, is fastest for small
+buffers, rings where bandwidth dominates and links are shared. Per rank, a Slim Fly
+costs 61 % of a fat tree and 49 % of a torus. The fastest all-reduce of 64 MB takes
+equal time on all three; that of 16 KB takes on the fat tree 5/6 of its time on Slim
+Fly. On random places Swing sends 15 to 19 % less between groups than halving-doubling. BytePS
+takes the time of its paper's formula, plus one stage with spare hosts.
 """
 
 from collections.abc import Sequence
