@@ -17,8 +17,8 @@ Result: Swing, on hosts and without links halving-doubling, is fastest for small
 buffers, rings where bandwidth dominates and links are shared. Per rank, a Slim Fly
 costs 61 % of a fat tree and 49 % of a torus. The fastest all-reduce of 64 MB takes
 equal time on all three; that of 16 KB takes on the fat tree 5/6 of its time on Slim
-Fly. On random places Swing sends 15 to 19 % less between groups than halving-doubling. BytePS
-takes the time of its paper's formula, plus one stage with spare hosts.
+Fly. On random places Swing sends 14 to 20 % less between groups than halving-doubling.
+BytePS takes the time of its paper's formula, plus one stage with spare hosts.
 """
 
 from collections.abc import Sequence
