@@ -56,6 +56,12 @@ SLOT = np.dtype(
     + fields(np.float64, "start", "posted", "head", "beta")
 )
 
+# A departure, an entry of a link or an arrival of the segment in a slot. Events have
+# the order of (time, source, number).
+EVENT = np.dtype(
+    fields(np.float64, "time") + fields(np.int64, "source", "number", "slot")
+)
+
 
 class LinkTable(NamedTuple):
     """The links of the network."""
@@ -74,6 +80,8 @@ class Tables(NamedTuple):
     ranks: np.ndarray  # RANK
     slots: np.ndarray  # SLOT
     free: np.ndarray  # index of the first free slot: an array of length 1
+    events: np.ndarray  # EVENT, a heap
+    waiting: np.ndarray  # number of events: an array of length 1
     links: LinkTable
     rates: Rates
 
@@ -104,7 +112,15 @@ def build(
     alpha, beta = (np.asarray(column, np.float64) for column in network.links())
     links = LinkTable(alpha, beta, np.zeros(len(alpha)))
     return Tables(
-        operations, *messages(rounds, network), ranks, slots, free, links, rates
+        operations,
+        *messages(rounds, network),
+        ranks,
+        slots,
+        free,
+        np.zeros(capacity, EVENT),
+        np.zeros(1, np.int64),
+        links,
+        rates,
     )
 
 

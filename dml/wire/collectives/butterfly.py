@@ -28,20 +28,14 @@ def butterfly_allreduce(
     ⌈lg p⌉(α + nβ + nγ).
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    rank = comm.rank
     segmented = SegmentedExchange(comm, buffer, op, Tag.BUTTERFLY, segment)
-    folded = fold(comm.size)
-    place = folded.place(rank)
-    if place < 0:
-        segmented.send(buffer, rank - 1)
-        comm.Recv(buffer, rank - 1, Tag.BUTTERFLY)
-        return
-    if place < folded.extra:
-        segmented.receive(buffer, rank + 1)
-    step = 1
-    while step < folded.power:
-        partner = folded.rank(place ^ step)
-        segmented.exchange(buffer, partner, buffer, partner, partner < rank)
-        step *= 2
-    if place < folded.extra:
-        comm.Send(buffer, rank + 1, Tag.BUTTERFLY)
+    folding = fold(comm.size)
+
+    def exchanges(place: int) -> None:
+        step = 1
+        while step < folding.power:
+            partner = folding.rank(place ^ step)
+            segmented.exchange(buffer, partner, buffer, partner, partner < comm.rank)
+            step *= 2
+
+    segmented.folded(buffer, folding, exchanges)

@@ -28,22 +28,17 @@ def halving_doubling_allreduce(
     2⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    rank, tag = comm.rank, Tag.HALVING_DOUBLING
+    tag, folding = Tag.HALVING_DOUBLING, fold(comm.size)
     segmented = SegmentedExchange(comm, buffer, op, tag, segment)
-    folded = fold(comm.size)
-    place = folded.place(rank)
-    if place < 0:
-        segmented.send(buffer, rank - 1)
-        comm.Recv(buffer, rank - 1, tag)
-        return
-    if place < folded.extra:
-        segmented.receive(buffer, rank + 1)
-    halves = halving(place, folded.power, len(buffer))
-    for half in halves:
-        partner = folded.rank(half.partner)
-        segmented.exchange(buffer[half.send], partner, buffer[half.keep], partner)
-    for half in reversed(halves):
-        partner = folded.rank(half.partner)
-        comm.Sendrecv(buffer[half.keep], partner, tag, buffer[half.send], partner, tag)
-    if place < folded.extra:
-        comm.Send(buffer, rank + 1, tag)
+
+    def exchanges(place: int) -> None:
+        halves = halving(place, folding.power, len(buffer))
+        for half in halves:
+            partner = folding.rank(half.partner)
+            segmented.exchange(buffer[half.send], partner, buffer[half.keep], partner)
+        for half in reversed(halves):
+            partner = folding.rank(half.partner)
+            sent, received = buffer[half.keep], buffer[half.send]
+            comm.Sendrecv(sent, partner, tag, received, partner, tag)
+
+    segmented.folded(buffer, folding, exchanges)

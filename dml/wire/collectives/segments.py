@@ -4,10 +4,12 @@ received   |--0--|--1--|--2--|
 reduced          |-0-|  |-1-|  |-2-|        time →
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.plans.topology import SEGMENT, segments
+from dml.wire.plans.topology import SEGMENT, Fold, segments
 
 
 class SegmentedExchange:
@@ -66,6 +68,26 @@ class SegmentedExchange:
     def receive(self, target: np.ndarray, source: int) -> None:
         """Receive as many elements as `target` has, and reduce them into `target`."""
         self._by_segments(None, 0, target, source)
+
+    def folded(
+        self, buffer: np.ndarray, folding: Fold, reduce: Callable[[int], None]
+    ) -> None:
+        """Call reduce(place) on the ranks with a place of the folding.
+
+        The odd rank of a pair sends its buffer to the even one, which adds it before
+        the call, and receives the result.
+        """
+        rank, comm = self.comm.rank, self.comm
+        place = folding.place(rank)
+        if place < 0:
+            self.send(buffer, rank - 1)
+            comm.Recv(buffer, rank - 1, self.tag)
+            return
+        if place < folding.extra:
+            self.receive(buffer, rank + 1)
+        reduce(place)
+        if place < folding.extra:
+            comm.Send(buffer, rank + 1, self.tag)
 
     def _reduce(
         self, received: np.ndarray, target: np.ndarray, received_first: bool

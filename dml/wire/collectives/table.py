@@ -148,6 +148,37 @@ def by_windows(function: Callable[..., None], pattern: Pattern) -> Algorithm:
     )
 
 
+def by_patterns(
+    function: Callable[..., Any],
+    schedule: Callable[..., Iterator[Round]],
+    seconds: Callable[[Pattern, Job, Rates], float],
+) -> dict[str, Algorithm]:
+    """Return an algorithm of each pattern; all functions take the pattern first."""
+    return {
+        name: Algorithm(
+            partial(function, pattern),
+            partial(schedule, pattern),
+            partial(seconds, pattern),
+            not pattern.power,
+        )
+        for name, pattern in PATTERNS.items()
+    }
+
+
+def by_trees(
+    function: Callable[..., Any], schedule: Callable[..., Iterator[Round]], cost: str
+) -> dict[str, Algorithm]:
+    """Return an algorithm of each tree; its module has the cost by this name."""
+    return {
+        name: Algorithm(
+            partial(function, tree),
+            partial(schedule, tree, segment=PIECE),
+            getattr(costs, cost),
+        )
+        for name, (tree, costs) in TREES.items()
+    }
+
+
 FUNCTIONS: dict[str, Callable[..., None]] = {
     "star": star_allreduce,
     "tree": tree_allreduce,
@@ -170,6 +201,7 @@ TREES: dict[str, tuple[Broadcast, Any]] = {  # and the module with its costs
 }
 SWING = by_windows(swing_allreduce, swing_pattern())
 
+BROADCASTS = by_trees(broadcast_by, broadcasts.broadcast_rounds, "broadcast_seconds")
 BRUCK_ALL_TO_ALL = Algorithm(bruck_all_to_all, bruck, bruck_seconds)
 DOUBLING_SCAN = Algorithm(doubling_scan, doubling_scan_rounds, doubling_scan_seconds)
 
@@ -201,47 +233,20 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "pat": Algorithm(
             pat.pat_reduce_scatter, pat.pat_scatter_rounds, pat.pat_scatter_seconds
         ),
-        **{
-            name: Algorithm(
-                partial(reduce_scatter_by, pattern),
-                partial(windows.scatter_rounds, pattern),
-                partial(window_cost.scatter_seconds, pattern),
-                not pattern.power,
-            )
-            for name, pattern in PATTERNS.items()
-        },
+        **by_patterns(
+            reduce_scatter_by, windows.scatter_rounds, window_cost.scatter_seconds
+        ),
     },
     "all_gather": {
         "ring": Algorithm(all_gather, ring_gather_rounds, ring_gather_seconds),
         "pat": Algorithm(
             pat.pat_all_gather, pat.pat_gather_rounds, pat.pat_gather_seconds
         ),
-        **{
-            name: Algorithm(
-                partial(all_gather_by, pattern),
-                partial(windows.gather_rounds, pattern),
-                partial(window_cost.gather_seconds, pattern),
-                not pattern.power,
-            )
-            for name, pattern in PATTERNS.items()
-        },
+        **by_patterns(all_gather_by, windows.gather_rounds, window_cost.gather_seconds),
     },
-    "broadcast": {
-        name: Algorithm(
-            broadcast if name == "binomial" else partial(broadcast_by, tree),
-            partial(broadcasts.broadcast_rounds, tree, segment=PIECE),
-            costs.broadcast_seconds,
-        )
-        for name, (tree, costs) in TREES.items()
-    },
-    "reduce": {
-        name: Algorithm(
-            partial(reduce_by, tree),
-            partial(broadcasts.reduce_rounds, tree, segment=PIECE),
-            costs.reduction_seconds,
-        )
-        for name, (tree, costs) in TREES.items()
-    },
+    "broadcast": BROADCASTS
+    | {"binomial": BROADCASTS["binomial"]._replace(function=broadcast)},
+    "reduce": by_trees(reduce_by, broadcasts.reduce_rounds, "reduction_seconds"),
     "scan": {
         "chain": Algorithm(chain_scan, chain_scan_rounds, chain_scan_seconds),
         "doubling": DOUBLING_SCAN,
@@ -263,3 +268,5 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
 ALLREDUCE: dict[str, Callable[..., None]] = {
     name: algorithm.function for name, algorithm in COLLECTIVES["allreduce"].items()
 }
+# All-reduces whose operands keep the order of the ranks, for every number of ranks.
+ORDERED = ["star", "tree", "shared", "butterfly", "multiplying", "one_shot", "two_shot"]

@@ -7,8 +7,10 @@ import pytest
 
 from dml import sim
 from dml.conformance import Case, cases, check_order, check_results, conform, lengths
+from dml.sim.networks.named import network
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, COLLECTIVES
+from dml.wire.collectives.hierarchical import hierarchical_allreduce
 from dml.wire.collectives.rings.torus import torus, torus_allreduce
 from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
@@ -165,6 +167,26 @@ def test_dimensions_of_a_torus_are_reduced_one_after_another(function, schedule,
         assert words_sent(rounds) == 2 * 17 * length
     with pytest.raises(BadInput, match="sides with product 4, got"):
         sim.run(lambda comm: function(comm, np.zeros(4), sides=(3, 2)), 4)
+
+
+def test_levels_of_a_hierarchical_all_reduce_may_be_nested():
+    """Pairs, then the pairs of a host, then hosts: a rank owns 1/4 of the buffer."""
+    net, sizes = network("hosts:4x4", 16), []
+
+    def across(comm, buffer, op=np.add):
+        sizes.append((comm.size, len(buffer)))
+        ALLREDUCE["ring"](comm, buffer, op)
+
+    def hosts(comm, buffer, op=np.add):
+        hierarchical_allreduce(comm, buffer, op, outside=across)
+
+    def program(comm):
+        buffer = np.arange(996) * (comm.rank + 1)
+        hierarchical_allreduce(comm, buffer, np.add, 2, hosts)
+        assert np.array_equal(buffer, np.arange(996) * 136)
+
+    sim.run(program, 16, net)
+    assert {size for size in sizes if size[1]} == {(4, 249)}
 
 
 def binomial_words(size, n):

@@ -34,23 +34,17 @@ def bine_allreduce(
     ⌈lg p⌉(α + nβ + nγ).
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    rank, folding = comm.rank, fold(comm.size)
-    place = folding.place(rank)
     segmented = SegmentedExchange(comm, buffer, op, Tag.BINE, segment)
-    if place < 0:
-        segmented.send(buffer, rank - 1)
-        comm.Recv(buffer, rank - 1, Tag.BINE)
-        return
-    if place < folding.extra:
-        segmented.receive(buffer, rank + 1)
-    plan = swing_plan(folding.power, ())
-    position = int(plan.place[place])
-    for dest, _, _, width in plan.steps:
-        partner = folding.rank(int(dest[place]))
-        received_first = bool(position & width)
-        segmented.exchange(buffer, partner, buffer, partner, received_first)
-    if place < folding.extra:
-        comm.Send(buffer, rank + 1, Tag.BINE)
+    folding = fold(comm.size)
+
+    def exchanges(place: int) -> None:
+        plan = swing_plan(folding.power, ())
+        position = int(plan.place[place])
+        for dest, _, _, width in plan.steps:
+            partner, received_first = folding.rank(int(dest[place])), position & width
+            segmented.exchange(buffer, partner, buffer, partner, bool(received_first))
+
+    segmented.folded(buffer, folding, exchanges)
 
 
 def bine(

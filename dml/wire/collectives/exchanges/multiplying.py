@@ -39,21 +39,16 @@ def multiplying_allreduce(
       radix: Most ranks of a group, 2 or more.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    rank, folding = comm.rank, smooth(comm.size, radix)
-    place = folding.place(rank)
+    folding = smooth(comm.size, radix)
     segmented = SegmentedExchange(comm, buffer, op, Tag.MULTIPLYING)
-    if place < 0:
-        segmented.send(buffer, rank - 1)
-        comm.Recv(buffer, rank - 1, Tag.MULTIPLYING)
-        return
-    if place < folding.extra:
-        segmented.receive(buffer, rank + 1)
-    distance = 1
-    for members in factors(folding.power, radix):
-        exchange(comm, buffer, op, folding, (distance, members))
-        distance *= members
-    if place < folding.extra:
-        comm.Send(buffer, rank + 1, Tag.MULTIPLYING)
+
+    def steps(place: int) -> None:
+        distance = 1
+        for members in factors(folding.power, radix):
+            exchange(comm, buffer, op, folding, (distance, members))
+            distance *= members
+
+    segmented.folded(buffer, folding, steps)
 
 
 def exchange(

@@ -78,20 +78,15 @@ def allreduce_by(
     rank of a pair sends all n elements to the even one and receives them at the end.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    rank, folded = comm.rank, pattern.fold(comm.size)
-    place = folded.place(rank)
+    folding = pattern.fold(comm.size)
     segmented = SegmentedExchange(comm, buffer, op, Tag.WINDOWS, segment)
-    if place < 0:
-        segmented.send(buffer, rank - 1)
-        comm.Recv(buffer, rank - 1, Tag.WINDOWS)
-        return
-    if place < folded.extra:
-        segmented.receive(buffer, rank + 1)
-    parts = chunks(len(buffer), folded.power)
-    scatter(segmented, buffer, pattern, folded, parts)
-    gather(comm, buffer, pattern, folded, parts)
-    if place < folded.extra:
-        comm.Send(buffer, rank + 1, Tag.WINDOWS)
+    parts = chunks(len(buffer), folding.power)
+
+    def steps(place: int) -> None:
+        scatter(segmented, buffer, pattern, folding, parts)
+        gather(comm, buffer, pattern, folding, parts)
+
+    segmented.folded(buffer, folding, steps)
 
 
 def allreduce_along(
