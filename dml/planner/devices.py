@@ -133,10 +133,10 @@ def published_device(text: str) -> tuple[str, Device] | None:
         if text.startswith(begin):
             cards = CARDS.search(text)
             if cards:
-                network = int(cards[1] or 1) * int(cards[2])
+                network = float(int(cards[1] or 1) * int(cards[2]))
             elif "4 x Omni-Path" in text:
                 network = 4 * OMNI_PATH
             else:
                 return name, DEVICES[name]
-            return name, DEVICES[name]._replace(network=float(network))
+            return name, DEVICES[name]._replace(network=network)
     return None
