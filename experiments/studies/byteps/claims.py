@@ -12,7 +12,6 @@ from dml.runs.writers import Row
 TOLERANCE = 0.1  # relative, of measured seconds
 HUB_BYTES = 1 << 22  # size of the parameters of the claims on Parameter Hub
 SPEEDUP, RAW_SHARE = 1.5, 0.7
-COPY_SHARE = 4 / 6  # vectors that copies load, relative to those of an update
 HUB_CHUNK_KB = 32  # the published size of a chunk
 
 
@@ -82,16 +81,16 @@ def fused_share(run: Run) -> Verdict:
     return verdict(share >= RAW_SHARE, f"{share:.0%}", f"required {RAW_SHARE:.0%}")
 
 
-@claim("the update takes little longer than copies of its bytes", "no number")
+@claim("the update takes little longer than copies of its bytes", "70 % at least")
 def fused_copy_share(run: Run) -> Verdict:
-    """Copies of the same bytes in shared memory take 67 % or more of a fused update.
+    """Copies of the same bytes in shared memory take 70 % or more of a fused update.
 
     An update of 4 MB by 2 ranks loads 6 vectors into the cache of a core, the copies
-    load 4, and both are limited by these loads.
+    load 4, and both are limited by these loads: 67 % is expected at equal bandwidth.
     """
     share = hub(run)["copy_share"]
-    reason = f"required {COPY_SHARE:.0%}, by the bytes of the vectors"
-    return verdict(share >= COPY_SHARE, f"{share:.0%}", reason)
+    reason = f"required {RAW_SHARE:.0%}; 67% by the bytes of the vectors"
+    return verdict(share >= RAW_SHARE, f"{share:.0%}", reason)
 
 
 def hub(run: Run) -> Row:

@@ -326,7 +326,7 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
     ),
     ranks.fused_speedup: (of.hub(), of.hub(fusion=1.4)),
     ranks.fused_share: (of.hub(), of.hub(raw=0.69)),
-    ranks.fused_copy_share: (of.hub(copy=0.67), of.hub(copy=0.66)),
+    ranks.fused_copy_share: (of.hub(), of.hub(copy=0.69)),
     topology.interpolates: (of.byteps(drained=1.02), of.byteps(last=5.0)),
     batches.as_one: (of.warmups(), of.warmups(gradual=(0.04, 0.03, 0.04, 0.03, 0.04))),
     batches.unscaled: (of.warmups(), of.warmups(none=(0.05, 0.06, 0.05, 0.05, 0.06))),
