@@ -150,7 +150,8 @@ class Growing:
                 *(rows, packed, table.counted),
             )
         sums = histogram(table.binned, table.slots, rows, packed, small, table.counted)
-        return unpacked(add_parts(table.grid.down, sums, table.slots.edges), small)
+        sums = add_parts(table.grid.down, sums, table.slots.edges)
+        return unpacked(sums) if small else sums
 
     def search(self, leaves: list[Leaf]) -> None:
         """Set the best split of leaves that have a histogram; collective."""
