@@ -22,14 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.boosting.bins import Bins
 from dml.boosting.fixed import FLUSH
-from dml.boosting.histograms import Slots, histogram, unpacked
-from dml.boosting.messages import Grid, add, add_parts, collect, share_flags
-from dml.boosting.rows import Binned, divide, flags_of, sum_packed, sum_rows
+from dml.boosting.histograms import histogram, unpacked
+from dml.boosting.messages import add, add_parts, collect, share_flags
+from dml.boosting.rows import divide, flags_of, sum_packed, sum_rows
 from dml.boosting.search import (
-    BITSET,
-    WORDS,
     Limits,
     Node,
     Split,
@@ -37,9 +34,9 @@ from dml.boosting.search import (
     output,
     search_columns,
 )
-from dml.boosting.settings import Settings
+from dml.boosting.table import Table
 from dml.boosting.tree import Tree
-from dml.boosting.vote import Shards, elected_sums, shard_sums, votes
+from dml.boosting.vote import elected_sums, shard_sums, votes
 
 
 @dataclass
@@ -53,41 +50,6 @@ class Leaf:
     depth: int = 0
     sums: Any = None  # histogram of this rank's part of the columns
     split: Split | None = None
-
-
-class Table(NamedTuple):
-    """What a rank knows of a table while trees grow.
-
-    Attributes:
-      grid: Place of this rank.
-      settings: Settings.
-      bins: Bins of the block's columns.
-      binned: Bins of the block's rows.
-      slots: Slots of histograms, and this rank's part of the columns.
-      firsts: First column of each block of columns, and the number of columns.
-      columns_Fx5: The part's columns, for `search_columns`.
-      counted: Whether histograms count rows in words of their own.
-      flags: Buffer of a byte a row.
-      scratch: Buffer of a row number a row.
-      shards: Shards of the rank, which vote; None: they do not.
-    """
-
-    grid: Grid
-    settings: Settings
-    bins: Bins
-    binned: Binned
-    slots: Slots
-    firsts: np.ndarray
-    columns_Fx5: np.ndarray
-    counted: bool
-    flags: np.ndarray
-    scratch: np.ndarray
-    shards: Shards | None = None
-
-    @property
-    def record(self) -> int:
-        """Words of a split in a message."""
-        return WORDS + BITSET * bool(self.settings.categories)
 
 
 class Gradients(NamedTuple):
@@ -150,7 +112,8 @@ class Growing:
                 *(rows, packed, table.counted),
             )
         sums = histogram(table.binned, table.slots, rows, packed, small, table.counted)
-        return unpacked(add_parts(table.grid.down, sums, table.slots.edges), small)
+        sums = add_parts(table.grid.down, sums, table.slots.edges)
+        return unpacked(sums) if small else sums
 
     def search(self, leaves: list[Leaf]) -> None:
         """Set the best split of leaves that have a histogram; collective."""

@@ -86,12 +86,17 @@ def histogram(
     return made
 
 
-def unpacked(sums_SxW: np.ndarray, small: bool) -> np.ndarray:
-    """Return the columns g, h and, if counted, rows, of the sums over all ranks."""
-    if not small:
-        return sums_SxW
-    g, h = sums_SxW[:, 0] >> 32, sums_SxW[:, 0] & 0xFFFFFFFF
-    return np.column_stack([g, h, sums_SxW[:, 1:]])
+@njit(cache=True, nogil=True)
+def unpacked(packed_SxW):
+    """Return the columns g, h and, if counted, rows, of packed sums of all ranks."""
+    slots, width = packed_SxW.shape
+    sums_SxV = np.empty((slots, width + 1), np.int64)
+    for s in range(slots):
+        sums_SxV[s, 0] = packed_SxW[s, 0] >> 32
+        sums_SxV[s, 1] = packed_SxW[s, 0] & 0xFFFFFFFF
+        if width > 1:
+            sums_SxV[s, 2] = packed_SxW[s, 1]
+    return sums_SxV
 
 
 @njit(cache=True, nogil=True)
