@@ -9,7 +9,9 @@ step of b rows sends b products; s steps by one all-reduce send s b products and
 each pair of steps; groups of ranks share a minibatch. The code of the steps runs on
 virtual ranks. Computation takes the time of a stated core, messages that of a network.
 
-Cost: 70 s of one core; 256 cores alone, --p=256: 40 s.
+Cost: 100 s of one core; with --p=256, 50 s.
+Result: on dense rows, 256 cores speed up a step 72 times; 177 times with 8 steps by one
+all-reduce, 221 times with 32 rows. Rows of 100 nonzero features are fastest on 1 to 16.
 """
 
 from collections.abc import Sequence

@@ -123,6 +123,7 @@ def test_the_list_of_commands_is_complete_and_written_from_its_tables():
     [
         "README.md",
         *("docs/allreduce.md", "docs/boosting.md", "docs/checkpoints.md"),
+        "docs/dimensions.md",
         *("docs/data_parallel.md", "docs/virtual.md"),
     ],
 )

@@ -24,7 +24,7 @@ HybridSGD.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -142,24 +142,24 @@ def descend(
       given: Loss and norm, with the targets of the rows.
       rate: Learning rate η.
       step_R: Step of each row, ascending.
-      sums: Margins of the rows before the round, and inner products of pairs.
+      sums: Margins of the rows before the round, which are replaced by those before
+        their steps, and inner products of pairs.
       pairs_RxR: Whether the first row of a pair is of a later step.
     """
-    count, rho, losses = len(step_R), 1 - rate * given.l2, []
+    count, rho = len(step_R), 1 - rate * given.l2
     margins_R, factors_R = sums[:count], np.zeros(count, sums.dtype)
     gram_RxR = np.zeros(pairs_RxR.shape, sums.dtype)
     if len(sums) > count:
         gram_RxR[pairs_RxR] = sums[count:]
-    for step in range(step_R[-1] + 1):
-        first, last = np.searchsorted(step_R, [step, step + 1])
-        targets = given.targets[first:last]
-        earlier = gram_RxR[first:last, :first] @ factors_R[:first]
-        margins = rho**step * margins_R[first:last] + earlier
-        losses.append(given.loss.value(margins, targets))
-        slopes = given.loss.slope(margins, targets)
+    edges = np.searchsorted(step_R, np.arange(step_R[-1] + 2)).tolist()
+    for step, (first, last) in enumerate(pairwise(edges)):
+        margins = margins_R[first:last]
+        margins *= rho**step
+        margins += gram_RxR[first:last, :first] @ factors_R[:first]
+        slopes = given.loss.slope(margins, given.targets[first:last])
         factors_R[:first] *= rho
-        factors_R[first:last] = slopes * (-rate / len(slopes))
-    return float(np.concatenate(losses).mean()), factors_R
+        factors_R[first:last] = slopes * (-rate / (last - first))
+    return float(given.loss.value(margins_R, given.targets).mean()), factors_R
 
 
 def collected(

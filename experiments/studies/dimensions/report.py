@@ -17,6 +17,7 @@ from studies.dimensions.steps import Technique
 from studies.dimensions.tables import Tables
 
 ASKED = 256  # cores of the question
+DRAWN, LEAST = 60, 1e-7  # points of a curve of gaps, at most; the least gap drawn
 
 
 def tables(techniques: Sequence[Technique]) -> dict[str, Columns]:
@@ -162,13 +163,15 @@ def draw(path: Path, tables: Tables) -> None:
                     label=title(key.removeprefix("speedup_")),
                 )
             axes.set(xlabel="p", ylabel=f"speed-up, {data}", xscale="log", yscale="log")
-            axes.legend()
+        panels[0].legend()
         for axes, key in zip(panels[2:], ("rounds", "words"), strict=True):
             for name, points in grouped(tables["gaps"], "method").items():
+                few = [*points[:-1][:: max(1, len(points) // DRAWN)], points[-1]]
                 axes.plot(
-                    [point[key] for point in points],
-                    [max(point["gap"], 1e-6) for point in points],
+                    [point[key] for point in few],
+                    [max(point["gap"], LEAST) for point in few],
                     label=name,
                 )
-            axes.set(xlabel=f"{key}", ylabel="gap", xscale="log", yscale="log")
-        panels[2].legend()
+            axes.set(xlabel=key, ylabel="gap", xscale="log", yscale="log")
+            axes.set_ylim(LEAST, 1)
+        panels[3].legend(loc="lower right")

@@ -23,7 +23,7 @@ from studies.dimensions.steps import (
 )
 
 FREE = Processor(np.inf, np.inf)  # computation takes no time
-FACTORS = 2.0 ** np.arange(-1, 2, 0.5)  # of the best s b by the formula
+FACTORS = 2.0 ** np.arange(-1, 1.5, 0.5)  # of the best s b by the formula
 CANDIDATES = "butterfly", "halving_doubling"  # of which the faster one is taken
 DATA = {"dense": False, "sparse": True}
 
