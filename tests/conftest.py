@@ -92,6 +92,16 @@ def pytest_xdist_make_scheduler(config, log):
     return scheduling
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Disable the garbage collector while all modules are imported."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     """Let processes of tests read the programs, but write none.
 

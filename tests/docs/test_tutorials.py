@@ -22,8 +22,8 @@ SMALL = {  # sizes of commands and files, and those of the test
     r"(stragglers\.py)": r"\1 --steps=100 --measure=0",
     r"(linear\.py)": r"\1 --steps=8",
     r"=1000\b": "=32",
-    r"\b1024\b": "64",
-    r"\b128x8\b": "8x8",
+    r"\b1024\b": "16",
+    r"\b128x8\b": "4x4",
     r"--simulate=256\b": "--simulate=16",
 }
 COMMAND = re.compile(r"(mpirun -n \d+ )?(?:python experiments/(\w+)\.py)?(.*)")
