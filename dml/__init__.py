@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from dml.wire.mesh.devices import start as start
     from dml.wire.mesh.exact import exact_mean as exact_mean
     from dml.wire.mesh.exact import exact_psum as exact_psum
+    from dml.wire.reducers.codecs import Codec as Codec
     from dml.wire.reducers.fixed_point import exact_sum as exact_sum
+    from dml.wire.server.consistency import Consistency as Consistency
 
 # Public names by module, which is imported at the first use of a name.
 _NAMES = {
@@ -62,7 +64,9 @@ _NAMES = {
     "dml.wire.comm.watch": ("watch",),
     "dml.wire.mesh.devices": ("start",),
     "dml.wire.mesh.exact": ("exact_mean", "exact_psum"),
+    "dml.wire.reducers.codecs": ("Codec",),
     "dml.wire.reducers.fixed_point": ("exact_sum",),
+    "dml.wire.server.consistency": ("Consistency",),
 }
 _MODULES = {
     "reducers": "dml.wire.reducers",

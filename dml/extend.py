@@ -7,15 +7,18 @@
 [project.entry-points."dml.allreduces"]
 swing = "package.module:swing"
 
-dml.allreduces   swing(comm, buffer, op=np.add)
-dml.reducers     reducer(allreduce) -> Reducer
-dml.rules        rule(faulty) -> robust.Rule
-dml.attacks      attack(part) -> None; writes part.rows[part.attackers]
-dml.strategies   train(problem, batches, update, *, comm, timer, **options) -> Steps
-dml.problems     make() -> Problem
-dml.models       network(shape, classes) -> Model
-dml.corpora      files() -> paths
-dml.environments make() -> Environment
+dml.allreduces     swing(comm, buffer, op=np.add)
+dml.reducers       reducer(allreduce) -> Reducer
+dml.codecs         code() -> Codec
+dml.rules          rule(faulty) -> robust.Rule
+dml.attacks        attack(part) -> None; writes part.rows[part.attackers]
+dml.strategies     train(problem, batches, update, *, comm, timer, **options) -> Steps
+dml.problems       make() -> Problem
+dml.models         network(shape, classes) -> Model
+dml.text_models    network(vocabulary, length) -> Model
+dml.corpora        files() -> paths
+dml.environments   make() -> Environment
+dml.consistencies  rule(choice, workers) -> Consistency
 """
 
 import hashlib
@@ -36,14 +39,17 @@ from typing import Any
 from dml.types import BadInput
 
 ALLREDUCES = "dml.allreduces"  # groups of entry points
+CODECS = "dml.codecs"
 RULES = "dml.rules"
 ATTACKS = "dml.attacks"
 STRATEGIES = "dml.strategies"
 PROBLEMS = "dml.problems"
 REDUCERS = "dml.reducers"
 MODELS = "dml.models"
+TEXT_MODELS = "dml.text_models"
 CORPORA = "dml.corpora"
 ENVIRONMENTS = "dml.environments"
+CONSISTENCIES = "dml.consistencies"
 
 # Arguments of a function of each group, as text, and as calls that must be possible.
 CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]]] = {
@@ -52,6 +58,7 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
         (((0, 0), {}), ((0, 0, 0), {}), ((0, 0), {"op": 0})),
     ),
     REDUCERS: ("(allreduce)", (((0,), {}),)),
+    CODECS: ("()", (((), {}),)),
     RULES: ("(faulty)", (((0,), {}),)),
     ATTACKS: ("(part)", (((0,), {}),)),
     STRATEGIES: (  # further options are allowed
@@ -60,8 +67,10 @@ CALLS: Mapping[str, tuple[str, Sequence[tuple[Sequence[int], Mapping[str, int]]]
     ),
     PROBLEMS: ("()", (((), {}),)),
     MODELS: ("(shape, classes)", (((0, 0), {}),)),
+    TEXT_MODELS: ("(vocabulary, length)", (((0, 0), {}),)),
     CORPORA: ("()", (((), {}),)),
     ENVIRONMENTS: ("()", (((), {}),)),
+    CONSISTENCIES: ("(choice, workers)", (((0, 0), {}),)),
 }
 
 # Path of each file that was loaded -> sha256 of its contents.

@@ -13,29 +13,25 @@ curves of equally many real and virtual ranks are bit-identical, and those of on
 and of serial, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from lab import estimates, flags, timelines, writing
+from lab import estimates, flags, timelines, training
+from lab.training import Training
 import jax
-import numpy as np
 
 from dml import extend
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
-from dml.figures import style as figures
 from dml.models.model_problem import model_problem
 from dml.models.networks.logistic import logistic
-from dml.runs import folder, writers
 from dml.strategies import strategy
-from dml.train import train
-from dml.types import CountedComm, Params
+from dml.types import CountedComm
 from dml.update.dense import OPTIMIZERS, make
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.comm.once import once
 from dml.wire.reducers.exact import exact
 
 STRATEGIES = dict.fromkeys(["serial", "synchronous"])
@@ -65,53 +61,32 @@ FLAGS.integer(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    training, held_out = digits()
+    examples, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
-    count, optimizer = len(training.targets), make(FLAGS.optimizer, FLAGS.lr)
     problem = model_problem(
         model,
         model.init(jax.random.key(FLAGS.seed)),
-        examples=count,
-        take=partial(take, training),
+        examples=len(examples.targets),
+        take=partial(take, examples),
         evaluate=partial(evaluate, model, held_out),
     )
-    path = folder.path(FLAGS.out, "linear")
 
-    def program(comm: CountedComm) -> dict[str, Any]:
-        comm = flags.delayed(FLAGS, comm)
+    def train(comm: CountedComm) -> Training:
         train_by = strategy(FLAGS.strategy, problem, comm.size)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
-        own = extend.accepted(train_by, {"reducer": exact(allreduce)})
-        if comm.platform.virtual and comm.rank == 0:
-            gradient = np.zeros(1 + FEATURES * CLASSES + CLASSES, np.float32)
-            groups = FLAGS.group, FLAGS.outside
-            calls = estimates.allreduce_messages(
-                comm, FLAGS.allreduce, gradient, *groups
-            )
-            what = f"{FLAGS.steps} all-reduces by {FLAGS.allreduce}"
-            estimates.warn(comm, what, FLAGS.steps * calls, FLAGS.allreduce)
-        batches = minibatches(count, FLAGS.batch, FLAGS.seed)
-        timer = timelines.timer(comm, comm.Wtime)
-        steps = train_by(problem, batches, optimizer, comm=comm, timer=timer, **own)
-        with writing.run_writer(
-            path,
-            FLAGS,
-            comm,
-            writers.console(FLAGS.steps),
-            figures.chart(path / "loss"),
-        ) as writer:
-            taken = islice(steps, FLAGS.steps)
-            taken = timelines.traced(taken, comm, FLAGS.timeline, path, FLAGS.profile)
+        estimates.warn_of_updates(FLAGS, comm, 1 + (FEATURES + 1) * CLASSES)
+        batches = minibatches(problem.examples, FLAGS.batch, FLAGS.seed)
+        steps = train_by(
+            problem,
+            batches,
+            make(FLAGS.optimizer, FLAGS.lr),
+            comm=comm,
+            timer=timelines.timer(comm, comm.Wtime),
+            **extend.accepted(train_by, {"reducer": exact(allreduce)}),
+        )
+        return Training(problem, islice(steps, FLAGS.steps), FLAGS.evaluate_every)
 
-            def measure(params: Params) -> Mapping[str, Any]:
-                call = partial(problem.evaluate, params)
-                return once(comm, "evaluation", id(params), call)
-
-            summary = train(taken, measure, writer, FLAGS.evaluate_every)
-            writer.summary(summary)
-        return summary
-
-    return flags.ranks(program, FLAGS)
+    return training.run(FLAGS, "linear", train)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from studies.rl import report
 from studies.rl.algorithms import ALGORITHMS, settings
 from studies.rl.training import train_rank
 
+from dml import extend
 from dml.environments.named import find
 from dml.models.policies.actor_critic import CORRECTIONS
 from dml.runs import folder, writers
@@ -65,7 +66,10 @@ FLAGS.integer("shards", 0, "Number of gradients in a sum; 0: one per learner.", 
 FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: all.", 0)
 FLAGS.integer("replays", 1, "Number of replays of apex.", 1)
 FLAGS.integer("servers", 1, "Number of servers of a3c.", 1)
-FLAGS.choice("consistency", "async", list(CONSISTENCIES), "Consistency of a3c.")
+FLAGS.extensible(
+    *("consistency", "async", CONSISTENCIES, extend.CONSISTENCIES),
+    "Consistency of a3c.",
+)
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp.", 0)
 FLAGS.text("widths", "", "Units of the hidden layers, such as 64,64; empty: default.")
 FLAGS.text("optimizer", "", "Optimizer; empty: the default.")

@@ -47,6 +47,7 @@ FLAGS.text("optimizer", "", "Update rule of the servers; empty uses sgd.")
 FLAGS.number("lr", 0.0, "Step size; 0 uses the default of problem and optimizer.", 0)
 FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default.", 0)
 FLAGS.integer("clocks", 0, "Number of minibatches; 0 uses the problem's default.", 0)
+FLAGS.switch("reshuffle", True, "Other minibatches in each epoch than in the first.")
 FLAGS.integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
 FLAGS.number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
 FLAGS.number("kkt_margin", -1.0, "Margin of the KKT filter; -1 sends all keys.", -1)
@@ -55,14 +56,14 @@ FLAGS.number("kkt_margin", -1.0, "Margin of the KKT filter; -1 sends all keys.",
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    readers.check(FLAGS, "consistency", readers.CONSISTENCY)
+    readers.check_consistency(FLAGS)
     readers.check(FLAGS, "problem", dict.fromkeys(LOGISTIC, ["logistic"]))
     defaults = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or "sgd"
     lr = FLAGS.lr or default_rate(defaults, optimizer)
     make_shard, make_worker_update = shards(defaults, optimizer, lr, FLAGS.l1)
     batch, clocks = FLAGS.batch or defaults.batch, FLAGS.clocks or defaults.clocks
-    plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle)
+    plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle, reshuffle=FLAGS.reshuffle)
     path = folder.path(FLAGS.out, "server")
     load = cache(loader(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
     row_filter = server_flags.kkt_filter(FLAGS)

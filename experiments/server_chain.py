@@ -40,6 +40,7 @@ from studies.server.runs import (
     train_on_servers,
 )
 
+from dml import extend
 from dml.runs import folder, writers
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import replicated_roles
@@ -58,7 +59,10 @@ FLAGS.integer(
     "spares", 3, "Number of spares, each of which replaces a dead replica.", 0
 )
 FLAGS.text("kill", "head,middle,tail", "Roles of the replicas that die, in turn.")
-FLAGS.choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
+FLAGS.extensible(
+    *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
+    "Consistency of the workers.",
+)
 FLAGS.integer("batch", 64, "Number of images in a minibatch, over all workers.", 1)
 FLAGS.integer("clocks", 100, "Number of minibatches.", 1)
 

@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> report.Row:
     strategies = flags.names(FLAGS.strategy, STRATEGIES, "strategy")
     fractions = sorted(set(flags.numbers(FLAGS, "fractions", 1)))
     for strategy in strategies:  # refused before the first training
-        flags.check_reduce(FLAGS.reduce, strategy, list(STRATEGIES), "sgd")
+        flags.check_reduce(FLAGS.reduce, strategy, "sgd")
     task = make_task(FLAGS)
     rows: list[report.Row] = []
     table = writers.table(report.COLUMNS, FLAGS.wide)

@@ -16,22 +16,16 @@ Cost: 300 steps of 48 examples, 650 parameters: 4 s of one core.
 Result: 0.961 of the 360 held-out digits correct. One rank is bit-identical to serial.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-from lab import compiling, flags, timelines, writing
+from lab import compiling, flags, training
 from studies.training import arguments
 
 from dml import extend
-from dml.figures import style as figures
 from dml.problems import PROBLEMS, find_problem
-from dml.runs import folder, writers
-from dml.train import train
-from dml.types import CountedComm, Params
+from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.comm.once import once
-from dml.wire.mesh import devices
 from dml.wire.server.consistency import CONSISTENCIES
 
 FLAGS = flags.define(
@@ -39,7 +33,7 @@ FLAGS = flags.define(
     *("group", "outside", "timeline", "profile"),
 )
 FLAGS.extensible("problem", "linear", PROBLEMS, extend.PROBLEMS, "Problem to train.")
-STRATEGIES = dict.fromkeys(arguments.STRATEGIES)
+STRATEGIES = dict.fromkeys(arguments.NAMES)
 FLAGS.extensible(
     "strategy", "synchronous", STRATEGIES, extend.STRATEGIES, "Training strategy."
 )
@@ -56,7 +50,10 @@ FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default
 FLAGS.integer("steps", 300, "Number of updates; of epochs with hogwild, average.", 1)
 FLAGS.integer("evaluate_every", 50, "Steps between evaluations; 0: only at the end.", 0)
 FLAGS.integer("servers", 0, "Number of servers; 0 uses 1 rank in 4.", 0)
-FLAGS.choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
+FLAGS.extensible(
+    *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
+    "Consistency of the workers.",
+)
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp, in clocks.", 0)
 
 
@@ -64,34 +61,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv, arguments.ON_DEVICES)
     compiling.enable_cache()
-    path = folder.path(FLAGS.out, "train")
+
+    def steps(comm: CountedComm) -> training.Training:
+        return arguments.training(FLAGS, find_problem(FLAGS.problem), comm)
+
     on_devices = FLAGS.strategy in arguments.ON_DEVICES
-
-    def program(comm: CountedComm) -> dict[str, Any]:
-        if on_devices:
-            devices.start(comm)
-        comm, entry = flags.delayed(FLAGS, comm), find_problem(FLAGS.problem)
-        training = arguments.training(FLAGS, entry, comm)
-        with writing.run_writer(
-            path,
-            FLAGS,
-            comm,
-            writers.console(FLAGS.steps),
-            figures.chart(path / "loss"),
-        ) as writer:
-            steps = timelines.traced(
-                training.steps, comm, FLAGS.timeline, path, FLAGS.profile
-            )
-
-            def measure(params: Params) -> Mapping[str, Any]:
-                call = partial(training.problem.evaluate, params)
-                return once(comm, "evaluation", id(params), call)
-
-            summary = train(steps, measure, writer, training.evaluate_every)
-            writer.summary(summary)
-        return summary
-
-    return flags.ranks(program, FLAGS, devices=on_devices)
+    return training.run(FLAGS, "train", steps, on_devices)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python launch/commands.py
 
-The tables are docs/commands.toml and experiments/studies/papers/papers.toml. A test
-compares the page with what this module writes.
+The tables are docs/commands.toml and experiments/studies/papers/papers.toml. The figure
+of a command is that of docs/figures with its name, one with another name in its row, or
+a paper's. A test compares the page with what this module writes.
 """
 
 import sys
@@ -39,11 +40,12 @@ def lines(topics: dict[str, Any], papers: dict[str, Any]) -> Iterator[str]:
     """Yield a table for each topic."""
     for topic, commands in topics.items():
         yield f"## {topic}\n"
-        yield "| command | shows | time | papers | figure |\n|---|---|---|---|---|"
-        for name, (command, shows, time) in commands.items():
+        yield "| figure | command | time | papers |\n|---|---|---|---|"
+        for name, (command, shows, time, *drawn) in commands.items():
             cited = [paper for paper in papers if name in scripts(papers[paper])]
             links = ", ".join(f"[{paper}](RESULTS.md#{paper})" for paper in cited)
-            cells = f"`{command}`", shows, time, links, figure(name, cited)
+            thumbnail = figure(name, [*drawn, name], cited)
+            cells = thumbnail, f"`{command}`<br>{shows}", time, links
             yield f"| {' | '.join(cells)} |"
         yield ""
 
@@ -54,12 +56,13 @@ def scripts(paper: dict[str, Any]) -> set[str]:
     return {Path(command["script"]).stem for command in commands}
 
 
-def figure(name: str, papers: list[str]) -> str:
-    """Return the first figure of the papers of a command; empty without one."""
-    for paper in papers:
-        path = f"results/{paper}.svg"
+def figure(name: str, own: list[str], papers: list[str]) -> str:
+    """Return the first figure of a command or of its papers; empty without one."""
+    paths = [f"figures/{each}{end}" for each in own for end in (".svg", ".png")]
+    for path in [*paths, *(f"results/{paper}.svg" for paper in papers)]:
         if (PAGE.parent / path).exists():
-            return f'<a href="{path}"><img src="{path}" alt="{name}" width="120"></a>'
+            size = 'width="120" loading="lazy"'
+            return f'<a href="{path}"><img src="{path}" alt="{name}" {size}></a>'
     return ""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHON = sys.executable
-# The cache of compiled programs of this process, which conftest.py sets during the
-# collection: for a process that compiles while this one waits. Ranks must not share it.
+# The cache of compiled programs of this process, for a process that compiles while this
+# one waits: it writes them, too. Others, such as ranks, only read; see conftest.py.
 COMPILED = {
     name: value
     for name, value in os.environ.items()

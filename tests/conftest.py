@@ -1,5 +1,6 @@
-"""Fixtures of all tests: a time limit, and a cache of compiled programs."""
+"""Fixtures of all tests: a time limit, and caches of compiled programs."""
 
+import gc
 import hashlib
 import os
 import platform
@@ -24,6 +25,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each rank would compile every
 # ranks outnumber cores: a rank of MPICH that waits sleeps between polls
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
+# the folder of the process that starts the workers, in which they exchange programs
+EXCHANGED = Path(os.environ.setdefault("DML_TESTS_COMPILED", COMPILED.name))
 KEEP = {  # read by jax when it is imported
     "JAX_COMPILATION_CACHE_DIR": COMPILED.name,
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -47,14 +50,14 @@ def kept():
 
 def copy_new(source, target):
     """Link or copy the programs that `target` lacks; others see whole files only."""
-    for file in source.glob("*-cache"):
-        if not (target / file.name).exists():
-            half = target / f"{file.name}.{os.getpid()}"
+    for name in {*os.listdir(source)} - {*os.listdir(target)}:
+        if name.endswith("-cache"):
+            file, half = source / name, target / f"{name}.{os.getpid()}"
             try:
                 half.hardlink_to(file)
             except OSError:  # another file system
                 shutil.copyfile(file, half)
-            half.replace(target / file.name)
+            half.replace(target / name)
 
 
 os.environ.update(KEEP)
@@ -90,9 +93,24 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish():
-    """Remove the variables: ranks might read half-written files of other ranks."""
-    for name in KEEP:
-        os.environ.pop(name, None)
+    """Let processes of tests read the programs, but write none.
+
+    Ranks might otherwise read half-written files of other ranks. What there is now
+    stays to the end: the garbage collector need not look at it.
+    """
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "1e9"
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exchange():
+    """Give the programs of a file to the other workers, and take theirs."""
+    yield
+    own = Path(COMPILED.name)
+    if own != EXCHANGED:
+        with suppress(OSError):
+            copy_new(own, EXCHANGED)
+            copy_new(EXCHANGED, own)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 from lab import started
 
 from dml.runs import results
+from tests.commands import COMPILED
 
 ROOT = Path(__file__).parents[1]
 # Starts two ranks that never end, as the experiments start theirs.
@@ -83,7 +84,7 @@ def test_a_command_writes_its_results_whatever_its_output_is(name, tmp_path):
         f"{command} {redirections}",
         shell=True,
         cwd=ROOT,
-        env=os.environ | variables,
+        env=os.environ | COMPILED | variables,
         stderr=subprocess.PIPE,
         timeout=280,
     )

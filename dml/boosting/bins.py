@@ -28,6 +28,7 @@ from dml.boosting.messages import Grid, add, agree, collect, largest, least
 from dml.boosting.settings import Settings
 
 BITS = 2  # k
+BLOCK = 4096  # rows
 
 
 class Bins(NamedTuple):
@@ -50,8 +51,9 @@ def keys_of(values: np.ndarray) -> np.ndarray:
     """Return unsigned integers in the order of the numbers; -0 and 0 are equal."""
     word = np.uint32 if values.dtype == np.float32 else np.uint64
     bits = (values + values.dtype.type(0)).view(word)
-    top = word(1 << (8 * bits.itemsize - 1))
-    return np.where(bits & top, ~bits, bits | top)
+    last = word(8 * bits.itemsize - 1)
+    bits ^= -(bits >> last) | (word(1) << last)  # all bits of negative numbers
+    return bits
 
 
 def values_of(keys: np.ndarray) -> np.ndarray:
@@ -66,7 +68,7 @@ def make_bins(
 ) -> Bins:
     """Return the bins of the columns of a block; collective."""
     columns, most = x.shape[1], settings.bins
-    ordered = [sorted_keys(x[:, f]) for f in range(columns)]
+    ordered = [sorted_keys(column) for column in by_column(x)]
     counts = np.array([len(keys) for keys in ordered], np.int64)
     numbers = add(grid.down, np.concatenate([counts, len(x) - counts]))
     present, absent = numbers[:columns], numbers[columns:]
@@ -100,17 +102,31 @@ def make_bins(
     return Bins(edges, np.array(sizes, np.int64), absent > 0, categories)
 
 
+def by_column(x: np.ndarray) -> np.ndarray:
+    """Return a transposed copy, by blocks that fit in the cache."""
+    made = np.empty(x.shape[::-1], x.dtype)
+    for first in range(0, len(x), BLOCK):
+        made[:, first : first + BLOCK] = x[first : first + BLOCK].T
+    return made
+
+
 def sorted_keys(column: np.ndarray) -> np.ndarray:
-    """Return the keys of the values that are not missing, in ascending order."""
-    values = np.sort(column)  # NaN at the end
-    return keys_of(values[: np.searchsorted(values, np.nan)])
+    """Sort a column; return the keys of the values that are not missing, ascending."""
+    column.sort()  # NaN at the end
+    return keys_of(column[: np.searchsorted(column, np.nan)])
 
 
-def distinct_keys(keys: np.ndarray, most: int) -> np.ndarray:
+@njit(cache=True, nogil=True)
+def distinct_keys(keys, most):
     """Return the distinct keys of a sorted column, at most `most` of them."""
-    if not len(keys):
-        return keys
-    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])][:most]
+    found, count = np.empty(most, keys.dtype), 0
+    for key in keys:
+        if count == 0 or key != found[count - 1]:
+            if count == most:
+                break
+            found[count] = key
+            count += 1
+    return found[:count]
 
 
 def union(
@@ -227,22 +243,36 @@ def between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where((low <= middle) & (middle < high), middle, low)
 
 
+def hints_of(edges: np.ndarray) -> np.ndarray:
+    """Return the number of edges below the float32 numbers with equal upper 16 bits."""
+    least = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)  # keys
+    with np.errstate(invalid="ignore"):
+        values = np.nan_to_num(values_of(least), nan=np.inf, posinf=np.inf)
+    values[: 1 << 7] = -np.inf  # negative NaN
+    first = np.searchsorted(values, edges, side="right")  # of the numbers above an edge
+    return np.cumsum(np.bincount(first, minlength=1 << 16)[: 1 << 16]).astype(np.uint8)
+
+
 @njit(cache=True, nogil=True)
-def assign(column, edges, category, missing, out):
-    """Write the bin of each value of a column: the number of edges below it."""
+def assign(column, edges, hints, category, missing, out):
+    """Write the bin of each value of a column: the number of edges below it.
+
+    The search begins at the hint of the value's upper bits; it ends at the same bin
+    from any other.
+    """
     length = len(edges)
     for i in range(len(column)):
         value = np.float64(column[i])
         if value != value:
             out[i] = missing
             continue
-        place, rest = 0, length
-        while rest > 1:
-            half = rest >> 1
-            if edges[place + half - 1] < value:
-                place += half
-            rest -= half
-        if length > 0 and edges[place] < value:
+        bits = np.int64(np.float32(value).view(np.uint32))
+        place = np.int64(
+            hints[(~bits if bits >> 31 else bits | 1 << 31) >> 16 & 0xFFFF]
+        )
+        while place > 0 and edges[place - 1] >= value:
+            place -= 1
+        while place < length and edges[place] < value:
             place += 1
         if category and (place == length or edges[place] != value):
             place = missing  # a category that training did not see

@@ -13,8 +13,8 @@ bits, so that one addition of 64 bits adds a gradient and a second derivative:
 import math
 
 import numpy as np
-from numba import njit
 
+from dml.boosting.losses import WHOLE, compiled
 from dml.boosting.messages import add, largest
 from dml.types import Comm
 
@@ -42,7 +42,7 @@ def total(comm: Comm | None, values: np.ndarray) -> float:
     return math.ldexp(float(add(comm, sums)[0]), -e)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rounded(values, scale):
     """Return the sum of the rounded multiples of values."""
     result = np.int64(0)
@@ -51,21 +51,23 @@ def rounded(values, scale):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def quantise(g, h, scales, constant, fine, packed):
     """Write the FINE numbers of g and h, and their packed COARSE numbers.
 
     A constant h is 1 in both, so that its sums are numbers of rows.
     """
-    half = np.int64(1 << (SHIFT - 1))
+    half, ones = np.int64(1 << (SHIFT - 1)), np.float64(WHOLE).view(np.int64)
     g_scale, h_scale = scales
     for i in range(len(g)):
-        gi = np.int64(np.floor(g[i] * g_scale + 0.5))
+        # of whole numbers, without a conversion: see losses.exp
+        gi = np.float64(np.floor(g[i] * g_scale + 0.5) + WHOLE).view(np.int64) - ones
         fine[2 * i] = gi
         if constant:
             fine[2 * i + 1] = 1
             packed[i] = (((gi + half) >> SHIFT) << 32) + 1
         else:
-            hi = np.int64(np.floor(h[i] * h_scale + 0.5))
+            hi = np.float64(np.floor(h[i] * h_scale + 0.5) + WHOLE).view(np.int64)
+            hi -= ones
             fine[2 * i + 1] = hi
             packed[i] = (((gi + half) >> SHIFT) << 32) + ((hi + half) >> SHIFT)

@@ -22,14 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.boosting.bins import Bins
 from dml.boosting.fixed import FLUSH
-from dml.boosting.histograms import Slots, histogram, unpacked
-from dml.boosting.messages import Grid, add, add_parts, collect, share_flags
-from dml.boosting.rows import Binned, divide, flags_of, sum_packed, sum_rows
+from dml.boosting.histograms import histogram, unpacked
+from dml.boosting.messages import add, add_parts, collect, share_flags
+from dml.boosting.rows import divide, flags_of, sum_packed, sum_rows
 from dml.boosting.search import (
-    BITSET,
-    WORDS,
     Limits,
     Node,
     Split,
@@ -37,8 +34,9 @@ from dml.boosting.search import (
     output,
     search_columns,
 )
-from dml.boosting.settings import Settings
+from dml.boosting.table import Table
 from dml.boosting.tree import Tree
+from dml.boosting.vote import elected_sums, shard_sums, votes
 
 
 @dataclass
@@ -52,35 +50,6 @@ class Leaf:
     depth: int = 0
     sums: Any = None  # histogram of this rank's part of the columns
     split: Split | None = None
-
-
-class Table(NamedTuple):
-    """What a rank knows of a table while trees grow.
-
-    Attributes:
-      grid: Place of this rank.
-      settings: Settings.
-      bins: Bins of the block's columns.
-      binned: Bins of the block's rows.
-      slots: Slots of histograms, and this rank's part of the columns.
-      firsts: First column of each block of columns, and the number of columns.
-      columns_Fx5: The part's columns, for `search_columns`.
-      counted: Whether histograms count rows in words of their own.
-    """
-
-    grid: Grid
-    settings: Settings
-    bins: Bins
-    binned: Binned
-    slots: Slots
-    firsts: np.ndarray
-    columns_Fx5: np.ndarray
-    counted: bool
-
-    @property
-    def record(self) -> int:
-        """Words of a split in a message."""
-        return WORDS + BITSET * bool(self.settings.categories)
 
 
 class Gradients(NamedTuple):
@@ -107,8 +76,6 @@ class Growing:
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[tuple[Split, Node]] = field(default_factory=list)
     children: list[list[int]] = field(default_factory=list)
-    flags: Any = None
-    scratch: Any = None
 
     def begin(self, used: int) -> None:
         """Make the root; the first `used` rows take part."""
@@ -118,8 +85,6 @@ class Growing:
         node = Node(sums[0], sums[1], sums[2], -np.inf, np.inf)
         root = Leaf(0, used, len(self.rows), node)
         self.leaves.append(root)
-        self.flags = np.empty(len(self.rows), np.uint8)
-        self.scratch = np.empty(len(self.rows), np.int32)
         if self.can_split(root):
             root.sums = self.histogram(root)
             self.search([root])
@@ -133,13 +98,22 @@ class Growing:
         return not deep and enough and hessian >= 2 * settings.min_hessian
 
     def histogram(self, leaf: Leaf) -> np.ndarray:
-        """Return the sums of a leaf over all ranks, for this rank's columns."""
+        """Return the sums of a leaf over all ranks, for this rank's columns.
+
+        If shards vote: those of each shard of this rank, for all columns.
+        """
         table = self.table
         small = leaf.node.rows <= FLUSH
         rows = self.rows[leaf.begin : leaf.used]
         packed = self.gradients.packed
+        if table.shards:
+            return shard_sums(
+                *(table.shards, table.binned, table.slots),
+                *(rows, packed, table.counted),
+            )
         sums = histogram(table.binned, table.slots, rows, packed, small, table.counted)
-        return unpacked(add_parts(table.grid.down, sums, table.slots.edges), small)
+        sums = add_parts(table.grid.down, sums, table.slots.edges)
+        return unpacked(sums) if small else sums
 
     def search(self, leaves: list[Leaf]) -> None:
         """Set the best split of leaves that have a histogram; collective."""
@@ -149,11 +123,25 @@ class Growing:
             node = leaf.node
             if not (table.counted or self.gradients.constant):
                 node = node._replace(rows=node.h)  # min_rows is 1 at most
-            columns = table.columns_Fx5
-            search_columns(leaf.sums, columns, self.read, node, limits, record)
+            columns, read, sums = table.columns_Fx5, self.read, leaf.sums
+            if table.shards:
+                sums, columns = self.elected(leaf, node)
+                read = np.ones(len(columns), bool)
+            search_columns(sums, columns, read, node, limits, record)
         every = collect(table.grid.everyone, own)
         for i, leaf in enumerate(leaves):
             leaf.split = best_of(every[:, i])
+
+    def elected(self, leaf: Leaf, node: Node) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums and the columns that the shards elect; collective."""
+        table, shards = self.table, self.table.shards
+        assert shards
+        rows = self.rows[leaf.begin : leaf.used]
+        counts = np.diff(np.searchsorted(rows, shards.edges))
+        weights, columns = counts * shards.number / leaf.node.rows, table.columns_Fx5
+        read = columns, self.read
+        made = votes(shards, leaf.sums, weights, read, node, self.limits)
+        return elected_sums(table.grid, made, shards.top, leaf.sums, columns)
 
     def next_leaf(self) -> int:
         """Return the leaf to split, or -1."""
@@ -188,8 +176,8 @@ class Growing:
 
     def move_rows(self, leaf: Leaf, found: Split) -> tuple[int, int]:
         """Divide the rows of a leaf; return the middle, and the used rows before."""
-        table, flags = self.table, self.flags[: leaf.end - leaf.begin]
-        rows = self.rows[leaf.begin : leaf.end]
+        table, rows = self.table, self.rows[leaf.begin : leaf.end]
+        flags = table.flags[: len(rows)]
         owner = int(np.searchsorted(table.firsts, found.column, side="right")) - 1
         if owner == table.grid.column:
             own = found.column - int(table.firsts[owner])
@@ -197,7 +185,7 @@ class Growing:
             flags_of(table.binned.columns_FxN[own], goes, rows, flags)
         share_flags(table.grid.across, flags, owner)
         used_left = int(np.count_nonzero(flags[: leaf.used - leaf.begin]))
-        return leaf.begin + divide(rows, flags, self.scratch), used_left
+        return leaf.begin + divide(rows, flags, table.scratch), used_left
 
     def child_nodes(self, node: Node, found: Split, rows: int) -> tuple[Node, Node]:
         """Return the sums and intervals of the children."""

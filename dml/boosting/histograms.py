@@ -71,59 +71,65 @@ def histogram(
 ) -> np.ndarray:
     """Return the sums of rows by slot, shape SxW, to be added over ranks."""
     size = len(binned.columns_FxN) << 8
-    sums, rows_of = np.zeros((2, size), np.int64), np.zeros(size * counted, np.int64)
-    made = np.empty((len(slots.places), width(small, counted)), np.int64)
-    once = add_rows(binned, rows, packed, sums, rows_of)
+    once = np.zeros((size, 1 + counted), np.int64)
     if small:
-        made[:, 0] = once[slots.places]
-    else:
-        made[:, 0], made[:, 1] = sums[0, slots.places], sums[1, slots.places]
-    if counted:
-        made[:, -1] = rows_of[slots.places]
+        add_packed(binned, rows, packed, once)
+        return once[slots.places]
+    sums = np.zeros((2 + counted, size), np.int64)
+    for begin in range(0, len(rows), FLUSH):
+        once[:] = 0
+        add_packed(binned, rows[begin : begin + FLUSH], packed, once)
+        flush(once, sums)
+    made = np.empty((len(slots.places), width(small, counted)), np.int64)
+    for k, each in enumerate(sums):
+        made[:, k] = each[slots.places]
     return made
 
 
-def unpacked(sums_SxW: np.ndarray, small: bool) -> np.ndarray:
-    """Return the columns g, h and, if counted, rows, of the sums over all ranks."""
-    if not small:
-        return sums_SxW
-    g, h = sums_SxW[:, 0] >> 32, sums_SxW[:, 0] & 0xFFFFFFFF
-    return np.column_stack([g, h, sums_SxW[:, 1:]])
+@njit(cache=True, nogil=True)
+def unpacked(packed_SxW):
+    """Return the columns g, h and, if counted, rows, of packed sums of all ranks."""
+    slots, width = packed_SxW.shape
+    sums_SxV = np.empty((slots, width + 1), np.int64)
+    for s in range(slots):
+        sums_SxV[s, 0] = packed_SxW[s, 0] >> 32
+        sums_SxV[s, 1] = packed_SxW[s, 0] & 0xFFFFFFFF
+        if width > 1:
+            sums_SxV[s, 2] = packed_SxW[s, 1]
+    return sums_SxV
 
 
 @njit(cache=True, nogil=True)
-def add_rows(binned, rows, packed, sums_2xS, rows_of):
-    """Add rows to sums_2xS, and to rows_of unless it is empty.
-
-    Return the packed sums of the last FLUSH rows or fewer.
-    """
-    size = sums_2xS.shape[1]
-    once, ones = np.zeros(size, np.int64), np.ones(0, np.int64)
-    flat, stride, columns = binned.flat, binned.stride, len(binned.columns_FxN)
-    if len(rows_of):
-        ones = np.ones(len(packed), np.int64)
-    for begin in range(0, len(rows), FLUSH):
-        some = rows[begin : begin + FLUSH]
-        once[:] = 0
-        add_packed(flat, stride, columns, some, packed, once)
-        if len(rows_of):
-            add_packed(flat, stride, columns, some, ones, rows_of)
-        for s in range(size):
-            sums_2xS[0, s] += once[s] >> 32
-            sums_2xS[1, s] += once[s] & 0xFFFFFFFF
-    return once
+def flush(once_SxW, sums_3xS):
+    """Add packed sums, and numbers of rows if W is 2, to sums of g, h and rows."""
+    sign, half = np.uint64(1 << 63), np.int64(1 << 31)
+    for s in range(once_SxW.shape[0]):
+        value = once_SxW[s, 0]  # shifted without its sign, for which AVX2 has a shift
+        sums_3xS[0, s] += np.int64((np.uint64(value) ^ sign) >> np.uint64(32)) - half
+        sums_3xS[1, s] += value & 0xFFFFFFFF
+    if once_SxW.shape[1] > 1:
+        for s in range(once_SxW.shape[0]):
+            sums_3xS[2, s] += once_SxW[s, 1]
 
 
 @njit(cache=True, nogil=True)
-def add_packed(flat, stride, columns, rows, packed, once):
-    """Add the packed number of each row to the slots of its bins."""
-    step, wide = np.uint64(stride), np.uint64(columns)
+def add_packed(binned, rows, packed, once_SxW):
+    """Add the packed number of each row, and 1 if W is 2, to the slots of its bins."""
+    flat, stride, wide = binned.flat, binned.stride, np.uint64(len(binned.columns_FxN))
+    step, once, counted = np.uint64(stride), once_SxW.reshape(-1), once_SxW.shape[1] > 1
     for i in range(len(rows)):
         if i + AHEAD < len(rows):
             ahead = np.int64(rows[i + AHEAD])
             prefetch(packed, ahead)
             prefetch(flat, ahead * stride)
         base, value = np.uint64(rows[i]) * step, packed[rows[i]]
-        for f in range(wide):  # unsigned: no test for a negative index
-            place = np.uint64(f) << np.uint64(8)
-            once[place + np.uint64(flat[base + np.uint64(f)])] += value
+        if counted:
+            for f in range(wide):  # unsigned: no test for a negative index
+                place = np.uint64(f) << np.uint64(8)
+                place = (place + np.uint64(flat[base + np.uint64(f)])) << np.uint64(1)
+                once[place] += value
+                once[place + np.uint64(1)] += 1
+        else:
+            for f in range(wide):
+                place = np.uint64(f) << np.uint64(8)
+                once[place + np.uint64(flat[base + np.uint64(f)])] += value

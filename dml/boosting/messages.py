@@ -53,14 +53,14 @@ class Grid(NamedTuple):
 
 def shape(split: str, size: int) -> tuple[int, int]:
     """Return the numbers of blocks of rows and of columns of a split."""
-    if split == "rows":
+    if split in ("rows", "vote"):
         return size, 1
     if split == "columns":
         return 1, size
     found = re.fullmatch(r"([1-9]\d{0,6})x([1-9]\d{0,6})", split)
     if not found:
         raise BadInput(
-            f"expected a split rows, columns or RxC such as 2x4, got {split!r}; "
+            f"expected a split rows, columns, vote or RxC such as 2x4, got {split!r}; "
             "correct it"
         )
     rows, columns = int(found[1]), int(found[2])
@@ -169,11 +169,20 @@ def agree(comm: Comm | None, problem: str) -> None:
         raise BadInput("rank {}: {}".format(*next(found)))
 
 
-def share(rank: int, size: int, split: str, rows: int, columns: int) -> tuple:
-    """Return the slices of rows and of columns of a rank, as even as possible."""
+def share(
+    rank: int, size: int, split: str, rows: int, columns: int, shards: int = 16
+) -> tuple:
+    """Return the slices of rows and of columns of a rank, as even as possible.
+
+    With split="vote" a rank has whole shards: `shards` is that of the settings.
+    """
     row_blocks, column_blocks = shape(split, size)
     row, column = divmod(rank, column_blocks)
-    return part(rows, row_blocks, row), part(columns, column_blocks, column)
+    own = part(rows, row_blocks, row)
+    if split == "vote":
+        some = part(shards, size, rank)
+        own = slice(rows * some.start // shards, rows * some.stop // shards)
+    return own, part(columns, column_blocks, column)
 
 
 def part(length: int, parts: int, index: int) -> slice:

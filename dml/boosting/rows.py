@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dml.boosting.bins import Bins, assign
+from dml.boosting.bins import BLOCK, Bins, assign, hints_of
 
 AHEAD = 16  # rows
 
@@ -60,19 +60,24 @@ def stride_of(columns: int) -> int:
 def bin_rows(bins: Bins, blocks: list[Any]) -> Binned:
     """Return the bins of blocks of rows, one behind the other."""
     count, columns = sum(len(x) for x in blocks), len(bins.edges)
+    stride = stride_of(columns)
     columns_FxN = np.empty((columns, count), np.uint8)
+    rows = np.zeros((count, stride), np.uint8)
+    given = [
+        (edges, hints_of(edges), category, missing)
+        for edges, category, missing in zip(
+            bins.edges, bins.categories, bins.counts, strict=True
+        )
+    ]
     begin = 0
     for x in blocks:
-        for f, edges in enumerate(bins.edges):
-            out = columns_FxN[f, begin : begin + len(x)]
-            column = np.ascontiguousarray(x[:, f])
-            assign(column, edges, bins.categories[f], bins.counts[f], out)
-        begin += len(x)
-    stride = stride_of(columns)
-    rows = np.zeros((count, stride), np.uint8)
-    for first in range(0, count, 4096):
-        block = columns_FxN[:, first : first + 4096]
-        rows[first : first + 4096, :columns] = block.T
+        for first in range(0, len(x), BLOCK):
+            some = x[first : first + BLOCK]
+            made = columns_FxN[:, begin : begin + len(some)]
+            for column, each, out in zip(some.T, given, made, strict=True):
+                assign(column, *each, out)
+            rows[begin : begin + len(some), :columns] = made.T
+            begin += len(some)
     return Binned(rows.reshape(-1), stride, columns_FxN)
 
 
@@ -124,5 +129,8 @@ def sum_packed(rows, packed):
 @njit(cache=True, nogil=True)
 def add_value(scores_NxK, c, rows, value):
     """Add the value of a leaf to the scores of its rows."""
+    width = scores_NxK.shape[1]
     for i in range(len(rows)):
+        if i + AHEAD < len(rows):
+            prefetch(scores_NxK, np.int64(rows[i + AHEAD]) * width + c)
         scores_NxK[rows[i], c] += value

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+# no test for a divisor of 0
+compiled = njit(cache=True, nogil=True, error_model="numpy")
 ONE_HOT, SMOOTH, MOST, GROUP = 4, 10, 32, 100
 WORDS, BITSET = 7, 4  # of a split, and of its categories
 
@@ -61,7 +63,7 @@ class Split(NamedTuple):
     set: tuple[int, int, int, int]  # bits of the bins of categories on the left
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def output(g, h, low, high, l1, l2):
     """Return the value of a leaf, without the rate."""
     t = max(abs(g) - l1, 0.0)
@@ -69,10 +71,12 @@ def output(g, h, low, high, l1, l2):
     return min(max(value, low), high)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score(g, h, low, high, l1, l2):
     """Return the decrease of twice the loss by a leaf."""
     t = max(abs(g) - l1, 0.0)
+    if low == -np.inf and high == np.inf:
+        return t * t / (h + l2)
     value = (-t if g > 0.0 else t) / (h + l2)
     if value < low or value > high:
         w = min(max(value, low), high)
@@ -81,7 +85,7 @@ def score(g, h, low, high, l1, l2):
     return t * t / (h + l2)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gain_of(left, node, limits, l2, direction):
     """Return the gain of a split without the parent's score; -inf if it is refused.
 
@@ -106,7 +110,7 @@ def gain_of(left, node, limits, l2, direction):
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_number(sums_SxW, column, node, limits):
     """Return (gain, bin, missing_left, g, h, rows) of the best split of a column."""
     begin, count, missing, direction, _ = column
@@ -132,7 +136,7 @@ def search_number(sums_SxW, column, node, limits):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_category(sums_SxW, column, node, limits, set_4):
     """Return (gain, g, h, rows) of the best set of categories; write its bits."""
     begin, count = column[0], column[1]
@@ -180,7 +184,7 @@ def search_category(sums_SxW, column, node, limits, set_4):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_columns(sums_SxW, columns_Fx5, read, node, limits, record):
     """Write the best split of columns as words to `record`.
 
@@ -217,13 +221,24 @@ def search_columns(sums_SxW, columns_Fx5, read, node, limits, record):
                 record[7:11] = 0
 
 
+@compiled
+def best_rank(records_PxW):
+    """Return the rank of the best split, by gain, then by column; none: -1."""
+    best, best_gain = -1, -np.inf
+    for rank in range(len(records_PxW)):
+        gain = np.int64(records_PxW[rank, 0]).view(np.float64)
+        lower = best >= 0 and records_PxW[rank, 1] < records_PxW[best, 1]
+        if gain > best_gain or (gain == best_gain and lower):
+            best, best_gain = rank, gain
+    return best
+
+
 def best_of(records_PxW: np.ndarray) -> Split | None:
     """Return the best of the splits of all ranks; None if no rank has one."""
-    gains = records_PxW[:, 0].view(np.float64)
-    if gains.max() == -np.inf:
+    rank = best_rank(records_PxW)
+    if rank < 0:
         return None
-    ties = np.flatnonzero(gains == gains.max())
-    rank = ties[np.argmin(records_PxW[ties, 1])]
     words = records_PxW[rank].tolist()
+    gain = float(records_PxW[rank, 0].view(np.float64))
     bits = tuple(words[WORDS:]) or (0,) * BITSET
-    return Split._make([float(gains[rank]), *words[1:WORDS], bits])
+    return Split._make([gain, *words[1:WORDS], bits])

@@ -44,7 +44,9 @@ class Settings:
         after which training ends; 0: never.
       categories: Numbers of the columns whose values are categories 0, 1, 2, …
       monotone: Direction of each column, 1, -1 or 0; empty: no constraints.
-      split: "rows", "columns", or "RxC" such as "2x4".
+      split: "rows", "columns", "RxC" such as "2x4", or "vote".
+      shards: Number of shards of the rows that vote.
+      top: Number of columns that a shard proposes, and that a vote elects.
     """
 
     loss: str = "squared"
@@ -66,6 +68,8 @@ class Settings:
     categories: tuple[int, ...] = ()
     monotone: tuple[int, ...] = ()
     split: str = "rows"
+    shards: int = 16
+    top: int = 20
 
     @property
     def outputs(self) -> int:
@@ -102,6 +106,8 @@ RANGES = {  # of settings: least and most
     "column_share": (1e-9, 1),
     "seed": (0, (1 << 32) - 1),
     "stop_after": (0, 10**6),
+    "shards": (1, 1 << 16),
+    "top": (1, 1 << 16),
 }
 
 

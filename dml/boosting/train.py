@@ -10,28 +10,21 @@ without samples of rows, of the set of rows in any order.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dml.boosting import fixed, losses, sampling
-from dml.boosting.bins import make_bins
-from dml.boosting.grow import Gradients, Leaf, Table, grow
-from dml.boosting.histograms import slots_of
-from dml.boosting.messages import Grid, agree, collect, grid, largest
+from dml.boosting.grow import Gradients, Leaf, grow
+from dml.boosting.messages import grid, largest
 from dml.boosting.model import Model
-from dml.boosting.rows import add_value, bin_rows
-from dml.boosting.search import ONE_HOT
-from dml.boosting.settings import (
-    Data,
-    Settings,
-    check_data,
-    check_settings,
-    check_sizes,
-)
-from dml.boosting.tree import LARGEST, Tree
+from dml.boosting.rows import add_value
+from dml.boosting.settings import Data, Settings, check_settings
+from dml.boosting.table import Place, Table, located, make_table, resolved
+from dml.boosting.tree import Tree
 from dml.types import Comm
 
+CHUNK = 1 << 14  # rows whose gradients stay in the cache
 Report = Callable[[int, dict[str, float]], object]
 
 
@@ -41,14 +34,6 @@ class Trained(NamedTuple):
     model: Model
     curves: dict[str, list[float]]
     best: int  # number of rounds of the model
-
-
-class Place(NamedTuple):
-    """Sizes of the table, and the first row and columns of the blocks."""
-
-    rows: int
-    first_row: int
-    firsts: np.ndarray  # first column of each block, and the number of columns
 
 
 def train(
@@ -97,59 +82,6 @@ def train(
     return Trained(model, curves, kept)
 
 
-def located(grid: Grid, blocks: list[Data], settings: Settings) -> Place:
-    """Return the place of this rank's block in the table, after checks; collective."""
-    x = blocks[0].x
-    shape = x.shape if getattr(x, "ndim", 0) == 2 else (0, 0)
-    columns = collect(grid.across, np.array([shape[1]], np.int64))[:, 0]
-    firsts = np.concatenate([[0], np.cumsum(columns)])
-    first, problem = int(firsts[grid.column]), ""
-    for each in blocks:
-        problem = problem or check_data(each, settings, first)
-        if not problem and each.x.shape[1] != shape[1]:
-            problem = (
-                f"expected {shape[1]} columns in an evaluation set, got "
-                f"{each.x.shape[1]}; pass the columns of the training"
-            )
-    agree(grid.everyone, problem)
-    counts = np.array([len(each.y) for each in blocks], np.int64)
-    if (collect(grid.across, counts) != counts).any():
-        problem = "expected equal rows on all ranks of a row of the grid, got others"
-    widths = collect(grid.down, np.array([shape[1]], np.int64))
-    if (widths != shape[1]).any():
-        problem = "expected equal columns on all ranks of a column, got others"
-    agree(grid.everyone, problem and f"{problem}; divide the table by `share`")
-    rows = collect(grid.down, counts[:1])[:, 0]
-    check_sizes(int(rows.sum()), int(firsts[-1]), settings)
-    return Place(int(rows.sum()), int(rows[: grid.row].sum()), firsts)
-
-
-def make_table(
-    grid: Grid, place: Place, data: Data, evaluate: Sequence[Data], settings: Settings
-) -> Table:
-    """Return the bins of the rows of a rank; collective."""
-    first, width = int(place.firsts[grid.column]), data.x.shape[1]
-    numbers = np.arange(first, first + width)
-    categories = np.isin(numbers, settings.categories)
-    bins = make_bins(grid, data.x, settings, categories)
-    slots = slots_of(bins, grid.rows, grid.row)
-    signs = np.array(settings.monotone or [0] * int(place.firsts[-1]), np.int64)
-    kinds = np.where(categories, 2, signs[first : first + width])
-    described = np.column_stack([bins.counts, bins.missing, kinds])
-    own = slice(slots.first, slots.last)
-    sums = np.cumsum((bins.counts + bins.missing)[own])
-    begins = np.concatenate([[0], sums])[:-1].astype(np.int64)
-    columns = [begins, described[own], numbers[own]]
-    columns_Fx5 = np.column_stack(columns).astype(np.int64)
-    wide = bool(categories.any() and bins.counts[categories].max() > ONE_HOT)
-    many = largest(grid.across, np.array([wide], np.int64)).item()
-    binned = bin_rows(bins, [data.x, *(each.x for each in evaluate)])
-    counted = settings.min_rows > 1 or bool(many)
-    return Table(
-        *(grid, settings, bins, binned, slots, place.firsts, columns_Fx5, counted)
-    )
-
-
 class Boosting:
     """Scores, gradients and trees of the rows of a rank."""
 
@@ -175,6 +107,10 @@ class Boosting:
             for weights, y in zip(self.weights, self.targets, strict=True)
         ]
         self.start = self.first_scores()
+        count = len(self.targets[0])  # buffers of a tree, kept: new pages take time
+        self.fine = np.empty(2 * count, np.int32)
+        self.packed = np.empty(count, np.int64)
+        self.rows = np.empty(int(self.edges[-1]), np.int32)
         self.scores = np.tile(self.start, (int(self.edges[-1]), 1))
 
     def total(self, values: np.ndarray) -> float:
@@ -200,10 +136,7 @@ class Boosting:
         """Grow the trees of a round, and add their values to the scores; collective."""
         table, s = self.table, self.table.settings
         count = len(self.targets[0])
-        chosen = sampling.rows(s.seed, round_, s.row_share, self.place.first_row, count)
-        others = np.arange(count, int(self.edges[-1]))
-        used, outside = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        order = np.concatenate([used, outside, others]).astype(np.int32)
+        order, used = self.order(round_)
         columns = int(self.place.firsts[-1])
         read = sampling.columns(s.seed, round_, s.column_share, columns)
         first = int(self.place.firsts[table.grid.column])
@@ -216,34 +149,62 @@ class Boosting:
         trees = []
         for c in range(s.outputs):
             gradients = self.gradients(scores, c)
-            tree, leaves, rows = grow(
-                table, gradients, order.copy(), len(used), read, c
-            )
+            np.copyto(self.rows, order)
+            tree, leaves, rows = grow(table, gradients, self.rows, used, read, c)
             self.add(tree, leaves, rows)
             trees.append(tree)
         return trees
 
+    def order(self, round_: int) -> tuple[np.ndarray, int]:
+        """Return the rows of a rank, those in a round first, and their number."""
+        s, count, end = self.table.settings, len(self.targets[0]), int(self.edges[-1])
+        order, first = np.arange(end, dtype=np.int32), self.place.first_row
+        if s.row_share < 1:
+            chosen = sampling.rows(s.seed, round_, s.row_share, first, count)
+            inside = np.concatenate([chosen, np.zeros(end - count, bool)])
+            return np.concatenate([order[inside], order[~inside]]), int(chosen.sum())
+        return order, count
+
     def gradients(self, scores: np.ndarray, class_: int) -> Gradients:
         """Return the fixed-point gradients of the training rows; collective."""
-        s, y, count = self.table.settings, self.targets[0], len(self.targets[0])
-        g, h = np.empty(count), np.empty(count)
-        losses.GRADIENTS[s.loss](scores, y, self.weights[0], class_, g, h)
-        bound, h_bound = self.heaviest, self.heaviest
+        s, bound, h_bound = self.table.settings, self.heaviest, self.heaviest
+        parts = [
+            slice(begin, begin + CHUNK)
+            for begin in range(0, len(self.targets[0]), CHUNK)
+        ]
         if s.loss == "squared":
-            own = np.array([np.abs(g).max(initial=0.0)])
+            each = [
+                np.abs(self.derivatives(scores, 0, part)[0]).max() for part in parts
+            ]
+            own = np.array([max(each, default=0.0)])
             bound = largest(self.table.grid.down, own).item()
         else:
             h_bound *= s.classes / (s.classes - 1) / 4 if s.loss == "softmax" else 0.25
         e, h_e = fixed.exponent(bound), fixed.exponent(h_bound)
-        fine, packed = np.empty(2 * count, np.int32), np.empty(count, np.int64)
-        fixed.quantise(g, h, (2.0**e, 2.0**h_e), self.constant, fine, packed)
+        scales = 2.0**e, 2.0**h_e
+        for part in parts:
+            g, h = self.derivatives(scores, class_, part)
+            fine = self.fine[2 * part.start : 2 * part.stop]
+            fixed.quantise(g, h, scales, self.constant, fine, self.packed[part])
         units = 2.0**-e, 1.0 if self.constant else 2.0**-h_e
         coarse = 2.0**fixed.SHIFT
         h_coarse = 1.0 if self.constant else units[1] * coarse
         return Gradients(
-            *(fine, packed, units[0] * coarse, h_coarse),
+            *(self.fine, self.packed, units[0] * coarse, h_coarse),
             *(*units, self.constant),
         )
+
+    def derivatives(
+        self, scores: np.ndarray, class_: int, part: slice
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return g and h of a part of the training rows."""
+        y = self.targets[0][part]
+        g, h = np.empty(len(y)), np.empty(len(y))
+        losses.GRADIENTS[self.table.settings.loss](scores[part], y, class_, g, h)
+        if len(self.weights[0]):
+            g *= self.weights[0][part]
+            h *= self.weights[0][part]
+        return g, h
 
     def add(self, tree: Tree, leaves: list[Leaf], rows: np.ndarray) -> None:
         """Add the values of leaves to the scores of their rows."""
@@ -257,53 +218,10 @@ class Boosting:
             if i or training:
                 values = np.empty(len(y))
                 scores = self.scores[self.edges[i] : self.edges[i + 1]]
-                kind(scores, y, weights, values)
+                kind(scores, y, values)
+                if len(weights):
+                    values *= weights
                 total = self.total(values)
                 name = str(i - 1) if i else "training"
                 made[name] = total / self.totals[i] if self.totals[i] else 0.0
         return made
-
-
-def resolved(table: Table, trees: list[Tree]) -> list[Tree]:
-    """Return trees with the thresholds and categories of their columns; collective."""
-    bins, column = table.bins, table.grid.column
-    first, end = table.firsts[column], table.firsts[column + 1]
-    thresholds = np.full(sum(len(tree.column) for tree in trees), -np.inf)
-    n = 0
-    for tree in trees:
-        for c, b in zip(tree.column, tree.bin, strict=True):
-            if first <= c < end and b >= 0:
-                edges = bins.edges[c - first]
-                thresholds[n] = edges[b] if b < len(edges) else LARGEST
-            n += 1
-    largest(table.grid.across, thresholds)
-    values = known_categories(table)
-    made, n = [], 0
-    for tree in trees:
-        count = len(tree.column)
-        sets = tuple(
-            tuple(v for b, v in enumerate(values[c]) if s[b >> 6] >> (b & 63) & 1)
-            if s
-            else ()
-            for c, s in zip(tree.column.tolist(), tree.sets, strict=True)
-        )
-        limits = np.where(tree.bin < 0, 0.0, thresholds[n : n + count])
-        made.append(tree._replace(threshold=limits, sets=sets))
-        n += count
-    return made
-
-
-def known_categories(table: Table) -> dict[int, list[int]]:
-    """Return the categories of each column of categories; collective."""
-    numbers = sorted(set(table.settings.categories))
-    values = np.full((len(numbers), table.settings.bins), -1, np.int64)
-    first = int(table.firsts[table.grid.column])
-    for row, column in zip(values, numbers, strict=True):
-        if 0 <= column - first < len(table.bins.edges):
-            edges = table.bins.edges[column - first]
-            row[: len(edges)] = edges
-    largest(table.grid.across, values.reshape(-1))
-    found: dict[int, Any] = {}
-    for row, column in zip(values, numbers, strict=True):
-        found[column] = row[row >= 0].tolist()
-    return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betainc, betaincinv, gammaln, ndtri
+import scipy  # its submodules are imported when they are used
 
 from dml.types import BadInput
 
@@ -57,7 +57,9 @@ def pareto(scale: float, shape: float) -> DelayDistribution:
         raise ValueError("the mean is infinite for a shape of 1 or less")
 
     def kth(k: int, p: int) -> float:
-        logs = gammaln([p + 1, p - k + 1 - 1 / shape, p - k + 1, p + 1 - 1 / shape])
+        logs = scipy.special.gammaln(
+            [p + 1, p - k + 1 - 1 / shape, p - k + 1, p + 1 - 1 / shape]
+        )
         return scale * math.exp(logs[0] + logs[1] - logs[2] - logs[3])
 
     return DelayDistribution(
@@ -74,7 +76,7 @@ def lognormal(median: float, sigma: float) -> DelayDistribution:
     return DelayDistribution(
         mean=median * math.exp(sigma**2 / 2),
         draws=lambda generator, n: generator.lognormal(math.log(median), sigma, n),
-        tail=lambda q: median * np.exp(-sigma * ndtri(q)),
+        tail=lambda q: median * np.exp(-sigma * scipy.special.ndtri(q)),
     )
 
 
@@ -89,7 +91,7 @@ def trace(path: str) -> DelayDistribution:
         raise ValueError(f"{path} is not a file of seconds, one per line, 0 or more")
 
     def kth(k: int, p: int) -> float:
-        below = betainc(k, p - k + 1, np.arange(n + 1) / n)
+        below = scipy.special.betainc(k, p - k + 1, np.arange(n + 1) / n)
         return float(values @ np.diff(below))
 
     return DelayDistribution(
@@ -197,4 +199,4 @@ def integral(delay: DelayDistribution, k: int, p: int) -> float:
     t = np.linspace(-4, 4, 1025)
     w = 1 / (1 + np.exp(-math.pi * np.sinh(t)))
     weights = math.pi * np.cosh(t) * w * (1 - w) * (t[1] - t[0])
-    return float(weights @ delay.tail(betaincinv(p - k + 1, k, w)))
+    return float(weights @ delay.tail(scipy.special.betaincinv(p - k + 1, k, w)))

@@ -24,22 +24,29 @@ class Strategy(NamedTuple):
       needs: Fields of Problem that the strategy reads, in addition to params and
         examples.
       alone: Whether the strategy runs on one rank only.
+      devices: Whether the strategy runs on the devices of JAX instead of ranks.
+      epochs: Whether the strategy reads orders of examples, and a Step is an epoch.
+      terms: Whether gradients of workers are separate terms, which attacks change and
+        robust means read.
     """
 
     module: str
     needs: tuple[str, ...] = ()
     alone: bool = False
+    devices: bool = False
+    epochs: bool = False
+    terms: bool = False
 
 
 STRATEGIES = {
     "serial": Strategy("serial", ("gradient",), alone=True),
-    "synchronous": Strategy("synchronous", ("gradient",)),
+    "synchronous": Strategy("synchronous", ("gradient",), terms=True),
     "owned": Strategy("owned", ("model",)),
-    "local": Strategy("local", ("gradient",)),
+    "local": Strategy("local", ("gradient",), terms=True),
     "kfac": Strategy("kfac.kfac", ("model",)),
     "poseidon": Strategy("poseidon", ("model",)),
-    "coded": Strategy("coded", ("gradient",)),
-    "zeno": Strategy("zeno", ("gradient",)),
+    "coded": Strategy("coded", ("gradient",), terms=True),
+    "zeno": Strategy("zeno", ("gradient",), terms=True),
     "gradient_coding": Strategy("gradient_coding", ("gradient",)),
     "gossip": Strategy("decentral.gossip", ("gradient",)),
     "push_sum": Strategy("decentral.push_sum", ("gradient",)),
@@ -47,24 +54,26 @@ STRATEGIES = {
     "d2": Strategy("decentral.d2", ("gradient",)),
     "gradient_tracking": Strategy("decentral.gradient_tracking", ("gradient",)),
     "easgd": Strategy("decentral.easgd", ("gradient",)),
-    "diloco": Strategy("decentral.diloco", ("gradient",)),
+    "diloco": Strategy("decentral.diloco", ("gradient",), terms=True),
     "moshpit": Strategy("decentral.moshpit", ("gradient",)),
     "ad_psgd": Strategy("decentral.ad_psgd", ("gradient",)),
     "async_diloco": Strategy("decentral.async_diloco", ("gradient",)),
-    "mesh": Strategy("mesh", ("model",)),
-    "hybrid": Strategy("hybrid.hybrid", ("model",)),
-    "sharded": Strategy("sharded", ("model",)),
+    "mesh": Strategy("mesh", ("model",), devices=True),
+    "hybrid": Strategy("hybrid.hybrid", ("model",), devices=True),
+    "sharded": Strategy("sharded", ("model",), devices=True),
     "scan": Strategy("scan", ("model",), alone=True),
-    "offload": Strategy("offload.offload", ("model.layers",)),
-    "server": Strategy("server.server", ("gradient",)),
+    "offload": Strategy("offload.offload", ("model.layers",), terms=True),
+    "server": Strategy("server.server", ("gradient",), terms=True),
     "impala": Strategy("actors.impala", ("gradient", "play")),
     "seed": Strategy("actors.seed", ("gradient", "play")),
-    "hogwild": Strategy("shared.hogwild", ("kernel",)),
-    "hogwild_private": Strategy("shared.hogwild_private", ("kernel.model",)),
-    "average": Strategy("shared.average", ("kernel.model",)),
-    "cyclades": Strategy("shared.cyclades", ("kernel.model",)),
-    "delayed": Strategy("shared.delayed", ("kernel.model",), alone=True),
-    "rotation": Strategy("rotation", ("kernel.blocks",)),
+    "hogwild": Strategy("shared.hogwild", ("kernel",), epochs=True),
+    "hogwild_private": Strategy(
+        "shared.hogwild_private", ("kernel.model",), epochs=True
+    ),
+    "average": Strategy("shared.average", ("kernel.model",), epochs=True),
+    "cyclades": Strategy("shared.cyclades", ("kernel.model",), epochs=True),
+    "delayed": Strategy("shared.delayed", ("kernel.model",), alone=True, epochs=True),
+    "rotation": Strategy("rotation", ("kernel.blocks",), epochs=True),
     "operation": Strategy("operation", ("products",)),
     "apex": Strategy("actors.apex.apex", ("gradient", "play", "play.errors")),
 }
@@ -87,8 +96,7 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
         on one rank only and `ranks` is greater than 1.
     """
     if name not in STRATEGIES:
-        function: Callable[..., Any] = extend.find(name, {}, extend.STRATEGIES)
-        return on_any_comm(ranges.checked(function))
+        return on_any_comm(load(name))
     entry = STRATEGIES[name]
     if entry.alone and ranks > 1:
         raise BadInput(
@@ -104,8 +112,15 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
     return on_any_comm(load(name))
 
 
+def entry_of(name: str) -> Strategy:
+    """Return the entry of a strategy; that of a user has the default values."""
+    return STRATEGIES.get(name, Strategy(""))
+
+
 def load(name: str) -> Callable[..., Any]:
-    """Return the function of a key of STRATEGIES."""
+    """Return the function of a key of STRATEGIES, an entry point, or FILE.py:NAME."""
+    if name not in STRATEGIES:
+        return ranges.checked(extend.find(name, {}, extend.STRATEGIES))
     path = STRATEGIES[name].module
     module = extras.load(f"dml.strategies.{path}")
     function: Callable[..., Any] = getattr(module, path.rpartition(".")[2])

@@ -17,7 +17,7 @@ import numpy as np
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, mean_loss
-from dml.types import AllReduce, CountedComm, Problem, Shard, Step
+from dml.types import AllReduce, Comm, CountedComm, Problem, Shard, Step
 from dml.types.ranges import Every, Large, checked
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.buffers import allocate
@@ -49,9 +49,8 @@ def operation(
         Step after every update.
     """
     inner = problem.products
-    table, gradient = inner.split(comm.rank, comm.size)
+    table, terms, gradient = inner.split(comm.rank, comm.size)
     shard: Shard = update(table)
-    terms = inner.terms(comm.rank)
     buffer = allocate(comm, min(batch, problem.examples) + 1, table.dtype)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
@@ -77,7 +76,7 @@ def operation(
         yield Step(
             number=number,
             loss=mean_loss(losses),
-            params=partial(joined, problem, comm, shard),
+            params=partial(joined, problem, comm, shard.values),
             examples=sum(examples for _, examples in losses),
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
@@ -86,11 +85,10 @@ def operation(
         losses, sent = [], comm.bytes_sent
 
 
-def joined(problem: Problem, comm: CountedComm, shard: Shard) -> np.ndarray | None:
+def joined(problem: Problem, comm: Comm, values: np.ndarray) -> np.ndarray | None:
     """Return the table of all columns on rank 0, None elsewhere; collective."""
-    gathered = gather_arrays(
-        comm, shard.values.T
-    )  # lengths may differ in the first axis
+    # lengths may differ in the first axis
+    gathered = gather_arrays(comm, values.T)
     if gathered is None:
         return None
     return problem.products.join([part.T for part in gathered[0]])

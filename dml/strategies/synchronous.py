@@ -20,8 +20,8 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
-from dml.types import CountedComm, Problem, Reducer, Step, no_op
-from dml.types.ranges import Count, Size, checked
+from dml.types import BadInput, CountedComm, Problem, Reducer, Step, no_op
+from dml.types.ranges import Count, Number, Size, checked
 
 
 @checked
@@ -38,7 +38,10 @@ def synchronous(
     prefetch: Size = 0,
     commit: Callable[[], object] = no_op,
     state: Any = None,
-    **own: Any,
+    memory: Any = None,
+    bucket_mb: Number = 0.0,
+    noise: bool = False,
+    **rows: Any,
 ) -> Iterator[Step]:
     """Train on all ranks in lockstep; yield a Step after every update.
 
@@ -59,10 +62,28 @@ def synchronous(
       commit: Called after the last exchange of an update and before the update. If it
         raises, the parameters and the state are those of the last Step.
       state: State of the optimizer from the Step to resume from; None initializes it.
-      **own: Options of `bucket_sums.train_tree` for a tree, or of
-        `row_sums.train_table` for a table.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
+      bucket_mb: Size of a bucket of the gradients of a tree in MiB; 0 sends all at
+        once, after the backward pass.
+      noise: Whether the noise scale of the gradients of a tree is measured.
+      **rows: Options of `row_sums.train_table` for a table.
     """
-    return training_loop(update)(
+    loop: Callable[..., Iterator[Step]]
+    if hasattr(update, "init"):  # an optax optimizer
+        from dml.strategies.bucket_sums import train_tree
+
+        loop = train_tree
+        rows |= {"bucket_mb": bucket_mb, "noise": noise}
+    else:  # needs no JAX
+        from dml.strategies.row_sums import train_table
+
+        loop = train_table
+        if bucket_mb or noise:
+            raise BadInput(
+                f"expected an optax optimizer with bucket_mb={bucket_mb} and "
+                f"noise={noise}, got a rule of rows; leave them out"
+            )
+    return loop(
         problem,
         batches,
         update,
@@ -74,16 +95,6 @@ def synchronous(
         prefetch=prefetch,
         commit=commit,
         state=state,
-        **own,
+        memory=memory,
+        **rows,
     )
-
-
-def training_loop(update: Update) -> Callable[..., Iterator[Step]]:
-    """Return `train_tree` for an optax optimizer, else `train_table`, without JAX."""
-    if hasattr(update, "init"):  # an optax optimizer
-        from dml.strategies.bucket_sums import train_tree
-
-        return train_tree
-    from dml.strategies.row_sums import train_table
-
-    return train_table

@@ -90,7 +90,12 @@ class Problem(NamedTuple):
       touched: batch -> the distinct rows that its gradient reads and changes.
       frequency: Number of examples that touch each row; None if all are equal.
       kernel: A Kernel: compiled sequential in-place descent over examples.
-      products: Inner products of rows, for tables whose columns are split over ranks.
+      products: Inner products of rows, for tables whose columns are split over ranks:
+        `split(rank, size)` -> (table of the rank's columns, terms, gradient), where
+        terms is (table, batch) -> the rank's terms of the products, and gradient is
+        (table, batch, summed products) -> the mean loss, and the update's arguments;
+        `join(tables)` -> the table of all columns. That of a linear model also has
+        `block`, for the strategies of `dml.strategies.linear`.
       model: JAX model whose loss `gradient` differentiates.
       table: () -> the same problem with one table of rows as params.
       play: Acting part, a Play, for strategies whose batches are played by actors.

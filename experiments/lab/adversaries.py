@@ -83,7 +83,7 @@ def check_server(made: Any, rule: Any) -> None:
       made: The `robust.Byzantine` of the flags, or None.
       rule: Consistency of the server.
     """
-    if made and made.attack.forge and (rule.aggregation_count or rule.backups):
+    if made and made.attack.forge and not (rule.by_clock and not rule.backups):
         raise BadInput(
             "expected --consistency=bsp with an attack that knows all gradients of an "
             "update, got updates with some of them; pass --consistency=bsp, or an "

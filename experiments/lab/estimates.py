@@ -3,6 +3,7 @@
 import math
 import sys
 
+from lab.shared_flags import FlagValues
 import numpy as np
 
 from dml import extend, sim
@@ -54,6 +55,21 @@ def warn(comm: Comm, part: str, messages: int, algorithm: str) -> None:
         f"{duration} of one core\n"
     )
     sys.stdout.flush()
+
+
+def warn_of_updates(values: FlagValues, comm: Comm, length: int) -> None:
+    """Print the messages and the seconds of the updates of a long virtual run.
+
+    Args:
+      values: Flags.
+      comm: Communicator; only virtual rank 0 prints.
+      length: Number of elements that --allreduce sums in an update.
+    """
+    if not comm.platform.virtual or comm.rank:
+        return
+    name, steps, gradient = values.allreduce, values.steps, np.zeros(length, np.float32)
+    calls = allreduce_messages(comm, name, gradient, values.group, values.outside)
+    warn(comm, f"{steps} all-reduces by {name}", steps * calls, name)
 
 
 def predicted_seconds(

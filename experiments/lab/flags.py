@@ -415,7 +415,7 @@ def reducer(
     text: str, allreduce: Callable[..., None], byzantine: Any = None
 ) -> Reducer:
     """Return a reducer by its name in --reduce, under an attack if there is one."""
-    if reducer_names.is_name(text):
+    if reducer_names.is_name(text) or reducer_names.own_code(text):
         return reducer_names.reducer(text, allreduce, byzantine)
     if byzantine:
         raise BadInput(
@@ -436,22 +436,14 @@ def check_terms(made: Reducer, text: str, terms: int) -> None:
         )
 
 
-def check_reduce(
-    text: str, strategy: str, readers: Sequence[str], optimizer: str
-) -> None:
+def check_reduce(text: str, strategy: str, optimizer: str) -> None:
     """Raise BadInput if a strategy or an optimizer does not fit to --reduce.
 
     Args:
       text: Value of --reduce.
-      strategy: Name of the strategy.
-      readers: Strategies that use a reducer.
+      strategy: Name of the strategy, which uses a reducer.
       optimizer: Name of the optimizer; empty: the default of a problem.
     """
-    if text != "exact" and strategy not in readers:
-        raise BadInput(
-            f"expected --strategy={' or '.join(readers)} with --reduce={text}, got "
-            f"--strategy={strategy}; leave --reduce out"
-        )
     if strategy == "local" and not reducer_names.is_mean(text):
         raise BadInput(
             f"expected --reduce=exact, order_free or a robust rule without +momentum "

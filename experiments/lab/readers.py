@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from lab.shared_flags import FlagValues
 
 from dml.types import BadInput
+from dml.wire.server.consistency import CONSISTENCIES
 
 # Readers of flags that several commands share.
 HIERARCHICAL = dict.fromkeys(("group", "outside"), ["hierarchical"])  # of --allreduce
@@ -43,6 +44,15 @@ def check(
                 f"expected --{choice}={' or '.join(chosen)} with --{name}="
                 f"{values[name].value}, got --{choice}={got}; leave --{name} out"
             )
+
+
+def check_consistency(values: FlagValues) -> None:
+    """Raise BadInput for a flag that the consistency does not read.
+
+    The consistency of a user may read all.
+    """
+    if values.consistency in CONSISTENCIES:
+        check(values, "consistency", CONSISTENCY)
 
 
 def check_virtual(values: FlagValues, read: Sequence[str], devices: bool) -> None:

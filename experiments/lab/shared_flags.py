@@ -159,7 +159,16 @@ class Reduction(Extensible):
     def parse(self, argument: str) -> str:
         if names.is_name(argument):
             names.parse(argument)
-        return super().parse(argument)
+        code = names.own_code(argument)
+        super().parse(code.name if code else argument)
+        return argument
+
+    def check(self, argument: str) -> None:
+        code = names.own_code(argument)
+        if code:
+            extend.find(code.name, {}, extend.CODECS)
+        else:
+            super().check(argument)
 
 
 class AttackName(Extensible):
@@ -238,7 +247,8 @@ class FlagValues(flags.FlagValues):
             "exact",
             "Reducer, which computes the mean of gradients: NAME or NAME:ARGUMENT, "
             "then @TRANSPORT, +feedback for compressed gradients; or +nnm, +bucketing, "
-            "+clipping, +momentum for robust rules.",
+            "+clipping, +momentum for robust rules. FILE.py:NAME@TRANSPORT is your own "
+            "code.",
             self,
             flags.ArgumentSerializer(),
         )

@@ -23,7 +23,7 @@ SETTINGS = [
     ({"monotone": (1, 0), "categories": (0,)}, "monotone columns .* column 0 as both"),
     ({"monotone": (1,)}, "7 directions in monotone, got 1"),
     ({"categories": (9,)}, "columns 0 to 6, got 9"),
-    ({"split": "diagonal"}, "a split rows, columns or RxC .* 'diagonal'"),
+    ({"split": "diagonal"}, "a split rows, columns, vote or RxC .* 'diagonal'"),
     ({"split": "2x2"}, "4 ranks for the split 2x2, got 1"),
 ]
 

@@ -138,13 +138,22 @@ def test_every_value_is_in_the_bin_of_the_edges_below_it(dtype):
     x = columns(dtype)
     found = made(x, 1)[0][0]
     for f, edges in enumerate(found.edges):
-        out = np.empty(ROWS, np.uint8)
-        bins.assign(x[:, f], edges, False, found.counts[f], out)
-        values = x[:, f].astype(np.float64)
+        # also numbers beyond float32, next to the edges, and without hints
+        extremes = np.array([np.finfo(dtype).max, np.finfo(dtype).tiny, -0.0], dtype)
+        near = np.concatenate([edges.astype(dtype), extremes, -extremes])
+        column = np.concatenate([x[:, f], near, np.nextafter(near, dtype(1))])
+        hints, values = bins.hints_of(edges), column.astype(np.float64)
         want = np.where(
             np.isnan(values), found.counts[f], np.searchsorted(edges, values)
         )
-        np.testing.assert_array_equal(out, want)
+        for each in (hints, np.zeros_like(hints)):
+            out = np.empty(len(column), np.uint8)
+            bins.assign(column, edges, each, False, found.counts[f], out)
+            np.testing.assert_array_equal(out, want)
+        if dtype == np.float32 and len(edges):  # a hint is the bin of the least number
+            finite = np.arange(0x80, 0xFF80, dtype=np.uint32)
+            least = bins.values_of(finite << np.uint32(16))
+            np.testing.assert_array_equal(hints[finite], np.searchsorted(edges, least))
 
 
 def test_neighbours_without_a_number_between_them_are_divided():

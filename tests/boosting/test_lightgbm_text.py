@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from dml.boosting import Data, train
+from dml.boosting import Data, Settings, train
 from dml.boosting.lightgbm_text import to_lightgbm
+from dml.data.tables import generated
 from dml.types import BadInput
 from tests.boosting.tables import CATEGORY, settings, table
 
@@ -88,3 +89,19 @@ def test_lightgbm_predicts_the_same_bits(loss, categories):
     np.testing.assert_array_equal(loaded.predict(x, pred_leaf=True), model.leaves(x))
     parts = loaded.predict(x[:20], pred_contrib=True).reshape(20, -1, 8).sum(axis=2)
     np.testing.assert_allclose(parts, model.scores(x[:20]), atol=1e-9)
+
+
+def test_the_first_tree_on_given_bins_is_that_of_lightgbm():
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = generated.higgs(20_000, 0)
+    cuts = np.quantile(x, np.arange(1, 200) / 200, axis=0).T
+    columns = [np.searchsorted(cut, c) for cut, c in zip(cuts, x.T, strict=True)]
+    x = np.column_stack(columns).astype(np.float32)
+    equal = dict(rounds=1, leaves=31, min_rows=0, min_hessian=1.0)
+    model = train(None, Data(x, y), Settings("logistic", **equal)).model
+    options = {"objective": "binary", "num_leaves": 31, "lambda_l2": 1.0}
+    options |= {"min_data_in_leaf": 0, "min_sum_hessian_in_leaf": 1.0}
+    options |= {"min_data_in_bin": 1, "verbosity": -1, "num_threads": 1}
+    theirs = lightgbm.train(options, lightgbm.Dataset(x, y, params=options), 1)
+    difference = model.scores(x)[:, 0] - theirs.predict(x, raw_score=True)
+    assert np.mean(np.abs(difference) < 1e-3) >= 0.99

@@ -5,7 +5,7 @@ import pytest
 
 from dml.boosting import Data, from_json, to_json, train
 from dml.boosting.messages import grid
-from dml.boosting.train import located
+from dml.boosting.table import located
 from tests.boosting.tables import CATEGORY, SPLITS, settings, table, trained
 
 LOSSES = ("squared", "logistic", "softmax")

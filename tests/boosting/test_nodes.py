@@ -6,8 +6,9 @@ import pytest
 from dml.boosting import Data, fixed, train
 from dml.boosting.bins import words as bin_words
 from dml.boosting.costs import tree_words
-from dml.boosting.messages import part
-from dml.boosting.train import Boosting, grid, located, make_table
+from dml.boosting.messages import grid, part
+from dml.boosting.table import located, make_table
+from dml.boosting.train import Boosting
 from dml.boosting.tree import packed
 from tests.boosting.tables import CATEGORY, SPLITS, settings, table, trained
 

@@ -11,6 +11,7 @@ from importlib import import_module
 import pytest
 
 from tests.commands import COMPILED, ROOT, command
+from tests.experiments.conftest import undrawn  # noqa: F401
 
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
@@ -26,7 +27,7 @@ SMALL = {  # sizes of commands and files, and those of the test
     r"--simulate=256\b": "--simulate=16",
 }
 COMMAND = re.compile(r"(mpirun -n \d+ )?(?:python experiments/(\w+)\.py)?(.*)")
-VIRTUAL = ("train", "linear")
+VIRTUAL = ("train", "linear", "allreduce", "glove")
 FILE = re.compile(r"`(\w+\.py)`")
 
 

@@ -77,6 +77,19 @@ def short():
         return 0.0, np.zeros(3, np.float32)
     return make()._replace(gradient=gradient)
 
+def float16():
+    def encode(values, code, seed):
+        code[:] = values.astype(np.float16).view(np.uint8)
+    def add(code, total):
+        total += code.view(np.float16)
+    return dml.Codec(lambda length: 2 * length, encode, add)
+
+def stale(choice, workers):
+    return dml.Consistency(choice.staleness, pull_period=float("inf"))
+
+def waiting(choice, workers):
+    return dml.Consistency(backups=workers)
+
 def files():
     return Path(__file__).parent / "text.txt"
 """
@@ -128,6 +141,30 @@ def test_own_strategy_receives_a_reducer(run):
     own, _ = run(*flags, "--strategy=./mine.py:descend", out="own")
     built_in, _ = run(*flags, out="synchronous")
     np.testing.assert_allclose(own, built_in, rtol=1e-5)
+
+
+@pytest.mark.parametrize("transport", ["gather", "scatter", "ring"])
+def test_an_own_code_has_every_transport_and_feedback(run, transport):
+    flags = ["--problem=linear", "--simulate=3", "--allreduce=ring"]
+    code = f"--reduce=./mine.py:float16@{transport}"
+    exact, whole = run(*flags, out="exact")
+    plain, coded = run(*flags, code, out="code")
+    feedback, _ = run(*flags, f"{code}+feedback", out="feedback")
+    assert exact != plain != feedback != exact
+    np.testing.assert_allclose(plain, exact, rtol=1e-2)
+    np.testing.assert_allclose(feedback, exact, rtol=1e-2)
+    if transport != "gather":
+        assert coded["words_sent"] < 0.6 * whole["words_sent"]
+    with pytest.raises(BadInput, match="--reduce=exact, order_free or a robust"):
+        run(*flags, code, "--strategy=local", "--options=every=2", out="local")
+
+
+def test_an_own_consistency_has_the_losses_of_ssp(run):
+    flags = ["--problem=completion", "--strategy=server", "--simulate=4"]
+    flags += ["--staleness=2", "--straggle=pareto:1e-3,2"]
+    own, _ = run(*flags, "--consistency=./mine.py:stale", out="own")
+    assert own == run(*flags, "--consistency=ssp", out="ssp")[0]
+    assert own != run(*flags[:3], "--consistency=bsp", out="bsp")[0]
 
 
 def test_the_configuration_has_the_hash_of_own_files(run, tmp_path):
@@ -221,6 +258,12 @@ def test_own_corpus(run, tmp_path):
             ["--options=accumulate=two"],
             "a whole number from 1 to 1000000 for accumulate of --strategy=synchronous",
         ),
+        (
+            ["--strategy=server", "--simulate=4", "--consistency=./mine.py:waiting"],
+            "fewer backups than the 3 workers from ./mine.py:waiting, got 3",
+        ),
+        (["--consistency=./mine.py:make"], r"function make\(choice, workers\)"),
+        (["--reduce=./mine.py:make@ring"], "expected a Codec from ./mine.py:make"),
         (["--reduce=./mine.py:make"], r"expected a function make\(allreduce\)"),
         (["--strategy=mesh", "--problem=./mine.py:make"], "a problem with model"),
     ],

@@ -36,16 +36,27 @@ def main():
         sys.stdout.flush()
     first = comm.Split(inside.rank)
     if inside.rank == 0:
-        train(first)
+        add_on_devices(first)
 
 
-def train(comm):
-    """Two epochs on a mesh, whose ranks meet where the other host can come."""
+def add_on_devices(comm):
+    """Add on a mesh of devices, whose ranks meet where the other host can come."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
     from dml.wire.mesh import devices
-    from tests.mpi.mesh_main import agrees_with_one_worker
 
     devices.start(comm)
-    agrees_with_one_worker(comm, comm.size, 1)
+    axes, each = devices.mesh(data=comm.size), PartitionSpec("data")
+    rows = np.arange(comm.size * 3.0, dtype=np.float32).reshape(comm.size, 3)
+    placed = NamedSharding(axes, each)
+    shards = jax.make_array_from_callback(rows.shape, placed, rows.__getitem__)
+    layout = {"in_specs": each, "out_specs": PartitionSpec()}
+    add = jax.shard_map(lambda row: jax.lax.psum(row, "data"), mesh=axes, **layout)
+    found = np.asarray(jax.jit(add)(shards))
+    assert found.tolist() == [rows.sum(axis=0).tolist()]
+    if comm.rank == 0:
+        sys.stdout.write(f"{comm.size} devices have added\n")
 
 
 def sums_are_right(comm, name):

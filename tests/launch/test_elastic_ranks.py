@@ -17,6 +17,7 @@ FLAGS += ["--steps=40", "--save_every=0.001"]
 
 @pytest.mark.mpi
 def test_a_run_with_a_killed_rank_has_the_bits_of_one_without(tmp_path):
+    (alone,) = vision.main(["vision.py", *FLAGS[:-1], f"--out={tmp_path / 'alone'}"])
     mpirun = Path(sys.executable).with_name("mpirun")
     options = ["--ranks=2", "--spares=0", "--attempts=3", f"--mpirun={mpirun}"]
     script = Path(__file__).with_name("elastic_main.py")
@@ -36,7 +37,6 @@ def test_a_run_with_a_killed_rank_has_the_bits_of_one_without(tmp_path):
     step = int(re.search(r"start 2 on 1 of 2 ranks, from step (\d+)", run.stderr)[1])
     assert 0 < step < 40
     summary = json.loads((out / "summary.json").read_text())
-    (alone,) = vision.main(["vision.py", *FLAGS[:-1], f"--out={tmp_path / 'alone'}"])
     assert summary["params_sha256"] == alone["params_sha256"]
     rows = (out / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [*range(1, 41)]

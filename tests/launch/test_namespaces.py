@@ -101,8 +101,8 @@ def ended(house, process):
     return out, err
 
 
-def test_ranks_of_two_hosts_add_group_and_train_on_a_mesh(house):
-    """The last line is of a step on a mesh of JAX's, gloo over the cable."""
+def test_ranks_and_devices_of_two_hosts_add_and_group(house):
+    """The last line is of a sum over JAX's devices, gloo over the cable."""
     process = start(house, "-n", 4, "tests/launch/namespaces_main.py")
     out, err = ended(house, process)
     assert process.returncode == 0, err
@@ -116,7 +116,7 @@ def test_ranks_of_two_hosts_add_group_and_train_on_a_mesh(house):
     left, also_left, right, also_right = saw["memory"]
     assert left == also_left != right == also_right
     assert 1.5 * LONG <= saw["cable"] < 2 * LONG
-    assert "a mesh of 2 x 1 is as one worker" in out
+    assert "2 devices have added" in out
 
 
 def test_an_epoch_on_two_hosts_has_the_bits_of_one_process(

@@ -26,8 +26,18 @@ def test_each_row_is_predicted_or_refused():
     complete = [r for r in ROWS if r["complete"] == "1"]
     assert len(complete) == 397
     ids = {r["id"] for r in complete}
-    reasons = [r.reason for r in REFUSED if r.id in ids]
-    assert reasons == ["faster than the peak of its devices"] * 2
+    assert not [r.reason for r in REFUSED if r.id in ids]
+
+
+def test_long_examples_of_bert_are_padded_to_a_multiple_of_64():
+    """With 512 computed tokens, V100 would be faster than its peak."""
+    bert = [p for p in PARSED if "BERT" in p.row["model"] and p.row["seq"] == "512"]
+    assert {float(p.runs.sequence) for p in bert} == {288}
+    long = next(p for p in bert if p.device == "v100")
+    flops = long.runs.flops * 512 / 288
+    assert long.seconds < flops / long.runs.linear_peak / long.runs.devices
+    rate = float(long.row["tokens_per_s_per_device"]) * long.runs.devices
+    assert long.seconds == pytest.approx(long.runs.batch * 512 / rate)
 
 
 @pytest.mark.parametrize("change, reason", [
@@ -108,11 +118,12 @@ def test_errors_of_rows_that_were_not_fitted():
         p.failed and not p.fitted for p in PARSED
     )
     assert whole["median_error"] < 0.05 < 0.08 < whole["null_median_error"]
-    assert whole["p90_error"] < 0.21 < 0.29 < whole["null_p90_error"]
+    assert whole["p90_error"] < 0.14 < 0.27 < whole["null_p90_error"]
     assert 0.75 < whole["coverage_80"] < 0.95
     for name, most in {
         "VIA-Research/vTrain": 0.04,
-        "InternLM/InternEvo": 0.03,
+        "InternLM/InternEvo": 0.04,
+        "NVIDIA/DeepLearningExamples": 0.05,
         "mosaicml/llm-foundry": 0.05,
         "bigscience-workshop/bigscience": 0.06,
     }.items():
@@ -131,6 +142,7 @@ def test_sweeps_of_meshes():
     found = {(r["model"], r["batch"]): r for r in validation.sweeps(JUDGED)}
     assert found["GPT 175B", "1536"]["kendall_tau"] > 0.75
     assert found["GPT 175B", "1536"]["regret"] < 0.03
+    assert found["BLOOM candidate 181B", "2016"]["kendall_tau"] > 0.5
 
 
 def test_rows_of_a_second_file_are_all_held_out(tmp_path):

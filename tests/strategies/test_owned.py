@@ -9,10 +9,8 @@ import pytest
 
 from dml.data.minibatches import take
 from dml.metrics.timer import Timer
-from dml.models.layers.blocks import Shape
 from dml.models.model_problem import model_problem
 from dml.models.networks.mlp import mlp
-from dml.models.networks.transformer import transformer
 from dml.sim.run import run
 from dml.strategies.owned import owned
 from dml.strategies.synchronous import synchronous
@@ -24,17 +22,15 @@ from dml.wire.plans.owners import owners, words
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.fixed_point import order_free
 from dml.wire.reducers.names import reducer as reducer_named
+from tests.strategies import small
 
-SHAPE = Shape(vocabulary=19, length=6, layers=1, width=8, heads=2)
 CLIP, STEPS, SHARDS = 0.5, 3, 5
 
 
 @cache
-def gpt():
-    model = transformer(SHAPE, causal=True)
-    tokens = np.arange(12)[:, None] + np.arange(SHAPE.length + 1)
-    tokens = (tokens**2 % SHAPE.vocabulary).astype(np.int32)
-    return problem(model, Batch(tokens[:, :-1], tokens[:, 1:]))
+def tied():
+    """Return a network whose ends share a matrix, with two hidden layers."""
+    return problem(small.MODEL, small.data())
 
 
 @cache
@@ -113,7 +109,7 @@ def assert_equal(trees, others):
 
 @pytest.mark.parametrize(
     ("task", "name", "sizes"),
-    [(gpt, "muon", [2]), (features, "adamw", [1, 3]), (features, "lamb", [5])],
+    [(tied, "muon", [2]), (features, "adamw", [1, 3]), (features, "lamb", [5])],
 )
 def test_owned_updates_equal_those_of_one_process_bit_for_bit(task, name, sizes):
     expected = train(task, name, 1, synchronous)[0][:2]
@@ -218,4 +214,4 @@ def train_first(ranks):
 def test_a_reducer_that_needs_the_full_buffer_is_refused():
     reducer = reducer_named("median:0", ALLREDUCE["star"])
     with pytest.raises(BadInput, match="pass --reduce=exact or --reduce=order_free"):
-        train(gpt, "adamw", 2, reducer=reducer)
+        train(features, "adamw", 2, reducer=reducer)

@@ -186,17 +186,15 @@ class Products(NamedTuple):
     data: Entries
     start_TxD: np.ndarray
 
-    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable]:
-        """Return the table of a rank's columns and the biases, and its gradient.
+    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable, Callable]:
+        """Return the table of a rank's columns and the biases, terms and gradient.
 
+        The terms are (table, batch) -> this rank's terms of the products and the norms.
         The gradient is (table, batch, products) -> mean loss, rows.
         """
         columns = np.array_split(self.start_TxD[:, :-1], size, axis=1)[rank]
-        return np.column_stack([columns, self.start_TxD[:, -1]]), self.gradient
-
-    def terms(self, rank: int) -> Callable[[np.ndarray, RowBatch], np.ndarray]:
-        """Return (table, batch) -> this rank's terms of the products and the norms."""
-        return partial(self.products, biases=rank == 0)
+        table_TxD = np.column_stack([columns, self.start_TxD[:, -1]])
+        return table_TxD, partial(self.products, biases=rank == 0), self.gradient
 
     def products(
         self, table_TxD: np.ndarray, batch: RowBatch, biases: bool

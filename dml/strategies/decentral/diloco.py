@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.metrics.timer import Timer
 from dml.strategies.decentral.outer import nesterov
 from dml.strategies.decentral.replicas import Protocol, train_replicas
 from dml.strategies.parameters import Update
@@ -26,6 +27,7 @@ from dml.types.ranges import (
     Every,
     Fraction,
     Number,
+    Size,
     Updates,
     checked,
 )
@@ -74,6 +76,7 @@ def diloco(
     update: Update,
     *,
     comm: CountedComm,
+    timer: Timer,
     reducer: Reducer,
     outer_every: Every = 8,
     outer_lr: Number = 0.7,
@@ -81,7 +84,11 @@ def diloco(
     fragments: Count = 1,
     delay: Updates = 0,
     keep: Fraction = 0.0,
-    **own: Any,
+    accumulate: Count = 1,
+    prefetch: Size = 0,
+    consensus: bool = False,
+    state: Any = None,
+    memory: Any = None,
 ) -> Iterator[Step]:
     """Train replicas whose outer gradients are reduced every H updates.
 
@@ -92,6 +99,7 @@ def diloco(
       batches: Indices of each global minibatch.
       update: Inner optimizer, or rule of rows.
       comm: Ranks.
+      timer: Measures the phases.
       reducer: Computes the mean of outer gradients.
       outer_every: H.
       outer_lr: η.
@@ -99,7 +107,11 @@ def diloco(
       fragments: P.
       delay: τ.
       keep: α.
-      **own: Options of `replicas.train_replicas`.
+      accumulate: Number of microbatches of a rank's shard.
+      prefetch: Number of minibatches prepared in the background.
+      consensus: Whether the distance of the replicas is measured.
+      state: State of the update in an earlier Step; None starts anew.
+      memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
     outer = Outer(outer_every, outer_lr, outer_momentum, fragments, delay, keep)
     outer.check()
@@ -107,7 +119,18 @@ def diloco(
     every = 1 if streaming else outer_every
     protocol = outer_steps(reducer, outer, outer_every // fragments // every)
     return train_replicas(
-        problem, batches, update, protocol, comm=comm, every=every, **own
+        problem,
+        batches,
+        update,
+        protocol,
+        comm=comm,
+        timer=timer,
+        every=every,
+        accumulate=accumulate,
+        prefetch=prefetch,
+        consensus=consensus,
+        state=state,
+        memory=memory,
     )
 
 

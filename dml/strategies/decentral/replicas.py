@@ -48,17 +48,13 @@ def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]
         @strategy
         def gossip(size: int, *, topology: str = "ring") -> Protocol: ...
 
-    defines gossip(problem, batches, update, *, comm, topology="ring", **own), where
-    `own` are options of `train_replicas`.
+    defines gossip(problem, batches, update, *, comm, topology="ring", timer, …) with
+    the options of the protocol and those of `train_replicas`.
 
     Args:
       protocol: Function (number of ranks, *, options) -> Protocol.
     """
-    options = [
-        option
-        for option in inspect.signature(protocol).parameters.values()
-        if option.kind is option.KEYWORD_ONLY
-    ]
+    options = keyword_only(protocol)
 
     def train(
         problem: Problem,
@@ -72,10 +68,18 @@ def strategy(protocol: Callable[..., Protocol]) -> Callable[..., Iterator[Step]]
         mixing = protocol(comm.size, **chosen)
         return train_replicas(problem, batches, update, mixing, comm=comm, **own)
 
-    *common, others = inspect.signature(train).parameters.values()
-    signature = inspect.Signature([*common, *options, others])
+    *common, _ = inspect.signature(train).parameters.values()
+    known = {each.name: each for each in [*common, *options]}
+    others = [each for each in keyword_only(train_replicas) if each.name not in known]
+    signature = inspect.Signature([*known.values(), *others])
     train.__signature__ = signature  # type: ignore[attr-defined]
     return checked(update_wrapper(train, protocol))
+
+
+def keyword_only(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the keyword-only parameters of a function."""
+    named = inspect.signature(function).parameters.values()
+    return [each for each in named if each.kind is each.KEYWORD_ONLY]
 
 
 def stateless(mix: Callable[[Comm, np.ndarray, int], object]) -> Protocol:

@@ -174,10 +174,11 @@ class Products(NamedTuple):
     def dim(self) -> int:
         return self.state.vectors_TxD.shape[1]
 
-    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable]:
-        """Return the table of a rank's columns and all biases, and its gradient.
+    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable, Callable]:
+        """Return the table of a rank's columns and all biases, terms and gradient.
 
-        The gradient is (table, records, products) -> the mean loss, and summed rows.
+        The terms are (table, records) -> this rank's terms of all products. The
+        gradient is (table, records, products) -> the mean loss, and summed rows.
         """
         rows, dim = len(self.state.biases_T), self.dim
         if dim % size:
@@ -191,11 +192,8 @@ class Products(NamedTuple):
         part = Embeddings(
             vectors_TxD[:, columns], biases, squares_TxD[:, columns], bias_squares
         )
-        return pack(part), Gradient(rows, dim, self.batch).of_products
-
-    def terms(self, rank: int) -> Callable[[np.ndarray, Records], np.ndarray]:
-        """Return (table, records) -> a rank's terms of all products."""
-        return partial(products, biases=rank == 0)
+        terms = partial(products, biases=rank == 0)
+        return pack(part), terms, Gradient(rows, dim, self.batch).of_products
 
     def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
         """Return the table of all columns from the tables of all ranks."""

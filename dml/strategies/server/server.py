@@ -384,7 +384,7 @@ def make_replica(
         or worker_options.prefetch
         or worker_options.push_period > 1
     )
-    if cached and rule.aggregation_count:
+    if cached and not rule.by_clock:
         return Replica(client, problem.params, rule, make_shard(problem.params.copy()))
     return Replica(client, problem.params, rule, None)
 

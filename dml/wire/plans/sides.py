@@ -10,7 +10,7 @@ Pure arithmetic, without communication.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components, shortest_path
+import scipy  # its submodules are imported when they are used
 
 from dml.types import BadInput
 from dml.wire.plans.mixing import Topology, matrix
@@ -45,14 +45,15 @@ def sides(topology: Topology) -> list[Side]:
     rounds = [matrix(topology, t) for t in range(topology.period)]
     edges_PxP = np.sum(rounds, axis=0) != 0
     edges_PxP |= edges_PxP.T
-    distance = shortest_path(edges_PxP.astype(float), unweighted=True, indices=0)
+    graphs = scipy.sparse.csgraph
+    distance = graphs.shortest_path(edges_PxP.astype(float), unweighted=True, indices=0)
     active = np.where(np.isfinite(distance), distance, 0) % 2 == 1
     if (
         edges_PxP & ~np.eye(len(active), dtype=bool) & (active[:, None] == active)
     ).any():
         active = np.arange(len(active)) % 2 == 1
     edges_PxP &= active[:, None] != active
-    if connected_components(edges_PxP)[0] > 1:
+    if graphs.connected_components(edges_PxP)[0] > 1:
         raise BadInput(
             f"expected edges between active and passive ranks that connect all "
             f"{topology.size} ranks, got those of {topology.name}; pass ring or "

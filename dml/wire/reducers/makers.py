@@ -1,8 +1,10 @@
 """Functions (allreduce, choice) that make the reducers of `names`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from dml import extend
 from dml.types import AllReduce, BadInput, Reducer
 from dml.wire.reducers import names
 from dml.wire.reducers.codecs import Codec
@@ -58,6 +60,13 @@ def codec(make: Callable[..., Codec]) -> Make:
         return compressed(coded(made, transport), allreduce, choice.feedback)
 
     return make_codec
+
+
+def own_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
+    """Return the reducer of a user's function () -> Codec."""
+    make = extend.find(choice.name, {}, extend.CODECS)
+    made = partial(extend.make, choice.name, make, Codec)
+    return codec(made)(allreduce, choice)
 
 
 def make_random_k(allreduce: AllReduce, choice: Choice) -> Reducer:

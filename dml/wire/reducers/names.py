@@ -3,6 +3,9 @@
 exact, order_free, order_free:64, qsgd:4, terngrad, natural, int8@ring, sign+feedback,
 one_bit@scatter+feedback, vote, one_bit_adam:100, top_k:0.01+feedback, dgc:0.001,
 random_k:0.01, power_sgd:2+feedback, median:2, krum:2@gather, krum:2+nnm+momentum
+
+The code of a user is FILE.py:NAME@TRANSPORT or FILE.py:NAME@TRANSPORT+feedback, where
+NAME is a function () -> Codec.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -118,8 +121,20 @@ def is_name(text: str) -> bool:
     return text.partition("+")[0].partition("@")[0].partition(":")[0] in REDUCERS
 
 
+def own_code(text: str) -> Choice | None:
+    """Return the code of a user with its transport; None if a text names none."""
+    code, _, suffix = text.rpartition("+")
+    suffixes = (suffix,) if code and suffix == FEEDBACK else ()
+    name, _, transport = (code if suffixes else text).rpartition("@")
+    if is_name(text) or not name or transport not in TRANSPORTS:
+        return None
+    return Choice(name, None, transport, suffixes)
+
+
 def is_lossy(text: str) -> bool:
     """Return whether a text names a reducer that sends less than the gradient."""
+    if own_code(text):
+        return True
     return is_name(text) and parse(text).name not in (*LOSSLESS, *ROBUST)
 
 
@@ -129,7 +144,7 @@ def is_mean(text: str) -> bool:
     It is neither compressed nor a mean of momentum.
     """
     if not is_name(text):
-        return True
+        return not is_lossy(text)
     return not is_lossy(text) and MOMENTUM not in parse(text).suffixes
 
 
@@ -200,14 +215,16 @@ def reducer(text: str, allreduce: AllReduce, byzantine: Any = None) -> Reducer:
       byzantine: Attack on the terms, a `robust.Byzantine`; None: none. The exact sum is
         then the robust rule `mean`.
     """
-    choice = parse(text)
+    own = own_code(text)
+    choice = own or parse(text)
     if choice == EXACT and byzantine is None:
         return exact(allreduce)
     # imported at the first use: most reducers need a compiler of kernels
     makers = extras.load("dml.wire.reducers.makers")
     made: Reducer
     if byzantine is None:
-        made = makers.MAKERS[choice.name](allreduce, choice)
+        make = makers.own_codec if own else makers.MAKERS[choice.name]
+        made = make(allreduce, choice)
         return made
     if choice.name == "exact":
         choice = Choice("mean", (0,), "")

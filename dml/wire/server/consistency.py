@@ -4,40 +4,49 @@ by clock     w0 ───g───┐     An update U has all gradients g of a 
              w1 ─g─────┴ U   worker order, except those of backup workers.
 by arrival   w0 ───g U       An update has the next `aggregation_count` gradients
              w1 ─g U         to arrive from any workers w0, w1, …
+
+A consistency is a function (choice, number of workers) -> Consistency. That of a user,
+--consistency=./mine.py:rule, combines the fields in another way.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from dml import extend
 from dml.types import BadInput, ranges
-from dml.types.ranges import Updates
+from dml.types.ranges import Count, Range, Size, Updates
 
 
 class Consistency(NamedTuple):
     """When workers wait, and when a server updates.
 
-    staleness: number of clocks that a worker may be ahead of the slowest worker.
-    aggregation_count: number of gradients in an update by arrival; 0: by clock.
-    backups: number of workers for which a clock does not wait.
-    averaged: whether an update is the mean of its gradients, not their sum.
-    staleness_scaled: whether each gradient is divided by its staleness.
-    push_based: whether servers send changed rows after every clock, without a request.
-    pull_period: number of clocks after which a row is read again; earlier if
+    Attributes:
+      staleness: Number of clocks that a worker may be ahead of the slowest worker.
+      by_clock: Whether an update has the gradients of a clock, instead of the next ones
+        to arrive.
+      aggregation_count: Number of gradients in an update by arrival.
+      backups: Number of workers for which a clock does not wait.
+      averaged: Whether an update is the mean of its gradients, not their sum.
+      staleness_scaled: Whether each gradient is divided by its staleness.
+      push_based: Whether servers send changed rows after every clock, without a
+        request.
+      pull_period: Number of clocks after which a row is read again; earlier if
         `staleness` requires it.
     """
 
-    staleness: float = math.inf
-    aggregation_count: int = 1
-    backups: int = 0
+    staleness: Annotated[float, Range(0, math.inf)] = math.inf
+    by_clock: bool = False
+    aggregation_count: Count = 1
+    backups: Size = 0
     averaged: bool = False
     staleness_scaled: bool = False
     push_based: bool = False
-    pull_period: float = 1
+    pull_period: Annotated[float, Range(1, math.inf)] = 1
 
     def update_size(self, workers: int) -> int:
         """Return the number of gradients of an update, if every worker has one."""
-        return self.aggregation_count or workers - self.backups
+        return workers - self.backups if self.by_clock else self.aggregation_count
 
 
 class Choice(NamedTuple):
@@ -50,20 +59,20 @@ class Choice(NamedTuple):
     pull_period: Updates = 0  # 0: the default of the consistency
 
 
-def by_clock(choice: Choice, workers: int) -> Consistency:
+def bsp(choice: Choice, workers: int) -> Consistency:
     """BSP: the gradients of a clock are one update, for which all workers wait.
 
     The result is bit-identical to training on one rank.
     """
-    return Consistency(0, aggregation_count=0)
+    return Consistency(0, by_clock=True)
 
 
-def by_arrival(choice: Choice, workers: int) -> Consistency:
+def asynchronous(choice: Choice, workers: int) -> Consistency:
     """Downpour (Dean 2012): each gradient is an update; no worker waits."""
     return Consistency(staleness_scaled=choice.staleness_scaled)
 
 
-def bounded(choice: Choice, workers: int) -> Consistency:
+def ssp(choice: Choice, workers: int) -> Consistency:
     """SSP: clocks differ by at most s (Ho 2013); rows are read if s requires it.
 
     With s = 0 no gradient is applied before its clock is complete.
@@ -72,15 +81,15 @@ def bounded(choice: Choice, workers: int) -> Consistency:
     scaled = choice.staleness_scaled and s > 0
     return Consistency(
         s,
-        aggregation_count=min(s, 1),
+        by_clock=s == 0,
         pull_period=math.inf,
         staleness_scaled=scaled,
     )
 
 
-def push_based(choice: Choice, workers: int) -> Consistency:
+def essp(choice: Choice, workers: int) -> Consistency:
     """ESSP: as SSP, but servers send changed rows after every clock (Dai 2015)."""
-    return bounded(choice, workers)._replace(push_based=True)
+    return ssp(choice, workers)._replace(push_based=True)
 
 
 def softsync(choice: Choice, workers: int) -> Consistency:
@@ -105,21 +114,34 @@ def backup(choice: Choice, workers: int) -> Consistency:
             f"expected --backup of 0 to {workers - 1}, fewer than the {workers} "
             f"workers, got {b}; correct it"
         )
-    return Consistency(0, aggregation_count=0, backups=b, averaged=True)
+    return Consistency(0, by_clock=True, backups=b, averaged=True)
 
 
 CONSISTENCIES: dict[str, Callable[[Choice, int], Consistency]] = {
-    "bsp": by_clock,
-    "async": by_arrival,
-    "ssp": bounded,
-    "essp": push_based,
+    "bsp": bsp,
+    "async": asynchronous,
+    "ssp": ssp,
+    "essp": essp,
     "softsync": softsync,
     "backup": backup,
 }
 
 
 def consistency(name: str, choice: Choice, workers: int) -> Consistency:
-    """Return a consistency by name for a number of workers."""
+    """Return a consistency for a number of workers.
+
+    Args:
+      name: Key of CONSISTENCIES, an entry point, or FILE.py:NAME.
+      choice: Values of the flags.
+      workers: Number of workers.
+    """
     ranges.check(name, ranges.options(Choice), choice._asdict())
-    rule = CONSISTENCIES[name](choice, workers)
+    find = extend.find(name, CONSISTENCIES, extend.CONSISTENCIES)
+    rule: Consistency = extend.make(name, find, Consistency, choice, workers)
+    ranges.check(name, ranges.options(Consistency), rule._asdict())
+    if rule.backups >= workers:
+        raise BadInput(
+            f"expected fewer backups than the {workers} workers from {name}, got "
+            f"{rule.backups}; return fewer"
+        )
     return rule._replace(pull_period=choice.pull_period or rule.pull_period)

@@ -87,7 +87,7 @@ class Server:
         self.dropped: set[int] = set()  # workers that were refused, or have died
         self.dead: set[int] = set()  # workers that have died before their end
         self.failed: set[int] = set()  # ranks that have died
-        stores = rule.aggregation_count != 1
+        stores = rule.by_clock or rule.aggregation_count > 1
         self.pushes = Pushes(comm, shard.values.shape, workers, channels, stores)
         self.out = Replies(comm, shard, workers, rule.push_based, channels)
         self.updates = Updates(comm, shard, workers, rule, combine, self.out)

@@ -59,20 +59,19 @@ class Updates:
           push: The gradient.
           clock: Number of closed clocks.
         """
-        count = self.rule.aggregation_count
-        if not count and push.head.clock < clock:
-            self.log_gradient(push, late=1)
-        elif count != 1:
+        if not self.rule.by_clock:
             self.pending.append(push)
-            if len(self.pending) == count:
+            if len(self.pending) == self.rule.aggregation_count:
                 self.flush(self.pending)
                 self.pending = []
+        elif push.head.clock < clock:
+            self.log_gradient(push, late=1)
         else:
-            self.flush([push])
+            self.pending.append(push)
 
     def close(self, clock: int) -> None:
         """Apply the pending gradients of a clock as one update."""
-        if self.rule.aggregation_count:
+        if not self.rule.by_clock:
             return
         # order matters: by worker, not by arrival, for bit-identical sums
         order = sorted(self.pending, key=by_clock_and_worker)

@@ -19,11 +19,21 @@ def scores(model: Model, held_out: Table) -> dict[str, float]:
     """Return the error of numbers, or accuracy and area under the curve of classes."""
     made = model.predictions(held_out.x)
     if not held_out.classes:
-        return {"rmse": float(np.sqrt(np.mean((made - held_out.y) ** 2)))}
+        return {"rmse": score(made, held_out)}
     found = {"accuracy": float(np.mean(made.argmax(axis=1) == held_out.y))}
     if held_out.classes == 2:
-        found["auc"] = area(made[:, 1], held_out.y)
+        found["auc"] = score(made, held_out)
     return found
+
+
+def score(made: np.ndarray, held_out: Table) -> float:
+    """Return the RMSE of numbers, the area of 2 classes, or the loss of more."""
+    if not held_out.classes:
+        return float(np.sqrt(np.mean((made - held_out.y) ** 2)))
+    if held_out.classes == 2:
+        return area(made[:, 1] if made.ndim > 1 else made, held_out.y)
+    shares = made[np.arange(len(made)), held_out.y.astype(int)]
+    return float(-np.mean(np.log(np.maximum(shares, 1e-15))))
 
 
 def area(values: np.ndarray, labels: np.ndarray) -> float:
@@ -66,9 +76,11 @@ def conclude(run: Run) -> str:
         }.items()
         if key in summary
     ]
+    votes = run.flags["split"] == "vote"
+    splits = "vote of these shards" if votes else "split"
     return (
         f"{summary['trees']:,} trees by {summary['ranks']} "
         f"{'rank' if summary['ranks'] == 1 else 'ranks'}, held out: "
         f"{', '.join(found)}. The model has the hash {summary['sha256'][:16]}, for "
-        "every number of ranks and every split."
+        f"every number of ranks and every {splits}."
     )

@@ -63,7 +63,11 @@ def define(**defaults: Any) -> flags.FlagValues:
     """
     values = flags.define(*SHARED)
     values.extensible(
-        *("strategy", "synchronous", STRATEGIES, extend.STRATEGIES), "Strategy."
+        *("strategy", "synchronous", dict.fromkeys(STRATEGIES), extend.STRATEGIES),
+        "Strategy.",
+    )
+    values.text(
+        "options", "", "Other options of the strategy, as name=value,name=value."
     )
     values.extensible(
         *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of messages."

@@ -209,7 +209,7 @@ def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:
         return {}
     metrics = evaluate(task.model, task.held_out, jax.device_get(params))
     metrics["params_sha256"] = metrics.pop("sha256")
-    if task.unit == "tokens":
+    if "cross_entropy" in metrics and task.unit == "tokens":
         metrics["perplexity"] = math.exp(metrics["cross_entropy"])
     return metrics
 

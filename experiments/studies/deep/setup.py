@@ -7,7 +7,15 @@ from lab import adversaries, flags
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.types import CountedComm, Model, Problem, Tensor, no_op
+from dml.types import (
+    AllReduce,
+    CountedComm,
+    Model,
+    Problem,
+    Reducer,
+    Tensor,
+    no_op,
+)
 from dml.update.dense import Optimizer
 from dml.wire.collectives import machine_rates
 from dml.wire.reducers.checked import checked
@@ -55,21 +63,14 @@ class Setup(NamedTuple):
         return 0 if self.comm.platform.virtual else PREFETCH
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "accumulate": self.values.accumulate,
-            "state": self.state,
-            "prefetch": self.prefetch,
-        }
-
-    @property
-    def wire(self) -> dict[str, Any]:
+    def allreduce(self) -> AllReduce:
         name = self.values.allreduce
         if name == "auto":  # measure a new machine before the first step
             machine_rates(self.comm)
-        allreduce = flags.allreduce(name, self.values, self.comm.size)
+        return flags.allreduce(name, self.values, self.comm.size)
+
+    @property
+    def reducer(self) -> Reducer:
         attack = adversaries.byzantine(self.values)
-        reducer = flags.reducer(self.values.reduce, allreduce, attack)
-        if self.values.check:
-            reducer = checked(reducer, self.values.reduce)
-        return {"reducer": reducer, "memory": self.memory}
+        reducer = flags.reducer(self.values.reduce, self.allreduce, attack)
+        return checked(reducer, self.values.reduce) if self.values.check else reducer

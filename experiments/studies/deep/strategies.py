@@ -1,14 +1,19 @@
-"""Strategies for deep networks by name, and the flags that each reads."""
+"""Arguments of strategies for deep networks.
 
-from collections.abc import Callable, Iterator
+A strategy receives those arguments of SHARED and those flags of OPTIONS that are
+parameters of its signature. A new one needs no line here; --options sets its others.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from lab import adversaries, flags, readers
+from lab import adversaries, flags, options, readers
 import jax
 
-from dml import extend
-from dml.strategies import DECENTRALISED, strategy
+from dml.strategies import DECENTRALISED, load, strategy
+from dml.strategies import STRATEGIES as ALL
 from dml.strategies.kfac.plan import initial_curvature
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.update import muon
@@ -20,152 +25,87 @@ from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup, output_names
 
-OTHERS = ("easgd", "diloco", "async_diloco")  # without topology
-MIXING = [name for name in DECENTRALISED if name not in OTHERS]
-OUTER = ["outer_every", "outer_lr", "outer_momentum"]
-STREAMING = ["fragments", "delay", "keep"]  # flags of diloco
-ARRIVALS = ["aggregation_count", "momentum_every", "discount", "dynamic"]
-CURVATURE = ["damping", "average", "curvature_every", "inverses_every", "limit"]
+FIELDS = ("gradient", "model", "model.layers")  # of the problem of a deep network
+# Strategies without a state to resume, or with a rank that is no worker.
+OTHERS = ("sharded", "scan", "server", "gradient_coding")
+STRATEGIES = [
+    name
+    for name, entry in ALL.items()
+    if {*entry.needs} <= {*FIELDS} and name not in OTHERS
+]
+ON_DEVICES = [name for name in STRATEGIES if ALL[name].devices]
 ASYNCHRONOUS = ["ad_psgd", "async_diloco"]
-
-
-def serial(setup: Setup) -> dict[str, Any]:
-    return setup.options
-
-
-def synchronous(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    own = {"bucket_mb": values.bucket_mb, "noise": values.noise}
-    own |= {"shards": values.shards, "commit": setup.commit}
-    return setup.wire | setup.options | own
+CURVATURE = ["damping", "average", "curvature_every", "inverses_every", "limit"]
+# Flags that set the parameter of their name.
+OPTIONS = (
+    *("bucket_mb", "scheme", "shards", "fraction", "code", "device_mb", "zero", "call"),
+    *("topology", "consensus", "barrier_every", "fragments", "delay", "keep"),
+    *("outer_every", "outer_lr", "outer_momentum"),
+    *("aggregation_count", "momentum_every", "discount", "dynamic"),
+    *("noise", "clip", "accumulate", "seed"),
+)
+# Flags of OPTIONS that are refused, or read, elsewhere.
+FREE = ("noise", "clip", "accumulate", "seed")
+# Values of other parameters.
+SHARED: Mapping[str, Callable[[Setup], Any]] = {
+    "reducer": lambda setup: setup.reducer,
+    "allreduce": lambda setup: setup.allreduce,
+    "byzantine": lambda setup: adversaries.byzantine(setup.values),
+    "axes": lambda setup: devices.mesh(data=0),
+    "commit": lambda setup: setup.commit,
+    "prefetch": lambda setup: setup.prefetch,
+    "state": lambda setup: setup.state,
+    "memory": lambda setup: setup.memory,
+    "workers": lambda setup: setup.values.shards,
+}
 
 
 def owned(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    own = {"shards": values.shards, "clip": values.clip}
-    if values.optimizer == "muon":
-        own["costs"] = partial(muon.costs, output_names(setup.problem.model))
-    return setup.wire | setup.options | own
+    if setup.values.optimizer != "muon":
+        return {}
+    return {"costs": partial(muon.costs, output_names(setup.problem.model))}
 
 
 def kfac(setup: Setup) -> dict[str, Any]:
     values = setup.values
-    own = {"shards": values.shards, "fraction": values.fraction or 1.0}
-    return setup.wire | setup.options | own | {"rule": curvature_rule(values)}
-
-
-def curvature_rule(values: flags.FlagValues) -> Rule:
-    return Rule(*(values[name].value for name in CURVATURE))
+    rule = Rule(*(values[name].value for name in CURVATURE))
+    return {"fraction": values.fraction or 1.0, "rule": rule}
 
 
 def coded(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    own = {"code": values.code, "workers": values.shards, "memory": setup.memory}
-    own["rule"] = reducer_names.estimator(values.reduce)
-    own["byzantine"] = adversaries.byzantine(values)
-    return own | {"state": setup.state, "prefetch": setup.prefetch}
-
-
-def offload(setup: Setup) -> dict[str, Any]:
-    own = {"device_mb": setup.values.device_mb, "state": setup.state}
-    return setup.wire | own | {"prefetch": setup.prefetch}
-
-
-def mesh(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    own = {"call": values.call, "zero": values.zero, "noise": values.noise}
-    return {"axes": devices.mesh(data=0)} | setup.options | own
+    return {"rule": reducer_names.estimator(setup.values.reduce)}
 
 
 def local(setup: Setup) -> dict[str, Any]:
     after = max(0, setup.values.local_after - setup.done)
-    own = {"every": setup.values.local_every, "after": after}
-    return setup.wire | setup.options | own
+    return {"every": setup.values.local_every, "after": after}
 
 
-def poseidon(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    allreduce = flags.allreduce(values.allreduce, values, setup.comm.size)
-    own = {"scheme": values.scheme, "bucket_mb": values.bucket_mb}
-    return {"allreduce": allreduce} | setup.options | own
+def mixing(setup: Setup) -> dict[str, Any]:
+    return {"every": setup.values.mix_every}
 
 
-def replicas(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    own = {"every": values.mix_every, "consensus": values.consensus}
-    if values.topology:
-        own["topology"] = values.topology
-    return {"memory": setup.memory} | setup.options | own
-
-
-def ad_psgd(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    return replicas(setup) | {
-        "barrier_every": values.barrier_every,
-        "seed": values.seed,
-    }
-
-
-def async_diloco(setup: Setup) -> dict[str, Any]:
-    names = [*OUTER, *ARRIVALS, "barrier_every"]
-    own = {name: setup.values[name].value for name in names}
-    return {"memory": setup.memory} | setup.options | own
-
-
-def easgd(setup: Setup) -> dict[str, Any]:
-    name = setup.values.allreduce
-    allreduce = flags.allreduce(name, setup.values, setup.comm.size)
-    return replicas(setup) | {"allreduce": allreduce}
-
-
-def diloco(setup: Setup) -> dict[str, Any]:
-    values = setup.values
-    own = {name: values[name].value for name in (*OUTER, *STREAMING)}
-    own["consensus"] = values.consensus
-    return setup.wire | setup.options | own
-
-
-# Each strategy's own arguments.
-STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
-    "serial": serial,
-    "synchronous": synchronous,
-    "owned": owned,
-    "kfac": kfac,
-    "coded": coded,
-    "offload": offload,
-    "mesh": mesh,
-    "local": local,
-    "poseidon": poseidon,
+# Arguments of one strategy.
+OWN: Mapping[str, Callable[[Setup], dict[str, Any]]] = {
+    **{"owned": owned, "kfac": kfac, "coded": coded, "local": local},
+    **dict.fromkeys(
+        [n for n in DECENTRALISED if n not in ("diloco", "async_diloco")], mixing
+    ),
     "hybrid": deep_hybrid.on_axes,
-    **dict.fromkeys(MIXING, replicas),
-    "ad_psgd": ad_psgd,
-    "async_diloco": async_diloco,
-    "easgd": easgd,
-    "diloco": diloco,
 }
-# Strategies that call --allreduce.
-SUMMING = ["synchronous", "owned", "kfac", "offload", "local", "poseidon", "diloco"]
-SUMMING += ["easgd"]
-ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
-# Strategies that read a flag, if not all do.
+# Flags of these arguments.
 READERS = {
-    "bucket_mb": ["synchronous", "poseidon"],
-    "scheme": ["poseidon"],
-    "shards": ["synchronous", "owned", "kfac", "coded"],
-    **dict.fromkeys(("fraction", *CURVATURE), ["kfac"]),
-    "code": ["coded"],
-    "device_mb": ["offload"],
-    "zero": ["mesh", "hybrid"],
-    "call": ["mesh"],
+    **dict.fromkeys(CURVATURE, ["kfac"]),
     **dict.fromkeys(("local_every", "local_after"), ["local"]),
     **dict.fromkeys(deep_hybrid.HYBRID_FLAGS, ["hybrid"]),
-    "topology": MIXING,
-    "mix_every": [*MIXING, "easgd"],
-    "consensus": [*MIXING, "easgd", "diloco"],
-    **dict.fromkeys(OUTER, ["diloco", "async_diloco"]),
-    **dict.fromkeys(STREAMING, ["diloco"]),
-    **dict.fromkeys(ARRIVALS, ["async_diloco"]),
-    "barrier_every": ASYNCHRONOUS,
+    "mix_every": [name for name, own in OWN.items() if own is mixing],
+}
+# Parameters of which a strategy must have one if a flag is set.
+READ_BY = {
+    "allreduce": ("allreduce", "reducer"),
+    "reduce": ("reducer", "rule"),
+    **{flag: (flag,) for flag in OPTIONS if flag not in FREE},
+    "shards": ("shards", "workers"),
 }
 
 
@@ -179,12 +119,29 @@ def steps(setup: Setup) -> Iterator[Step]:
         setup.update,
         comm=setup.comm,
         timer=setup.timer,
-        **(
-            STRATEGIES[name](setup)
-            if name in STRATEGIES
-            else user_arguments(setup, train_by)
-        ),
+        **arguments(setup, train_by),
     )
+
+
+def arguments(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments of a strategy, by the names of its parameters."""
+    values, name = setup.values, setup.values.strategy
+    named = inspect.signature(train_by).parameters
+    if setup.state is not None and "state" not in named:
+        raise BadInput(
+            f"expected a strategy with the parameter state for --resume, got "
+            f"{name}; add it, or start a new run"
+        )
+    own = OWN[name](setup) if name in OWN else {}
+    for each in named.keys() - own.keys():
+        if each in SHARED:
+            own[each] = SHARED[each](setup)
+        elif each in OPTIONS and values[each].value != "":
+            own[each] = values[each].value
+    known = options.settable(train_by)
+    others = {each: known[each] for each in known if each not in own}
+    own |= options.parse(values.options, name, others)
+    return options.complete(name, train_by, {}, own)
 
 
 def initial_state(values: flags.FlagValues, problem: Problem, update: Optimizer) -> Any:
@@ -199,17 +156,6 @@ def initial_state(values: flags.FlagValues, problem: Problem, update: Optimizer)
     if values.strategy != "kfac":
         return state
     return {"optimizer": state, "curvature": initial_curvature(problem)}
-
-
-def user_arguments(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
-    """Return those arguments that a user's strategy has as parameters."""
-    arguments = extend.accepted(train_by, setup.wire | setup.options)
-    if setup.state is not None and "state" not in arguments:
-        raise BadInput(
-            f"expected a strategy with the parameter state for --resume, got "
-            f"{setup.values.strategy}; add it, or start a new run"
-        )
-    return arguments
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
@@ -255,19 +201,16 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"microbatches, got {values.batch}; pass "
             f"--batch={' or '.join(map(str, nearest))}"
         )
-    readers.check(values, "strategy", READERS)
-    if values.strategy in STRATEGIES:  # others are of a user
-        readers.check(values, "strategy", {"allreduce": SUMMING})
+    check_read(values)
     if values.accumulate > 1 and values.strategy in ("coded", "offload"):
         raise BadInput(
             f"expected --accumulate=1 with --strategy={values.strategy}, got "
             f"--accumulate={values.accumulate}; leave it out"
         )
-    if values.strategy in STRATEGIES:
-        attacked = ["synchronous", "local", "coded", "diloco", "offload"]
-        reducing = [*attacked, "owned", "kfac"]  # the last two need sums of parts
-        flags.check_reduce(values.reduce, values.strategy, reducing, values.optimizer)
-        adversaries.check_strategy(values, attacked)
+    if values.strategy in STRATEGIES:  # others are of a user
+        flags.check_reduce(values.reduce, values.strategy, values.optimizer)
+        terms = [name for name in STRATEGIES if ALL[name].terms]
+        adversaries.check_strategy(values, terms)
     adversaries.check(values, values.shards or workers)
     if values.strategy in ("synchronous", "local", "offload"):
         adversaries.check_reducer(values, shares)
@@ -289,3 +232,14 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"{workers} by --strategy={values.strategy} --zero={values.zero}; pass "
             "--strategy=synchronous and more ranks"
         )
+
+
+def check_read(values: flags.FlagValues) -> None:
+    """Raise BadInput for a flag that is set and that the strategy does not read."""
+    readers.check(values, "strategy", READERS)
+    for flag, parameters in READ_BY.items():
+        if readers.is_set(values, flag) and not options.takes(
+            load(values.strategy), parameters
+        ):
+            names = options.readers(STRATEGIES, parameters)
+            readers.check(values, "strategy", {flag: names})

@@ -5,8 +5,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab import flags
+from lab import flags, readers
 
+from dml import extend
 from dml.data.text.tokens import Tokens, tokens
 from dml.data.text.windows import with_keys
 from dml.models.layers.experts import Mixture, capacity
@@ -15,6 +16,10 @@ from dml.models.networks.transformer import SIZES, Shape, transformer
 from dml.types import Batch, Examples, Model, Params
 from studies.deep import flags as deep_flags
 from studies.deep import training as deep
+
+MODELS = {"transformer": transformer}
+# Flags of the network of --model=transformer.
+NETWORK = ("size", "dropout", "experts", "choices", "capacity", "balance_weight")
 
 
 class Kind(NamedTuple):
@@ -55,6 +60,11 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
         1,
     )
     values.integer("length", length, "Number of tokens per example.", 1)
+    values.extensible(
+        *("model", "transformer", MODELS, extend.TEXT_MODELS),
+        "Network; your own is a function of the numbers of tokens of the vocabulary "
+        "and of an example.",
+    )
     values.choice("size", "tiny", list(SIZES[name]), "Size of the network.")
     values.number(
         "dropout",
@@ -83,31 +93,65 @@ def run(
     values: flags.FlagValues, argv: Sequence[str], kind: Kind
 ) -> list[dict[str, Any]]:
     """Train by the flags; return the summaries of the ranks of this process."""
-    return deep.run(
-        values,
-        argv,
-        kind.name,
-        lambda: task(
+
+    def make() -> deep.Task:
+        given = values.corpus, values.length, values.vocabulary, values.seed
+        if values.model not in MODELS:
+            readers.check(values, "model", dict.fromkeys(NETWORK, MODELS))
+            return task_of(kind, values.model, *given, values.dtype, values.remat)
+        return task(
             kind,
             values.size,
-            values.length,
-            values.corpus,
-            values.vocabulary,
-            values.seed,
+            *given,
             (values.experts, values.choices, values.capacity, values.balance_weight),
             values.dtype,
             values.remat,
             values.dropout,
-        ),
-    )
+        )
+
+    return deep.run(values, argv, kind.name, make)
+
+
+@cache  # shared by virtual ranks
+def task_of(
+    kind: Kind,
+    model: str,
+    corpus: str,
+    length: int,
+    vocabulary: int,
+    seed: int,
+    dtype: str,
+    remat: bool,
+) -> deep.Task:
+    """Return a network of the user and its windows of text."""
+    known, training, held_out = text(kind, corpus, length, vocabulary, seed)
+    make = extend.find(model, MODELS, extend.TEXT_MODELS)
+    make = partial(make, **extend.accepted(make, {"dtype": dtype, "remat": remat}))
+    size = known.tokenizer.get_vocab_size()
+    network: Model = extend.make(model, make, Model, size, length)
+    finish = partial(kind.show, network, known, held_out) if network.scores else nothing
+    return deep.Task(network, training, held_out, "tokens", length, finish)
+
+
+def text(
+    kind: Kind, corpus: str, length: int, vocabulary: int, seed: int
+) -> tuple[Tokens, Examples, Batch]:
+    """Return the tokens of a text, and its training and held-out examples."""
+    known = tokens(corpus, kind.subwords, vocabulary)
+    return known, *kind.windows(known, length, seed)
+
+
+def nothing(path: Path, params: Params) -> Mapping[str, Any]:
+    """Return no entries of the summary."""
+    return {}
 
 
 @cache  # shared by virtual ranks
 def task(
     kind: Kind,
     size: str,
-    length: int,
     corpus: str,
+    length: int,
     vocabulary: int,
     seed: int,
     mixture_sizes: tuple[int, int, float, float],
@@ -115,9 +159,8 @@ def task(
     remat: bool,
     dropout: float,
 ) -> deep.Task:
-    """Return the network and its windows of text; arguments are values of flags."""
-    known = tokens(corpus, kind.subwords, vocabulary)
-    training, held_out = kind.windows(known, length, seed)
+    """Return the transformer and its windows of text, by the values of flags."""
+    known, training, held_out = text(kind, corpus, length, vocabulary, seed)
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES[kind.name][size])
     experts, *rest = mixture_sizes
     mixture = Mixture(experts, shape.width, 4 * shape.width, *rest) if experts else None

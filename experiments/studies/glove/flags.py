@@ -63,7 +63,7 @@ READERS = {  # strategies that read a flag, if not all do
 def check(values: flags.FlagValues) -> None:
     """Raise BadInput for a flag that is set and that the strategy does not read."""
     readers.check(values, "strategy", READERS)
-    readers.check(values, "consistency", readers.CONSISTENCY)
+    readers.check_consistency(values)
 
 
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:

@@ -169,9 +169,9 @@ def batch(values: flags.FlagValues, size: int) -> int:
     if values.strategy != "server":
         return values.batch or glove_flags.BATCH
     workers = server_flags.roles(values, size).workers
-    stale = server_flags.rule(values, workers).aggregation_count
+    by_clock = server_flags.rule(values, workers).by_clock
     return values.batch or (
-        glove_flags.STALE_BATCH if stale else glove_flags.SERVER_BATCH
+        glove_flags.SERVER_BATCH if by_clock else glove_flags.STALE_BATCH
     )
 
 

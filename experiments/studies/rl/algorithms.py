@@ -35,7 +35,7 @@ READERS: Mapping[str, Sequence[str]] = {  # algorithms, by flag that others do n
 def check(values: flags.FlagValues) -> None:
     """Raise BadInput if a flag is passed that the algorithm does not read."""
     readers.check(values, "algorithm", READERS)
-    readers.check(values, "consistency", readers.CONSISTENCY)
+    readers.check_consistency(values)
 
 
 def settings(values: flags.FlagValues) -> Settings:

@@ -5,6 +5,7 @@ from functools import partial
 
 from lab import flags
 
+from dml import extend
 from dml.models.sparse.logistic import kkt
 from dml.strategies.server.roles import Roles, replicated_roles
 from dml.strategies.server.roles import roles as divide_ranks
@@ -30,8 +31,9 @@ def define(values: flags.FlagValues) -> None:
     )
     values.integer("spares", 0, "Number of spares of each replicated server.", 0)
     values.switch("elastic", False, "Continuation of the run without dead workers.")
-    values.choice(
-        "consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers."
+    values.extensible(
+        *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
+        "Consistency of the workers.",
     )
     values.integer(
         "staleness", 3, "Staleness bound of ssp and essp, a difference of clocks.", 0
@@ -112,10 +114,13 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
 def parse_consistency(text: str) -> Callable[[int], Consistency]:
     """Parse a consistency such as ssp:3; return a function of the number of workers."""
     name, _, value = text.partition(":")
-    if name not in CONSISTENCIES or not (value or "0").isdecimal():
+    if extend.is_known(text, CONSISTENCIES, extend.CONSISTENCIES):
+        name, value = text, ""
+    elif name not in CONSISTENCIES or not (value or "0").isdecimal():
         raise BadInput(
             f"expected --consistency of {', '.join(CONSISTENCIES)}, optionally with a "
-            f"whole number after a colon, got {text!r}; pass for instance ssp:3"
+            f"whole number after a colon, or FILE.py:NAME, got {text!r}; pass for "
+            "instance ssp:3"
         )
     n = int(value or 1)
     return partial(consistency, name, Choice(staleness=n, softsync=n, backup=n))

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,7 @@ class Plan(NamedTuple):
     seed: int = 0
     law: str = ""  # delay distribution of a worker's computation; "": no delays
     scale: float = 1.0  # seconds per unit of the delay distribution
+    reshuffle: bool = True  # False: all epochs have the minibatches of the first
 
 
 class RunResult(NamedTuple):
@@ -120,14 +121,15 @@ def train_on_servers(
     key, call = tuple(map(id, problem)), partial(as_table, problem)
     problem = once(comm, "run", key, call)
     report = report or Report()
-    batches = minibatches(problem.examples, plan.batch, plan.seed)
+    epochs = None if plan.reshuffle else 1
+    batches = minibatches(problem.examples, plan.batch, plan.seed, epochs)
     if setup.elastic:
         comm.Agree(1)  # a barrier of the living ranks
     else:
         comm.Barrier()
     start = comm.Wtime()
     timer = Timer(comm.Wtime)
-    limited = islice(batches, plan.clocks)
+    limited = islice(batches if plan.reshuffle else cycle(batches), plan.clocks)
     steps = server(
         problem, limited, update, comm=comm, timer=timer, setup=setup, report=report
     )

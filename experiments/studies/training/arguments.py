@@ -4,64 +4,54 @@ A strategy is called as `strategy(problem, batches, update, *, comm, timer, **op
 Parameters without a default receive a value by their name; --options sets others.
 """
 
-import inspect
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
-from lab import adversaries, flags, readers, timelines
+from lab import adversaries, flags, options, readers, timelines
+from lab.training import Training
 
 from dml.problems import Entry, make_update
-from dml.strategies import DECENTRALISED, load, strategy
+from dml.strategies import STRATEGIES, entry_of, strategy
 from dml.strategies.server.roles import Roles, roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
 from dml.strategies.server.workers import PUSH, STOP, WorkerOptions
 from dml.strategies.shared.workers import Descent
-from dml.types import AllReduce, CountedComm, Problem, Reducer, Step
+from dml.types import AllReduce, CountedComm, Problem, Reducer
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
 from dml.wire.plans.coding import DEFAULT, make_code
 from dml.wire.reducers import names as reducer_names
 from dml.wire.reducers.checked import checked
 from dml.wire.server.consistency import Choice, consistency
-from studies.training import options
 
-STRATEGIES = [
-    *("synchronous", "serial", "local", "mesh", "sharded", "scan", "server"),
-    *("owned", "kfac", "poseidon", "operation", "coded", "zeno", "gradient_coding"),
-    *("hogwild", "average"),
-    *DECENTRALISED,
-]
-BY_EPOCHS = ("hogwild", "average")  # read orders of epochs; a Step is an epoch
-ON_DEVICES = ("mesh", "sharded")  # train on JAX devices instead of ranks
+# Strategies with a parameter that no flag sets, or with data of another kind.
+OTHERS = (
+    *("hybrid", "impala", "seed", "apex"),
+    *("hogwild_private", "cyclades", "delayed", "rotation"),
+)
+NAMES = [name for name in STRATEGIES if name not in OTHERS]
+ON_DEVICES = [name for name in NAMES if STRATEGIES[name].devices]
 # Parameters of a strategy that a flag determines; a strategy without them ignores it.
 READ_BY = {
     "allreduce": ("allreduce", "reducer"),
+    "reduce": ("reducer", "rule", "setup"),
     **dict.fromkeys(("servers", "consistency", "staleness"), ("setup",)),
 }
 OF_MINIBATCHES = ("batch", "optimizer", "skew", "attack")  # flags
 AVERAGING = 4  # updates between two averages of `local`
 
 
-class Training(NamedTuple):
-    """The Steps of a run, and the problem that evaluates their parameters."""
-
-    problem: Problem
-    steps: Iterator[Step]
-    evaluate_every: int  # in updates, or in epochs for Steps with an epoch
-
-
 def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Training:
     """Return the Steps of the flags on this rank."""
     name, problem = values.strategy, entry.make()
-    if name in STRATEGIES:
-        terms = ("synchronous", "local", "server", "coded", "diloco")
-        readers = (*terms, "owned", "kfac")  # the last two need sums of parts
-        flags.check_reduce(values.reduce, name, readers, values.optimizer)
-        adversaries.check_strategy(values, (*terms, "zeno"))
+    if name in NAMES:
+        flags.check_reduce(values.reduce, name, values.optimizer)
+        terms = [each for each in NAMES if STRATEGIES[each].terms]
+        adversaries.check_strategy(values, terms)
     function = strategy(name, problem, comm.size)
     check_read(values, function)
     own = dict(entry.own.get(name, {}))
@@ -101,18 +91,13 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
 def check_read(values: flags.FlagValues, function: Callable[..., Any]) -> None:
     """Raise BadInput for a flag that is set and that the strategy does not read."""
     for name, parameters in READ_BY.items():
-        if readers.is_set(values, name) and not takes(function, parameters):
-            others = [each for each in STRATEGIES if takes(load(each), parameters)]
+        if readers.is_set(values, name) and not options.takes(function, parameters):
+            others = options.readers(NAMES, parameters)
             readers.check(values, "strategy", {name: others})
-    if values.strategy in BY_EPOCHS:
-        others = [each for each in STRATEGIES if each not in BY_EPOCHS]
+    if entry_of(values.strategy).epochs:
+        others = [each for each in NAMES if not STRATEGIES[each].epochs]
         readers.check(values, "strategy", dict.fromkeys(OF_MINIBATCHES, others))
-    readers.check(values, "consistency", {"staleness": ["ssp", "essp"]})
-
-
-def takes(function: Callable[..., Any], parameters: Collection[str]) -> bool:
-    """Return whether a function has one of the parameters."""
-    return not inspect.signature(function).parameters.keys().isdisjoint(parameters)
+    readers.check_consistency(values)
 
 
 def serving(values: flags.FlagValues, comm: CountedComm) -> Roles:
@@ -132,7 +117,7 @@ def read_batches(
     values: flags.FlagValues, entry: Entry, problem: Problem
 ) -> Iterable[Any]:
     """Return the indices of each minibatch, or the order of each epoch."""
-    if values.strategy in BY_EPOCHS:
+    if entry_of(values.strategy).epochs:
         order = entry.orders(problem, values.seed)
     else:
         order = entry.batches(problem, values.batch or entry.batch, values.seed)
@@ -142,7 +127,7 @@ def read_batches(
 def choose_update(values: flags.FlagValues, entry: Entry, problem: Problem) -> Any:
     """Return the optimizer, or the rule of rows, of --optimizer and --lr."""
     rate = values.lr or entry.rate
-    if values.strategy in BY_EPOCHS:
+    if entry_of(values.strategy).epochs:
         return Descent(lambda epoch: rate)
     if values.optimizer or values.lr:
         return make_update(problem, values.optimizer or "sgd", rate)

@@ -3,7 +3,8 @@
 import boosting
 import numpy as np
 import pytest
-from studies.boosting.report import area
+from studies.boosting import peers
+from studies.boosting.report import area, score
 
 from dml.boosting import from_json
 from dml.data.tables.named import divided, table
@@ -29,6 +30,15 @@ def test_every_split_prints_one_hash(tmp_path, capsys):
     assert len(hashes) == 1
 
 
+def test_a_vote_has_one_hash_and_fewer_words(tmp_path):
+    vote = ["--split=vote", "--shards=8", "--top=2"]
+    (alone,) = run(tmp_path / "1", *vote)
+    (rank, *_) = run(tmp_path / "4", *vote, "--simulate=4")
+    (rows, *_) = run(tmp_path / "r", "--simulate=4")
+    assert rank["sha256"] == alone["sha256"] != rows["sha256"]
+    assert rank["words_sent"] < rows["words_sent"]
+
+
 def test_the_run_folder_has_the_model_and_a_figure(tmp_path):
     (summary,) = run(tmp_path, "--data=iris", "--stop_after=2")
     files = {path.name for path in tmp_path.iterdir()}
@@ -40,6 +50,29 @@ def test_the_run_folder_has_the_model_and_a_figure(tmp_path):
     _, held_out = divided(table("iris", 500, 0))
     share = np.mean(model.predictions(held_out.x).argmax(axis=1) == held_out.y)
     assert summary["accuracy"] == share > 0.8
+
+
+def test_peers_train_on_all_rows_in_turns(tmp_path, monkeypatch, capsys):
+    grown = []
+
+    def installed(training, given, threads):
+        assert (len(training.y), given.min_rows, threads) == (400, 0, 1)
+        share = training.y.mean()
+        return {
+            "constant": peers.Peer(lambda: grown.append(1), lambda x: x[:, 0] * share)
+        }
+
+    monkeypatch.setattr(peers, "installed", installed)
+    run(tmp_path, "--peers", "--rounds=15")
+    assert len(grown) == 15
+    ours, other = read_rows(tmp_path)
+    assert (ours["peer"], ours["ratio"], other["peer"]) == ("dml", 1.0, "constant")
+    _, held_out = divided(table("higgs", 500, 0))
+    assert other["score"] == score(held_out.x[:, 0], held_out) < ours["score"]
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Times as long on as many threads: constant 0.0" in printed
+    with pytest.raises(BadInput, match="expected real ranks and a multiple of 5"):
+        run(tmp_path / "other", "--peers", "--simulate=2", "--rounds=15")
 
 
 def test_unknown_names_are_refused(tmp_path):

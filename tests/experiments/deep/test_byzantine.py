@@ -8,10 +8,13 @@ import pytest
 from lab import parallel
 from studies.byzantine import claims, presets, report, rules, runs, training
 from studies.byzantine.cells import Cell, Line
+from studies.papers.runs import PAPERS
 
 from dml.case import measure
 from dml.runs import results
 from dml.types import BadInput
+from dml.wire.reducers.robust.attacks import alie_factor
+from dml.wire.reducers.robust.selection import scores
 
 SMALL = "--steps=3 --honest=4 --attackers=0,1 --batch=5 --processes=1"
 SIZES = training.Sizes("digits", honest=4, batch=5, steps=3, lr=0.1, momentum=True)
@@ -157,3 +160,21 @@ def test_claims_need_their_rules_and_attacks():
     ]
     assert claims.krum_holds in claims.testable(["krum"], ["noise"])
     assert claims.krum_holds not in claims.testable(["krum"], ["noise", "alie"])
+
+
+def test_krum_selects_attackers_of_twice_alies_factor_in_the_command_of_its_paper():
+    (command,) = PAPERS["alie"].commands.values()
+    words = (word[2:].partition("=") for word in command.words("full"))
+    values = {name: value for name, _, value in words}
+    honest, faulty = int(values["honest"]), int(values["attackers"].split(",")[-1])
+    rows = np.random.default_rng(0).standard_normal((honest, 1000))
+
+    def selected(factor):
+        attackers = np.tile(rows.mean(axis=0) - factor * rows.std(axis=0), (faulty, 1))
+        both = np.concatenate((rows, attackers))
+        squared = ((both[:, None] - both) ** 2).sum(axis=-1)
+        return scores(squared, faulty).argmin() >= honest
+
+    attacks = [name.partition(":") for name in values["attacks"].split(",")]
+    factors = filter(selected, (float(z) for _, colon, z in attacks if colon))
+    assert max(factors) >= 2 * alie_factor(honest + faulty, faulty)

@@ -16,6 +16,7 @@ from studies.deep import training as deep
 
 from dml import sim
 from dml.data.text.generated import generate
+from dml.extend import load
 from dml.runs import results
 from dml.strategies import bucket_sums
 from dml.types import BadInput, Step
@@ -166,6 +167,81 @@ def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(
     assert vision.main(argv)[0]["params_sha256"] == whole["params_sha256"]
 
 
+OWN = """
+from dml.strategies.decentral.diloco import diloco
+
+SEEN = {}
+
+def train(problem, batches, update, *, comm, timer, reducer, outer_every, outer_lr,
+          momentum=0.5, state=None, memory=None):
+    SEEN.update(outer_every=outer_every, momentum=momentum)
+    return diloco(problem, batches, update, comm=comm, timer=timer, reducer=reducer,
+                  outer_every=outer_every, outer_lr=outer_lr, outer_momentum=momentum,
+                  state=state, memory=memory)
+"""
+
+
+def test_a_strategy_of_a_user_receives_flags_and_options_by_name(see):
+    (see.path / "mine.py").write_text(OWN)
+    own = f"--strategy={see.path / 'mine.py'}:train"
+    flags = ["--simulate=2", "--outer_every=3"]
+    mine = see(own, *flags, "--options=momentum=0.25")
+    assert load(own.partition("=")[2]).__globals__["SEEN"] == {
+        "outer_every": 3,
+        "momentum": 0.25,
+    }
+    same = see("--strategy=diloco", *flags, "--outer_momentum=0.25", out="same")
+    assert mine["params_sha256"] == same["params_sha256"]
+    with pytest.raises(BadInput, match="expected options momentum=VALUE, each once"):
+        see(own, *flags, "--options=outer_lr=0.5", out="set_by_a_flag")
+    with pytest.raises(BadInput, match="leave --fragments out"):
+        see(own, *flags, "--fragments=2", out="not_read")
+
+
+BIGRAMS = """
+import jax.numpy as jnp
+import optax
+
+import dml
+
+def bigrams(vocabulary, length):
+    def scores(params, tokens):
+        return params[tokens]
+    def loss(params, batch):
+        logits = scores(params, batch.inputs)
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, batch.targets
+        ).mean()
+    return dml.Model(
+        lambda key: jnp.zeros((vocabulary, vocabulary)),
+        loss,
+        lambda params, batch: {"cross_entropy": loss(params, batch)},
+        scores=scores,
+    )
+"""
+
+
+def test_a_language_model_of_a_user_is_trained_by_any_strategy(
+    corpus_flags, plain, tmp_path
+):
+    (tmp_path / "mine.py").write_text(BIGRAMS)
+    own = ["gpt.py", *corpus_flags, f"--model={tmp_path / 'mine.py'}:bigrams"]
+    own += ["--simulate=2", "--steps=20", "--length=16", "--lr=0.1", "--clip=0"]
+    first = gpt.main([*own, "--allreduce=star"])[0]
+    again = gpt.main([*own, "--strategy=owned", f"--out={tmp_path / 'owned'}"])[0]
+    assert first["params_sha256"] == again["params_sha256"]
+    assert first["perplexity"] < 250  # of 300 tokens
+    with pytest.raises(BadInput, match="--model=transformer with --experts=2"):
+        gpt.main([*own, f"--out={tmp_path / 'refused'}", "--experts=2"])
+
+
+def test_zeno_leaves_out_a_wrong_gradient(see):
+    zeno = ["--strategy=zeno", "--simulate=3", "--options=rate=0.05"]
+    attacked = see(*zeno, "--attack=sign_flip:20", "--attackers=1")
+    mean = see("--simulate=3", "--attack=sign_flip:20", "--attackers=1", out="mean")
+    assert attacked["loss"] < mean["loss"]
+
+
 def test_kfac_resumes_with_another_fraction_on_other_ranks(see, interrupt):
     ways = ["--strategy=kfac", "--reduce=order_free", "--shards=4", "--limit=0.1"]
     ways += ["--curvature_every=3", "--inverses_every=3"]  # none at the resume
@@ -175,7 +251,9 @@ def test_kfac_resumes_with_another_fraction_on_other_ranks(see, interrupt):
     resumed = vision.main([*argv, "--simulate=2", "--fraction=0.5"])[0]
     assert resumed["params_sha256"] == whole["params_sha256"]
     argv = [argv[0], *SMALL, argv[-1], "--strategy=synchronous"]
-    with pytest.raises(BadInput, match="expected --strategy=kfac with --fraction=0.5"):
+    with pytest.raises(
+        BadInput, match="expected --strategy=kfac with --curvature_every"
+    ):
         vision.main(argv)  # a flag of the run
 
 
@@ -252,7 +330,7 @@ def test_all_ranks_resume_with_the_memory_of_each_saved_rank(
         (["--strategy=synchronous", "--scheme=server"], "--strategy=poseidon"),
         (["--strategy=poseidon", "--reduce=sign"], "leave --reduce out"),
         (["--strategy=local", "--noise", "--simulate=2"], "have full gradients"),
-        (["--strategy=mesh", "--reduce=sign"], "or offload or owned or kfac with"),
+        (["--strategy=mesh", "--reduce=sign"], "or offload with --reduce=sign"),
         (["--strategy=kfac", "--simulate=2", "--fraction=0.4"], "of 1/2, 1 of 2 ranks"),
         (["--damping=1"], "expected --strategy=kfac with --damping=1"),
         (["--shards=4"], "reducer that sums several terms"),

@@ -96,21 +96,13 @@ def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monke
     assert sorted(after) == [path for path in before if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--dim=7", "--strategy=operation", "--blocks=1000"], "1 to 60 blocks"),
-        (["--strategy=operation", "--lr=1e30", "--dim=8"], "expected a finite loss"),
-    ],
-)
 @pytest.mark.mpi
-def test_ranks_say_it_once_and_end_with_2(corpus, tmp_path, argv, message):
+def test_ranks_say_it_once_and_end_with_2(corpus, tmp_path):
     given = [f"--corpus={corpus}", "--min_count=1", f"--out={tmp_path / 'run'}"]
-    given += ["--timeline=0", *argv]
+    given += ["--timeline=0", "--strategy=operation", "--lr=1e30", "--dim=8"]
     done = command("mpirun", "-n", "2", PYTHON, "experiments/glove.py", *given)
     assert done.returncode == 2
     # Open MPI's mpirun adds lines of its own, and a frame about the exit code
     lines = done.stderr.partition("-----")[0].splitlines()
     said = [line for line in lines if line and not line.startswith("[")]
-    assert [line for line in said if message in line] == said
-    assert len(said) == 1
+    assert len(said) == 1 and "expected a finite loss" in said[0]

@@ -14,7 +14,8 @@ from tests.commands import PYTHON, output
 def start(data):
     """Return what one start of a program tells of itself; it complains of nothing."""
     argv = PYTHON, "-m", "tests.experiments.lab.compiling_main"
-    return json.loads(output(*argv, DML_DATA=str(data), PYTHONWARNINGS="error"))
+    own = {"DML_DATA": str(data), "JAX_COMPILATION_CACHE_DIR": ""}
+    return json.loads(output(*argv, PYTHONWARNINGS="error", **own))
 
 
 def test_a_second_start_finds_the_programs_and_one_that_is_cut_is_made_anew(tmp_path):

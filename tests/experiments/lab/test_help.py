@@ -73,7 +73,7 @@ def test_short_help_fits_two_screens_and_names_every_flag(name, capsys, monkeypa
 def test_the_most_used_flags_stand_first_and_no_choice_is_broken():
     text = output(PYTHON, ROOT / "experiments/gpt.py", "-h")
     listed = FLAG.findall(text)
-    assert listed[:2] == ["strategy", "corpus"]
+    assert listed[:3] == ["strategy", "model", "corpus"]
     assert "attack" not in listed
     assert "halving_doubling" in text
 

@@ -716,3 +716,26 @@ def owners(sha256="a", sent=110, state=50):
             )
         )
     }
+
+
+def dimensions(difference=1e-12, ratio=7.0, best=40, times=60.0, words=9):
+    """Return steps, sizes and gaps of linear models on columns.
+
+    Args:
+        difference: of the parameters of s-step from those of single steps.
+        ratio: of the seconds of single steps on sparse data to those of s steps.
+        best: best s b; 45 by the formula.
+        times: seconds of SGD on rows over those of ProxCoCoA+.
+        words: words of ProxCoCoA+; SGD on rows sends 10.
+    """
+    seconds = "p seconds_b1_s1_g1 seconds_b1_s8_g1 seconds_b8_s8_g1"
+    found = table("dense", seconds, (1, 1.0, 1.0, 0.1), (2, 1.0, 0.5, 0.1))
+    found += table("sparse", seconds, (1, 1.0, 1.0, 0.1), (2, ratio, 1.0, 0.1))
+    found += table("best_sizes", "formula simulated", (45.0, best))
+    found += table(
+        "reached",
+        "method p rounds words seconds reached",
+        ("ProxCoCoA+, columns", 8, 2, words, 1.0, True),
+        ("SGD, rows", 8, 3, 10, times, True),
+    )
+    return {"dimensions": run(found, {"difference": difference})}

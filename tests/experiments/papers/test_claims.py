@@ -20,6 +20,7 @@ from studies.compression import crossover_claims as crossover
 from studies.compression import quantization_claims as quantization
 from studies.decentralised import claims as decentralised
 from studies.diloco import claims as diloco
+from studies.dimensions import claims as dimensions
 from studies.factors import claims as factors
 from studies.glove import claims as glove
 from studies.gradient_coding import claims as coding
@@ -175,6 +176,11 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.replicas(relay=(0.9, 0.9), gossip=(0.9, 0.89)),
         of.replicas(relay=(0.9, 0.89), gossip=(0.9, 0.9)),
     ),
+    dimensions.same: (of.dimensions(), of.dimensions(difference=1e-8)),
+    dimensions.faster: (of.dimensions(), of.dimensions(ratio=6.0)),
+    dimensions.best: (of.dimensions(), of.dimensions(best=100)),
+    dimensions.cocoa: (of.dimensions(), of.dimensions(times=49.0)),
+    dimensions.fewer: (of.dimensions(), of.dimensions(words=11)),
     diloco.diloco_is_as_good: (
         of.exchanges((0, 3.0), (8, 3.02), (32, 4.0)),
         of.exchanges((0, 3.0), (8, 3.04), (32, 3.0)),

@@ -75,6 +75,7 @@ def test_a_row_of_the_page_is_one_line_and_verdicts_are_counted(shelf, tmp_path)
     summary = shelf("--run=one,two")
     row = "| [one](#one) | it is even | 2 | 2 \\| of all | 1 of 3 | **holds** |"
     assert row in page(tmp_path) and "0.25 kWh (RAPL)" in page(tmp_path)
+    assert "](failing.md)" in page(tmp_path).split(row)[0]
     assert (summary["holds"], summary["fails"], summary["untested"]) == (2, 0, 2)
     assert summary["one_1"] == "holds"
     assert (tmp_path / "docs/results/one.svg").exists()

@@ -55,11 +55,11 @@ def test_the_target_is_near_the_first_ones_end_if_none_is_given(tmp_path, undraw
 @pytest.mark.mpi
 def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
     argv = ["--consistency=bsp,essp:2", f"--laws={EVEN}"]
+    _, virtual = run(tmp_path / "virtual", *argv, "--simulate=3")
     start = ["mpirun", "-n", "3", PYTHON, "experiments/consistency.py", *SMALL, *argv]
     done = command(*start, f"--out={tmp_path / 'real'}", "--scale=0.004")
     assert done.returncode == 0, done.stderr
     real = read_rows(tmp_path / "real")
-    _, virtual = run(tmp_path / "virtual", *argv, "--simulate=3")
     assert real[0]["objective"] == virtual[0]["objective"]
     assert [row["gradients"] for row in real] == [12 * 2] * 2
     assert real[0]["seconds"] >= 12

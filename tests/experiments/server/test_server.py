@@ -63,12 +63,29 @@ def test_curves_begin_at_the_start_and_end_with_the_last_table(tmp_path, monkeyp
     assert seen[0].work[:, 0].tolist() == [6, 6, 6]
 
 
-def test_the_kkt_filter_saves_keys_of_an_svmlight_file(tmp_path, undrawn):
+def write_examples(path):
     random = np.random.default_rng(0)
     inputs = random.random((300, 40)) * (random.random((300, 40)) < 0.1)
-    dump_svmlight_file(
-        inputs, inputs[:, 0] > 0, str(tmp_path / "a.svm"), zero_based=False
-    )
+    dump_svmlight_file(inputs, inputs[:, 0] > 0, str(path), zero_based=False)
+
+
+def test_minibatches_that_repeat_send_half_of_the_words_by_cached_keys(
+    tmp_path, undrawn
+):
+    write_examples(tmp_path / "a.svm")
+    argv = ["--problem=logistic", f"--svmlight={tmp_path / 'a.svm'}", "--batch=60"]
+    argv += ["--simulate=3", "--lr=1", "--clocks=100"]
+
+    def ratio(name, *more):
+        cached = run(tmp_path / name, *argv, *more)
+        uncached = run(tmp_path / f"{name}_all", *argv, *more, "--key_lists=0")
+        return cached["words_sent"] / uncached["words_sent"]
+
+    assert ratio("repeated", "--noreshuffle") < 0.65 < 0.75 < ratio("drawn")
+
+
+def test_the_kkt_filter_saves_keys_of_an_svmlight_file(tmp_path, undrawn):
+    write_examples(tmp_path / "a.svm")
     argv = ["--problem=logistic", f"--svmlight={tmp_path / 'a.svm'}", "--batch=60"]
     argv += ["--simulate=3", "--l1=0.01", "--lr=1"]
     whole = run(tmp_path / "whole", *argv)

@@ -91,15 +91,15 @@ def test_workers_are_minibatch_up_to_the_order_of_sums(workers, tables):
 
 @pytest.mark.parametrize("name", sorted(CONSISTENCIES))
 def test_every_consistency_reaches_the_loss_of_serial(name):
-    """At most 2 % above it, at serial's rate, under random delays.
+    """Or a smaller one, at serial's rate, under random delays.
 
     Prefetch, and a push after two clocks, are read over one's own writes.
     """
-    (one,) = on_ranks(1, "serial", epochs=12)
+    (one,) = on_ranks(1, "serial", epochs=6)
     options = [WorkerOptions()]
     if name in ("async", "ssp", "essp"):
         options.append(WorkerOptions(push_period=2, prefetch=True))
     for habits in options:
-        own = {"servers": 2, "batch": 30, "epochs": 12, "worker_options": habits}
+        own = {"servers": 2, "batch": 30, "epochs": 6, "worker_options": habits}
         losses, *_ = ran(5, name, **own)
-        assert losses[-1] < 1.02 * one.losses[-1], habits
+        assert losses[-1] <= one.losses[-1], habits

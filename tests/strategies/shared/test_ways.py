@@ -107,7 +107,8 @@ def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, mome
     problem = PROBLEMS[name](dtype=dtype)
     how, start = settings(name, batch, momentum=momentum), problem.params.copy()
     want = oracle(problem, how)
-    ways = [(hogwild, {"policy": policy}) for policy in POLICIES]
+    policies = POLICIES[: 2 if dtype == "float64" else None]  # locks depend on no type
+    ways = [(hogwild, {"policy": policy}) for policy in policies]
     ways += [(average, {}), (cyclades, {"deferred": np.zeros(len(want), bool)})]
     hot = np.ones(len(want), bool)
     ways += [(hogwild_private, {"hot": hot, "period": 1})]

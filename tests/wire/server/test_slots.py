@@ -19,7 +19,7 @@ from tests.wire.server.served import Adding
 ROWS, WIDTH, WORKERS, CLOCKS = 12, 4, 3, 8
 SPARSE = ("sparse", 100), ("sparse", 8)
 RULES = {
-    "bsp": Consistency(0, aggregation_count=0),
+    "bsp": Consistency(0, by_clock=True),
     "async": Consistency(),
     "softsync": Consistency(aggregation_count=2, averaged=True),
 }

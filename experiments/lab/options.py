@@ -1,10 +1,15 @@
-"""Options of a strategy, by the names of its parameters."""
+"""Arguments of a strategy, by the names of its parameters.
+
+A command offers values of parameters; a strategy receives those that its signature has.
+--options sets the others.
+"""
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from dml.strategies import load
 from dml.types import BadInput, ranges
 
 COMMON = ("comm", "timer", "state", "memory", "report")  # set by the command
@@ -77,3 +82,13 @@ def complete(
         if parameter.default is parameter.empty:
             own[name] = offered[name]()
     return own
+
+
+def readers(names: Iterable[str], parameters: Collection[str]) -> list[str]:
+    """Return those strategies that have one of the parameters."""
+    return [name for name in names if takes(load(name), parameters)]
+
+
+def takes(function: Callable[..., Any], parameters: Collection[str]) -> bool:
+    """Return whether a function has one of the parameters."""
+    return not inspect.signature(function).parameters.keys().isdisjoint(parameters)

@@ -1,0 +1,1 @@
+"""Linear models whose columns are divided over ranks. Chapter: docs/dimensions.md."""

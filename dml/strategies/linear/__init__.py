@@ -1,0 +1,4 @@
+"""Training of linear models whose columns are divided over ranks.
+
+Chapter: docs/dimensions.md.
+"""
