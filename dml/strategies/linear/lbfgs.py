@@ -49,14 +49,18 @@ class Line(NamedTuple):
     changes: np.ndarray
     norms: tuple[float, float, float]
 
-    def value(self, t: float) -> float:
-        """Return φ(t)."""
+    def loss(self, t: float) -> float:
+        """Return the mean loss."""
         losses = self.products.loss.value(
             self.margins + t * self.changes, self.products.targets
         )
+        return float(losses.mean())
+
+    def value(self, t: float) -> float:
+        """Return φ(t)."""
         own, mixed, change = self.norms
         norm = own + 2 * t * mixed + t * t * change
-        return float(losses.mean()) + 0.5 * self.products.l2 * norm
+        return self.loss(t) + 0.5 * self.products.l2 * norm
 
     def slope(self, t: float) -> float:
         """Return φ'(t)."""
@@ -87,8 +91,6 @@ def lbfgs(
       problem: Linear model, equal on all ranks.
       batches: An item for each iteration; the items are not read.
       update: Not used.
-      comm: Ranks.
-      timer: Measures the phases.
       allreduce: Sums inner products.
       pairs: Greatest number m of pairs (s, y).
     """
@@ -100,33 +102,28 @@ def lbfgs(
     sent = comm.bytes_sent
     for number, _ in enumerate(batches, 1):
         with timer("gradient"):
-            slopes = products.loss.slope(margins, products.targets) / count
             gradient = products.l2 * params
-            own.add(slopes, gradient)
-            history.add(gradient)
-            sums = history.terms(own.work)
+            own.add(products.loss.slope(margins, products.targets) / count, gradient)
+            sums = history.terms(gradient, own.work)
         with timer("wire"):
             allreduce(comm, sums, op=np.add)
-        with timer("update"):
-            direction = history.direction(sums, own.work)
         with timer("gradient"):
+            direction = history.direction(sums, own.work)
             norms = np.array([params @ params, params @ direction], dtype)
             buffer = np.concatenate([own.product(direction), norms])
         with timer("wire"):
             allreduce(comm, buffer, op=np.add)
         with timer("update"):
-            own_norm, mixed = buffer[-2:].tolist()
-            norms_of_line = own_norm, mixed, history.square
+            norms_of_line = (*buffer[-2:].tolist(), history.square)
             line = Line(products, margins, buffer[:-2], norms_of_line)
             length, trials = search(line.slope)
             own.work(8.0 * count * trials, 4.0 * margins.nbytes * trials)
-            loss = float(products.loss.value(margins, products.targets).mean())
             history.step = dtype.type(length) * direction
             params = params + history.step
             margins = margins + dtype.type(length) * line.changes
         yield Step(
             number=number,
-            loss=loss,
+            loss=line.loss(0.0),
             params=partial(joined, problem, comm, params),
             examples=count,
             seconds=timer.lap(),
@@ -175,8 +172,9 @@ class History:
             self.fresh = [slot, m + slot, 2 * m]
         self.vectors[2 * m] = gradient
 
-    def terms(self, work: Work) -> np.ndarray:
-        """Return this rank's terms of the products of the new vectors with all."""
+    def terms(self, gradient: np.ndarray, work: Work) -> np.ndarray:
+        """Add a gradient; return terms of the products of the new vectors with all."""
+        self.add(gradient)
         work(2.0 * len(self.fresh) * self.vectors.size, self.vectors.nbytes)
         return (self.vectors[self.fresh] @ self.vectors.T)[:, self.used].ravel()
 

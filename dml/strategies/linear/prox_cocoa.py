@@ -58,7 +58,7 @@ def prox_cocoa(
     params, margins = np.zeros(own.features, dtype), np.zeros(count, dtype)
     bound = dtype.type(comm.size * products.loss.smoothness / count)
     squares = np.asarray(columns.multiply(columns).sum(axis=0)).ravel() * bound
-    weights = dtype.type(l1), dtype.type(products.l2)
+    bounds = squares, bound, dtype.type(l1), dtype.type(products.l2)
     sent = comm.bytes_sent
     for number, _ in enumerate(batches, 1):
         with timer("gradient"):
@@ -70,8 +70,7 @@ def prox_cocoa(
             own.work(4.0 * passes * columns.nnz, 2.0 * passes * moved)
             buffer = np.zeros(count + 2, dtype)
             for _ in range(passes):
-                given = slopes, squares, bound, weights
-                descend(*parts(columns), *given, params, buffer)
+                descend(parts(columns), slopes, bounds, params, buffer)
             buffer[-2:] = np.abs(params).sum(), params @ params
         with timer("wire"):
             allreduce(comm, buffer, op=np.add)
@@ -91,21 +90,18 @@ def prox_cocoa(
 
 
 @njit(nogil=True, cache=True)
-def descend(
-    starts, rows, values, slopes_N, squares_D, bound, weights, params_D, changes_N
-):
+def descend(columns, slopes_N, bounds, params_D, changes_N):
     """Minimise over each coordinate once; update parameters and changes of margins.
 
     Args:
-      starts, rows, values: The columns, in the format CSC.
+      columns: Starts, rows and values of the columns, in the format CSC.
       slopes_N: Slopes of the mean loss before the iteration.
-      squares_D: σ τ/n ‖x‖² of each column.
-      bound: σ τ/n.
-      weights: Of the L1 norm, and of the L2 norm.
+      bounds: σ τ/n ‖x‖² of each column, σ τ/n, and the weights α and λ of the norms.
       params_D: Parameters, changed in place.
       changes_N: Changes of the margins, changed in place.
     """
-    l1, l2 = weights
+    starts, rows, values = columns
+    squares_D, bound, l1, l2 = bounds
     for column in range(len(params_D)):
         curvature = squares_D[column] + l2
         if squares_D[column] == 0:

@@ -29,6 +29,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from dml.metrics.timer import Timer
+from dml.models.linear.block import Block
 from dml.models.linear.problem import Products
 from dml.strategies.operation import joined
 from dml.types import AllReduce, BadInput, Comm, CountedComm, Problem, Step
@@ -56,28 +57,15 @@ def s_step(
       problem: Linear model, equal on all ranks.
       batches: Indices of each minibatch's examples, equal on all ranks.
       update: Not used: the steps are those of gradient descent.
-      comm: Ranks.
-      timer: Measures the phases.
       allreduce: Sums products and Gram matrices, and averages groups.
       rate: Learning rate η.
       steps: Number s of minibatches of a round; the last round may have fewer.
       groups: Number of groups of ranks, which have equal parts of a minibatch.
     """
     products: Products = problem.products
-    if comm.size % groups:
-        raise BadInput(
-            f"expected groups of equally many ranks, got {groups} groups of "
-            f"{comm.size} ranks; pass a divisor of {comm.size}"
-        )
-    if rate * products.l2 >= 1:
-        raise BadInput(
-            f"expected a rate below 1/λ = {1 / products.l2:g}, got {rate}; lower it"
-        )
-    width = comm.size // groups
-    group, place = divmod(comm.rank, width)
-    inside = comm.Split(group, comm.rank) if groups > 1 else comm
-    across = comm.Split(place, comm.rank) if groups > 1 else None
-    own = products.block(place, width)
+    rho = decay(products, rate)
+    group, inside, across = grid(comm, groups)
+    own = products.block(inside.rank, inside.size)
     vector, factor = np.zeros(own.features, products.targets.dtype), 1.0
     number, sent, remaining = 0, comm.bytes_sent, iter(batches)
     while parts := list(islice(remaining, steps)):
@@ -87,25 +75,20 @@ def s_step(
         pairs_RxR = step_R[:, None] > step_R
         with timer("gradient"):
             rows = own.take(indices)
-            margins = factor * rows.product(vector)
-            gram = rows.gram()[pairs_RxR] if len(mine) > 1 else margins[:0]
-            buffer = np.concatenate([margins, gram])
+            buffer = terms(rows, factor, vector, pairs_RxR)
         with timer("wire"):
             allreduce(inside, buffer, op=np.add)
         with timer("update"):
             given = products._replace(targets=products.targets[indices])
             loss, factors = descend(given, rate, step_R, buffer, pairs_RxR)
-            own.work(2 * pairs_RxR.size, 2 * buffer.nbytes)
-            factor *= (1 - rate * products.l2) ** len(mine)
+            factor *= rho ** len(mine)
             if factor < SMALLEST:
                 vector *= factor
                 factor = 1.0
             rows.add(factors / factor, vector)
         if across:
             with timer("wire"):
-                mean = np.append(vector, vector.dtype.type(loss)) / groups
-                allreduce(across, mean, op=np.add)
-                vector[:], loss = mean[:-1], float(mean[-1])
+                loss = average(across, allreduce, vector, loss)
         number += len(parts)
         yield Step(
             number=number,
@@ -116,6 +99,48 @@ def s_step(
             words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
         )
         sent = comm.bytes_sent
+
+
+def decay(products: Products, rate: float) -> float:
+    """Return the factor ρ of the parameters in a step."""
+    if rate * products.l2 >= 1:
+        raise BadInput(
+            f"expected a rate below 1/λ = {1 / products.l2:g}, got {rate}; lower it"
+        )
+    return 1 - rate * products.l2
+
+
+def grid(comm: CountedComm, groups: int) -> tuple[int, Comm, Comm | None]:
+    """Return the group, its ranks, and those of these columns in all groups."""
+    if comm.size % groups:
+        raise BadInput(
+            f"expected groups of equally many ranks, got {groups} groups of "
+            f"{comm.size} ranks; pass a divisor of {comm.size}"
+        )
+    if groups == 1:
+        return 0, comm, None
+    group, place = divmod(comm.rank, comm.size // groups)
+    return group, comm.Split(group, comm.rank), comm.Split(place, comm.rank)
+
+
+def terms(
+    rows: Block, factor: float, vector: np.ndarray, pairs_RxR: np.ndarray
+) -> np.ndarray:
+    """Return this rank's terms of the margins, and of the inner products of pairs."""
+    margins = factor * rows.product(vector)
+    if not pairs_RxR.any():
+        return margins
+    return np.concatenate([margins, rows.gram()[pairs_RxR]])
+
+
+def average(
+    across: Comm, allreduce: AllReduce, vector: np.ndarray, loss: float
+) -> float:
+    """Replace the vector by the mean of the groups; return their mean loss."""
+    mean = np.append(vector, vector.dtype.type(loss)) / across.size
+    allreduce(across, mean, op=np.add)
+    vector[:] = mean[:-1]
+    return float(mean[-1])
 
 
 def own_part(indices: np.ndarray, group: int, groups: int) -> np.ndarray:
@@ -151,6 +176,7 @@ def descend(
     gram_RxR = np.zeros(pairs_RxR.shape, sums.dtype)
     if len(sums) > count:
         gram_RxR[pairs_RxR] = sums[count:]
+    given.work(2 * gram_RxR.size, 2 * sums.nbytes)
     edges = np.searchsorted(step_R, np.arange(step_R[-1] + 2)).tolist()
     for step, (first, last) in enumerate(pairwise(edges)):
         margins = margins_R[first:last]
