@@ -133,7 +133,9 @@ def arguments(setup: Setup, train_by: Callable[..., Any]) -> dict[str, Any]:
             f"{name}; add it, or start a new run"
         )
     own = OWN[name](setup) if name in OWN else {}
-    for each in named.keys() - own.keys():
+    for each in named:
+        if each in own:
+            continue
         if each in SHARED:
             own[each] = SHARED[each](setup)
         elif each in OPTIONS and values[each].value != "":
