@@ -18,7 +18,7 @@ EXTRAS = {
     "figures": ("matplotlib",),
     "commands": ("absl", "jinja2", "markupsafe", "polars", "rich", "tensorboardX"),
     "rl": ("ale_py", "envpool", "gymnasium", "gymnax", "minatar"),
-    "peers": ("torch",),
+    "peers": ("lightgbm", "torch", "xgboost"),
     "track": ("mlflow", "trackio", "wandb"),
     "cuda12": ("pynvml",),
 }
