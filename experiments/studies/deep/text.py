@@ -95,14 +95,14 @@ def run(
     """Train by the flags; return the summaries of the ranks of this process."""
 
     def make() -> deep.Task:
-        given = values.corpus, values.length, values.vocabulary, values.seed
+        source = values.corpus, values.length, values.vocabulary, values.seed
         if values.model not in MODELS:
             readers.check(values, "model", dict.fromkeys(NETWORK, MODELS))
-            return task_of(kind, values.model, *given, values.dtype, values.remat)
-        return task(
+            return user_task(kind, values.model, *source, values.dtype, values.remat)
+        return transformer_task(
             kind,
             values.size,
-            *given,
+            *source,
             (values.experts, values.choices, values.capacity, values.balance_weight),
             values.dtype,
             values.remat,
@@ -113,7 +113,7 @@ def run(
 
 
 @cache  # shared by virtual ranks
-def task_of(
+def user_task(
     kind: Kind,
     model: str,
     corpus: str,
@@ -129,7 +129,9 @@ def task_of(
     make = partial(make, **extend.accepted(make, {"dtype": dtype, "remat": remat}))
     size = known.tokenizer.get_vocab_size()
     network: Model = extend.make(model, make, Model, size, length)
-    finish = partial(kind.show, network, known, held_out) if network.scores else nothing
+    finish = (
+        partial(kind.show, network, known, held_out) if network.scores else no_entries
+    )
     return deep.Task(network, training, held_out, "tokens", length, finish)
 
 
@@ -141,13 +143,13 @@ def text(
     return known, *kind.windows(known, length, seed)
 
 
-def nothing(path: Path, params: Params) -> Mapping[str, Any]:
+def no_entries(path: Path, params: Params) -> Mapping[str, Any]:
     """Return no entries of the summary."""
     return {}
 
 
 @cache  # shared by virtual ranks
-def task(
+def transformer_task(
     kind: Kind,
     size: str,
     corpus: str,

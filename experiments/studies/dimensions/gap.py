@@ -115,9 +115,7 @@ def points(name: str, size: int, machine: Machine) -> list[Row]:
     exact_problem, best = reference()
 
     def program(comm: Comm) -> list[Row]:
-        def work(operations: float, nbytes: float) -> None:
-            comm.platform.compute(machine.processor.seconds(operations, nbytes))
-
+        work = machine.processor.work(comm)
         problem = linear(*data(), "logistic", L2, np.float32, work)
         method, rounds, found = METHODS[name], [0], list[Row]()
         counted = method._replace(own=lambda _: method.own(counting(rounds)))

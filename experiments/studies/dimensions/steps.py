@@ -6,13 +6,13 @@ network. The formula has the same terms, for ranks with equal parts.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.models.linear.block import LINE
+from dml.models.linear.block import LINE, Work
 from dml.models.linear.problem import Columns
 from dml.strategies.linear.s_step import s_step
 from dml.types import Comm, Problem, no_op
@@ -40,6 +40,10 @@ class Processor(NamedTuple):
     def seconds(self, operations: float, nbytes: float) -> float:
         """Return the seconds of an operation."""
         return max(operations / self.operations, nbytes / self.bandwidth)
+
+    def work(self, comm: Comm) -> Work:
+        """Return the call by which an operation takes its time on a virtual rank."""
+        return lambda *size: comm.platform.compute(self.seconds(*size))
 
 
 class Technique(NamedTuple):
@@ -102,12 +106,11 @@ def trained(
     task: Task,
     technique: Technique,
     rounds: int,
-    work: Any = no_op,
+    work: Work = no_op,
     algorithm: str = ALGORITHM,
 ) -> list[tuple[float, int]]:
     """Return the seconds and the words sent of each round on this rank."""
     products = task.problem.products._replace(work=work)
-    own = {"steps": technique.steps, "groups": technique.groups}
     made = s_step(
         task.problem._replace(products=products),
         minibatches(task, technique, rounds),
@@ -115,7 +118,8 @@ def trained(
         timer=Timer(comm.Wtime),
         allreduce=ALLREDUCE[algorithm],
         rate=RATE,
-        **own,
+        steps=technique.steps,
+        groups=technique.groups,
     )
     return [(sum(step.seconds.values()), step.words_sent) for step in made]
 
@@ -130,9 +134,7 @@ def simulated(
     """Return the seconds of a step of the slowest rank, and its words, simulated."""
 
     def on_rank(comm: Comm) -> tuple[float, int]:
-        def work(operations: float, nbytes: float) -> None:
-            comm.platform.compute(machine.processor.seconds(operations, nbytes))
-
+        work = machine.processor.work(comm)
         return trained(comm, task, technique, 1, work, algorithm)[0]
 
     took, words = zip(*sim.run(on_rank, size, machine.network), strict=True)
