@@ -240,6 +240,8 @@ def test_zeno_leaves_out_a_wrong_gradient(see):
     attacked = see(*zeno, "--attack=sign_flip:20", "--attackers=1")
     mean = see("--simulate=3", "--attack=sign_flip:20", "--attackers=1", out="mean")
     assert attacked["loss"] < mean["loss"]
+    clean = see(*zeno, out="clean")  # leaves out another gradient
+    assert attacked["params_sha256"] != clean["params_sha256"]
 
 
 def test_kfac_resumes_with_another_fraction_on_other_ranks(see, interrupt):
