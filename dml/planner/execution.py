@@ -115,12 +115,8 @@ def exchanges(
     The virtual network has one rate, `RATE`; the timed bytes of a vector are its
     planned seconds at that rate.
     """
-    inside = runs.devices <= runs.domain
-    rate = runs.link if inside else physics.network * runs.network / runs.node
-    stream = 2 * runs.tokens * runs.width
-    if runs.sequence_parallel:
-        stream /= runs.tensor
-    boundary = Message(stream, timed(constants.other * stream / rate))
+    nbytes, duration = seconds.boundary_message(runs, physics)
+    boundary = Message(float(nbytes), timed(float(constants.other * duration)))
     replicas = runs.data * runs.context
     vector = sum(seconds.device_parameters(runs)) * runs.itemsize
     empty = Message(0.0, 0)

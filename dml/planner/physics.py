@@ -27,7 +27,7 @@ class Physics(NamedTuple):
     kernel: float = 3.5e-5  # seconds to start the kernels of a pass of a block
     latency: float = 1.4e-6  # seconds of a message without content
     imbalance: float = 0.85  # part of the slowest stage's excess that others wait for
-    boundary: float = 0.5  # part of the messages between stages that is not hidden
+    boundary: float = 0.25  # part of the messages between stages that is not hidden
     gather: float = 0.2  # part of gathered parameters that is never hidden
     hidden: float = 0.46  # part of the products' time in which gathers are hidden
     reduce: float = 1.0  # part of an all-reduce of gradients that is not hidden

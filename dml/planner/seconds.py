@@ -247,14 +247,26 @@ def head_pass(runs: Runs, physics: Physics) -> Pass:
     )
 
 
-def boundary_seconds(runs: Runs, physics: Physics) -> Any:
-    """Return the seconds of messages between stages that are not hidden."""
+def boundary_message(runs: Runs, physics: Physics) -> tuple[Any, Any]:
+    """Return the bytes that a device sends to the next stage, and their seconds.
+
+    Each device of a tensor group sends its part of the activations, and the receivers
+    gather them inside the domain (scatter/gather, Narayanan et al. 2021, section 4.1).
+    """
     inside = np.asarray(runs.devices) <= runs.domain
     share = physics.network * runs.network / runs.node
     rate = np.where(inside, runs.link, share)
-    nbytes = 2.0 * runs.tokens * runs.width
-    nbytes = nbytes / np.where(np.asarray(runs.sequence_parallel) > 0, runs.tensor, 1)
-    pair = 2 * message_seconds(nbytes, rate)  # activations, and their gradient
+    stream = 2.0 * runs.tokens * runs.width
+    parts = np.minimum(runs.tensor, runs.domain)
+    nbytes, gather = stream / parts, gather_seconds(parts, stream, runs.link)
+    together = np.asarray(runs.sequence_parallel) > 0
+    return nbytes, message_seconds(nbytes, rate) + np.where(together, 0.0, gather)
+
+
+def boundary_seconds(runs: Runs, physics: Physics) -> Any:
+    """Return the seconds of messages between stages that are not hidden."""
+    _, duration = boundary_message(runs, physics)
+    pair = 2 * duration  # activations, and their gradient
     steady = physics.boundary * runs.micro_batches * runs.rounds
     return np.where(runs.stage > 1, (steady + 2 * (runs.stage - 1)) * pair, 0.0)
 

@@ -162,6 +162,20 @@ def test_executed_seconds_are_those_of_the_plan(mesh):
     assert done.seconds == pytest.approx(float(planned), rel=5e-3)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_tensor_ranks_send_parts_of_the_activations(together):
+    """Each way a quarter crosses the network, and a ring gathers it in the domain.
+
+    With sequence parallelism the next stage needs no more than the quarter.
+    """
+    mesh = Mesh(stage=4, tensor=4, sequence_parallel=together)
+    run_ = one(mesh)._replace(link=1e10, network=1e9)
+    nbytes, ways = 2.0 * TINY.sequence * TINY.width, 2 * (64 + 2 * 3)
+    part = nbytes / 4 / (1e9 / run_.node) + (0 if together else 3 * nbytes / 4 / 1e10)
+    found = seconds.parts(run_, BARE)["boundary"]
+    assert found == pytest.approx(ways * part)
+
+
 @pytest.mark.parametrize("layers, stages", [
     (8, 4), (126, 32), (100, 16), (7, 7), (5, 4), (9, 2), (3, 1),
 ])  # fmt: skip

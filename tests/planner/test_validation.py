@@ -121,8 +121,8 @@ def test_errors_of_rows_that_were_not_fitted():
     assert whole["p90_error"] < 0.14 < 0.27 < whole["null_p90_error"]
     assert 0.75 < whole["coverage_80"] < 0.95
     for name, most in {
-        "VIA-Research/vTrain": 0.04,
-        "InternLM/InternEvo": 0.04,
+        "VIA-Research/vTrain": 0.02,
+        "InternLM/InternEvo": 0.05,
         "NVIDIA/DeepLearningExamples": 0.05,
         "mosaicml/llm-foundry": 0.05,
         "bigscience-workshop/bigscience": 0.06,
@@ -140,9 +140,13 @@ def test_memory_of_published_runs():
 
 def test_sweeps_of_meshes():
     found = {(r["model"], r["batch"]): r for r in validation.sweeps(JUDGED)}
-    assert found["GPT 175B", "1536"]["kendall_tau"] > 0.75
-    assert found["GPT 175B", "1536"]["regret"] < 0.03
-    assert found["BLOOM candidate 181B", "2016"]["kendall_tau"] > 0.5
+    for sweep in (
+        ("GPT 175B", "1536"),
+        ("BLOOM candidate 181B", "2048"),
+        ("BLOOM candidate 181B", "2016"),
+    ):
+        assert found[sweep]["kendall_tau"] >= 0.7
+        assert found[sweep]["regret"] < 0.03
 
 
 def test_rows_of_a_second_file_are_all_held_out(tmp_path):
