@@ -18,6 +18,8 @@ import numpy as np
 
 from dml.planner.runs import Runs
 
+FUSED_LOGITS = 4.0  # bytes of a logit and its gradient by a fused loss
+
 
 class Sizes(NamedTuple):
     """Coefficients of the formulas, fitted once for all devices."""
@@ -102,7 +104,8 @@ def activation_bytes(runs: Runs, sizes: Sizes) -> tuple[Any, Any]:
     )
     work = np.where(remat > 0, operands + scores + inputs, 0.0)
     work = np.where(selective > 0, np.maximum(work, scores), work)
-    logits = sizes.logits * tokens * runs.output * runs.vocabulary / tensor
+    each = np.where(np.asarray(runs.fused_loss) > 0, FUSED_LOGITS, sizes.logits)
+    logits = each * tokens * runs.output * runs.vocabulary / tensor
     first = layers * kept * flight
     last = layers * kept + np.maximum(work, logits)  # one micro batch in flight
     piped = np.maximum(first + work, last) - first

@@ -10,6 +10,7 @@ Nothing depends on the name of a source. Where a row is silent, the rules are:
     BERT         attention is not causal, 15 % of the tokens are predicted; examples of
                  512 tokens are half as long on average (Krell 2021), and padded to a
                  multiple of 64
+    MPT          the loss is a fused kernel, the default of its trainer
     TFLOP/s      with recomputation if they agree with hfu, else without
     vocabulary   32,000 if the script does not say it
 """
@@ -213,7 +214,8 @@ def to_runs(row: Row, device: Device, precision: str, tpu: bool) -> Runs:
         modern=shape.gated,
     )
     both = "bf16" in row["precision"] and "fp32" in row["precision"]
-    return made._replace(gradients32=float(both))
+    fused_loss = "MPT" in row["model"]
+    return made._replace(gradients32=float(both), fused_loss=float(fused_loss))
 
 
 def to_shape(row: Row) -> Shape:

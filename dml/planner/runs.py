@@ -57,6 +57,7 @@ class Runs(NamedTuple):
     gradients32: Any  # gradients are accumulated in float32 beside those in bfloat16
     fused: Any  # attention by a fused kernel, without scores in memory
     modern: Any  # a kernel of 2023 or later
+    fused_loss: Any  # a kernel that keeps no copy of the logits in float32
     # mesh
     data: Any
     tensor: Any
@@ -186,6 +187,7 @@ def make(
         gradients32=0.0,
         fused=float(fused),
         modern=float(modern),
+        fused_loss=0.0,
         zero_group=float(mesh.zero_group or mesh.data * mesh.context),
         peak=peak * 1e12,
         linear_peak=linear * 1e12,
