@@ -18,7 +18,7 @@ MAY_IMPORT = {stage: BASE | {stage} for stage in STAGES} | {
     "extend": {"types"},
     "extras": set(),
     "exercises": set(),
-    "processes": set(),
+    "processes": {"types"},
     "compiled": set(),
     "files": {"types"},
     "conformance": {"types", "extend", "processes", "wire", "sim"},

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from lab import started
 
+from dml import processes
 from dml.runs import results
 from dml.types import BadInput
 
@@ -66,7 +67,7 @@ class Plan(NamedTuple):
 def has_ulfm() -> bool:
     """Return whether mpirun is one of Open MPI with ULFM."""
     try:
-        info = Path(started.mpirun()).with_name("ompi_info")
+        info = Path(processes.mpirun()).with_name("ompi_info")
     except BadInput:
         return False
     if not info.exists():
