@@ -16,12 +16,13 @@ from dml import extend
 from dml.case import Case
 from dml.problems import Entry
 from dml.sim.delays import delay_distribution
-from dml.strategies import DECENTRALISED, rotation, strategy
+from dml.strategies import DECENTRALISED, load, rotation
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.shared.workers import Descent
 from dml.types import identity
 from dml.wire.collectives import ALLREDUCE
+from dml.wire.mesh import devices
 from dml.wire.reducers.exact import exact
 from dml.wire.server.consistency import Choice, consistency
 
@@ -64,11 +65,13 @@ class Method(NamedTuple):
     """A strategy and the arguments of its call.
 
     Attributes:
-      strategy: Name in dml.strategies.
-      own: Options of the strategy, or a function of the entry that returns them.
+      strategy: Name of a strategy.
+      own: Options of the strategy, or a function of the entry that returns them. Others
+        follow from its signature, see `offered`.
       fabric: One rank, ranks, or the devices or threads of one rank.
       ranks: Number of ranks.
       reads: Returns the entry with the batches and the update of the strategy.
+      allreduce: Name of the all-reduce of sums.
     """
 
     strategy: str
@@ -76,6 +79,7 @@ class Method(NamedTuple):
     fabric: str = RANKS
     ranks: int = WORKERS
     reads: Callable[[Entry], Entry] = identity
+    allreduce: str = "star"
 
     def case(self, entry: Entry, updates: int) -> Case:
         """Return the training of a problem with a number of updates."""
@@ -83,14 +87,22 @@ class Method(NamedTuple):
         return Case(
             self.reads(entry),
             self.strategy,
-            {**own, **entry.own.get(self.strategy, {})},
+            {**self.offered(entry), **own, **entry.own.get(self.strategy, {})},
             ranks=self.ranks,
             steps=EPOCHS if self.reads in (by_examples, by_blocks) else updates,
         )
 
-
-def reducing(name: str, **own: Any) -> Own:
-    return {"reducer": exact(ALLREDUCE[name]), **own}
+    def offered(self, entry: Entry) -> Own:
+        """Return the values of those parameters that the strategy has."""
+        allreduce = extend.find(self.allreduce, ALLREDUCE, extend.ALLREDUCES)
+        offered = {
+            "reducer": lambda: exact(allreduce),
+            "allreduce": lambda: allreduce,
+            "batch": lambda: entry.batch,
+            "axes": lambda: devices.mesh(data=0),
+        }
+        named = extend.accepted(load(self.strategy), offered)
+        return {name: value() for name, value in named.items()}
 
 
 def attacked(entry: Entry) -> Own:
@@ -106,15 +118,8 @@ def served(name: str) -> Method:
     return Method("server", own, RANKS, WORKERS + 1, on_servers)
 
 
-def on_mesh(entry: Entry) -> Own:
-    from dml.wire.mesh import devices
-
-    return {"axes": devices.mesh(data=0)}
-
-
 def on_stages(pipeline: str, entry: Entry) -> Own:
     from dml.strategies.hybrid.parts import Pipeline
-    from dml.wire.mesh import devices
 
     axes = devices.mesh(data=1, stage=WORKERS, tensor=1)
     return {"axes": axes, "pipeline": Pipeline(pipeline, 4)}
@@ -131,35 +136,32 @@ def private(entry: Entry) -> Own:
 
 CODED = {"code": "repetition:1", "workers": 3 * WORKERS}
 DELAYED = {"distribution": delay_distribution("constant:3"), "seed": SEED}
+OUTER: Mapping[str, Own] = {  # decentralised strategies with a centre
+    "easgd": {},
+    "diloco": {"outer_every": 2},
+    "async_diloco": {"outer_every": 2},
+}
 METHODS: dict[str, Method] = {
     "serial": Method("serial", {"accumulate": WORKERS}, ONE_RANK, 1),
-    "synchronous star": Method("synchronous", reducing("star")),
-    "synchronous ring": Method("synchronous", reducing("ring")),
-    "local": Method("local", reducing("star", every=2)),
-    "poseidon": Method(
-        "poseidon", {"allreduce": ALLREDUCE["star"], "scheme": "factors"}
-    ),
-    "owned": Method("owned", reducing("star")),
-    "kfac": Method("kfac", reducing("star")),
+    "synchronous star": Method("synchronous"),
+    "synchronous ring": Method("synchronous", allreduce="ring"),
+    "local": Method("local", {"every": 2}),
+    "poseidon": Method("poseidon", {"scheme": "factors"}),
+    "owned": Method("owned"),
+    "kfac": Method("kfac"),
     "coded": Method("coded", CODED),
     "coded under attack": Method("coded", attacked),
     "zeno": Method("zeno", lambda entry: {"rate": entry.rate, "seed": SEED}),
     "gradient_coding": Method(  # six workers in three groups
         "gradient_coding", {"code": "repetition:1"}, RANKS, 2 * WORKERS + 1
     ),
-    **{
-        name: Method(name)
-        for name in DECENTRALISED
-        if name not in ("easgd", "diloco", "async_diloco")
-    },
-    "easgd": Method("easgd", {"allreduce": ALLREDUCE["star"]}),
-    "diloco": Method("diloco", reducing("star", outer_every=2)),
-    "async_diloco": Method("async_diloco", {"outer_every": 2}),
-    "mesh": Method("mesh", on_mesh, DEVICES, 1),
+    **{name: Method(name) for name in DECENTRALISED if name not in OUTER},
+    **{name: Method(name, own) for name, own in OUTER.items()},
+    "mesh": Method("mesh", {}, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(on_stages, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(on_stages, "1f1b"), DEVICES, 1),
-    "sharded": Method("sharded", on_mesh, DEVICES, 1),
-    "offload": Method("offload", reducing("star", device_mb=1.0)),
+    "sharded": Method("sharded", {}, DEVICES, 1),
+    "offload": Method("offload", {"device_mb": 1.0}),
     "scan": Method("scan", {}, ONE_RANK, 1, by_equal_minibatches),
     **{
         f"server {name}": served(name)
@@ -177,10 +179,7 @@ METHODS: dict[str, Method] = {
     ),
     "rotation on 1 rank": Method("rotation", {}, ONE_RANK, 1, by_blocks),
     "rotation": Method("rotation", reads=by_blocks),
-    "operation": Method(
-        "operation",
-        lambda entry: {"allreduce": ALLREDUCE["ring"], "batch": entry.batch},
-    ),
+    "operation": Method("operation", allreduce="ring"),
 }
 
 
@@ -192,15 +191,9 @@ def find_method(name: str) -> Method:
     """
     if name in METHODS:
         return METHODS[name]
-    strategy_name, _, allreduce = name.partition(" ")
-    if strategy_name == "synchronous" and allreduce:
-        function = extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
-        return Method(strategy_name, {"reducer": exact(function)})
+    strategy, _, allreduce = name.partition(" ")
+    if strategy == "synchronous" and allreduce:
+        extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
+        return Method(strategy, allreduce=allreduce)
     extend.find(name, {}, extend.STRATEGIES)
-
-    def own(entry: Entry) -> Own:
-        ring = ALLREDUCE["ring"]
-        offered = {"reducer": exact(ring), "allreduce": ring, "batch": entry.batch}
-        return extend.accepted(strategy(name, entry.make()), offered)
-
-    return Method(name, own)
+    return Method(name, allreduce="ring")
