@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from dml.models.networks.transformer import Shape
 from dml.types import BadInput
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 
 
 class Rule(NamedTuple):
@@ -96,7 +96,7 @@ FLOAT32 = Rule(
 RULES = {"mixed": MIXED, "float32": FLOAT32}
 
 # (plan, stage) -> number of microbatches whose activations are saved
-IN_FLIGHT: dict[str, Callable[[Plan, int], int]] = {
+IN_FLIGHT: dict[str, Callable[[MeshPlan, int], int]] = {
     "gpipe": lambda plan, stage: plan.microbatches,
     "1f1b": lambda plan, stage: min(plan.microbatches, plan.stage - stage),
 }
@@ -122,7 +122,7 @@ class Expected(NamedTuple):
     temporary: int  # activations and gradients
 
 
-def check(shape: Shape, plan: Plan) -> None:
+def check(shape: Shape, plan: MeshPlan) -> None:
     """Raise BadInput if the transformer cannot be divided by the plan."""
     if min(plan.data, plan.stage, plan.tensor, plan.microbatch, plan.microbatches) < 1:
         raise BadInput(f"expected sizes of at least 1, got {plan}; correct them")
@@ -184,7 +184,7 @@ def blocks(layers: int, stages: int, stage: int) -> int:
     return layers // stages + (stage < layers % stages)
 
 
-def stage_parameters(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
+def stage_parameters(shape: Shape, causal: bool, plan: MeshPlan, stage: int) -> int:
     """Return the number of parameters on a device of a stage, before ZeRO.
 
     Args:
@@ -204,7 +204,7 @@ def stage_parameters(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
 
 
 def device_bytes(
-    shape: Shape, causal: bool, plan: Plan, stage: int, rule: Rule = MIXED
+    shape: Shape, causal: bool, plan: MeshPlan, stage: int, rule: Rule = MIXED
 ) -> DeviceBytes:
     """Return the bytes on a device of a stage.
 
@@ -229,7 +229,7 @@ def device_bytes(
 
 
 def fullest_device(
-    shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED
+    shape: Shape, causal: bool, plan: MeshPlan, rule: Rule = MIXED
 ) -> DeviceBytes:
     """Return the bytes on the fullest device, which is in the first or last stage.
 
@@ -249,7 +249,7 @@ def fullest_device(
     return max(devices, key=lambda device: device.total)
 
 
-def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int:
+def activations(shape: Shape, plan: MeshPlan, stage: int, rule: Rule = MIXED) -> int:
     """Return the peak bytes of activations on a device of a stage.
 
     Args:
@@ -296,7 +296,7 @@ def step_bytes(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
       batch: Number of examples.
       remat: Whether blocks are recomputed in the backward pass.
     """
-    plan = Plan(microbatch=batch, remat=remat)
+    plan = MeshPlan(microbatch=batch, remat=remat)
     rule, tokens = FLOAT32, batch * shape.length
     stored = (rule.parameter + rule.state) * parameters(shape, causal)
     step_count = 4  # Adam's, an int32

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.strategies.parameters import Table, Tree
+from dml.strategies.parameters import TableParameters, Tree
 from dml.strategies.vectors import TableVectors, TreeVectors
 from dml.types import BadInput, CountedComm, Problem
 from dml.wire.comm.once import once_per_call
@@ -36,7 +36,7 @@ class BestTerms:
         self,
         comm: CountedComm,
         problem: Problem,
-        parameters: Tree | Table,
+        parameters: Tree | TableParameters,
         vectors: TreeVectors | TableVectors,
         settings: Settings,
     ):

@@ -18,7 +18,7 @@ from dml.wire.reducers.sufficient_factors import Columns
 SCHEMES = ("hybrid", "factors", "allreduce", "server")
 
 
-class Plan(NamedTuple):
+class FactorPlan(NamedTuple):
     """The exchange of each gradient.
 
     Attributes:
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 def make_plan(
     problem: Problem, first: np.ndarray, size: int, scheme: str, by_layer: bool
-) -> Plan:
+) -> FactorPlan:
     """Choose the exchange of each kernel.
 
     Args:
@@ -78,7 +78,7 @@ def make_plan(
     if by_layer and problem.model.layers:
         dense, names = dense[ALL], gradient_order(problem.model)
     dtype = np.result_type(*(leaf.dtype for _, leaf in paths))
-    return Plan(kernels, names, dense, dtype)
+    return FactorPlan(kernels, names, dense, dtype)
 
 
 def example_layers(problem: Problem, first: np.ndarray) -> dict[str, Sizes]:

@@ -28,10 +28,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dml.data.feed import Part
+from dml.data.feed import FeedPart
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Tree, Update, make_parameters
+from dml.strategies.parameters import TableParameters, Tree, Update, make_parameters
 from dml.strategies.vectors import (
     ALL,
     TableVectors,
@@ -198,7 +198,7 @@ class Gradients:
     def __init__(
         self,
         problem: Problem,
-        parameters: Tree | Table,
+        parameters: Tree | TableParameters,
         vectors: TreeVectors | TableVectors,
         code: Code,
         worker: int,
@@ -225,7 +225,7 @@ class Gradients:
         """Return the gradient of a part, weighted by its share of `total` examples."""
         vector = np.zeros(self.vectors.length + 1, np.float32)
         if len(indices):
-            part = Part(len(indices), self.parameters.put(self.take(indices)))
+            part = FeedPart(len(indices), self.parameters.put(self.take(indices)))
             vector[-1], grads = self.parameters.mean_gradient([part], total)
             self.vectors.pack(grads, vector[:-1])
         return vector

@@ -36,7 +36,7 @@ from dml.strategies.decentral.outer_server import (
     connect,
 )
 from dml.strategies.decentral.replicas import Mixing, Protocol, packed, start
-from dml.strategies.parameters import Table, Tree, Update, make_parameters
+from dml.strategies.parameters import TableParameters, Tree, Update, make_parameters
 from dml.strategies.rounds import local_rounds
 from dml.types import BadInput, CountedComm, Problem, Step, no_op
 from dml.types.ranges import Count, Every, Fraction, Number, Size, Updates, checked
@@ -159,7 +159,7 @@ class Worker:
     """
 
     problem: Problem
-    parameters: Tree | Table
+    parameters: Tree | TableParameters
     params: np.ndarray
     comm: CountedComm
     timer: Timer

@@ -43,7 +43,7 @@ from dml.types import BadInput, CountedComm, Grads, Problem, Reducer, Step
 from dml.types.ranges import Count, PositiveFraction, Size, checked
 from dml.update.curvature import DEFAULT, Rule
 from dml.update.dense import Optimizer
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.buckets import fill
 
@@ -105,7 +105,7 @@ def kfac(
     curvature = CurvatureState(comm, plan.layers, plan.grid, rule, saved["curvature"])
     (bucket,) = sums = allocate_buckets(comm, problem, False, 0, scalars=1)
     length = plan.grid.length
-    flat = Layout(None, ((length,),), (np.dtype(np.float32),), length)
+    flat = TreeLayout(None, ((length,),), (np.dtype(np.float32),), length)
     memories = [reducer.init(bucket.layout), reducer.init(flat)]
     memories = restore_memory(comm, memories, memory)
     shards = check_shards(comm, shards, reducer.reduce_terms is not None)

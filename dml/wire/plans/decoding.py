@@ -41,7 +41,7 @@ SETS = 1000  # sets of stragglers that are all tried
 DRAWN = 300  # random sets, if there are more
 
 
-class Plan(NamedTuple):
+class DecodingPlan(NamedTuple):
     """A code of the parts of a minibatch, and the number of stragglers.
 
     Attributes:
@@ -112,7 +112,7 @@ CODES: dict[str, Callable[[int, int], Code]] = {
 
 
 @lru_cache(maxsize=16)  # virtual ranks share plans
-def make_plan(text: str, workers: int) -> Plan:
+def make_plan(text: str, workers: int) -> DecodingPlan:
     """Return the plan of `NAME:STRAGGLERS`.
 
     Raises:
@@ -136,7 +136,7 @@ def make_plan(text: str, workers: int) -> Plan:
         check_digits(code, stragglers)
     elif name == "random":
         check_random(code, stragglers)
-    return Plan(code, stragglers, exact=name != "uncoded" or not stragglers)
+    return DecodingPlan(code, stragglers, exact=name != "uncoded" or not stragglers)
 
 
 def check_random(code: Code, stragglers: int) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import AllReduce, Comm, Memory, Reducer
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.reducers.codecs import Codec, check_fraction
 from dml.wire.reducers.codecs.largest import top_k
 from dml.wire.reducers.lossy import float32_reducer, refuse_statistics
@@ -49,7 +49,7 @@ def dgc(fraction: float, allreduce: AllReduce) -> Reducer:
     check_fraction(fraction)
     codec = cache(top_k)
 
-    def init(layout: Layout) -> Memory:
+    def init(layout: TreeLayout) -> Memory:
         refuse_statistics(layout, "dgc")
         zeros = np.zeros(layout.length, np.float32)
         return Memory(Sums(zeros, zeros), np.zeros(1, np.int64))

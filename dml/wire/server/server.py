@@ -32,7 +32,7 @@ from dml.wire.server.header import (
 from dml.wire.server.inbox import Inbox
 from dml.wire.server.pushes import Push, Pushes
 from dml.wire.server.refusals import Refusals
-from dml.wire.server.replies import REPLIES, Replies, State
+from dml.wire.server.replies import REPLIES, Replies, ServerState
 from dml.wire.server.slots import Channel
 from dml.wire.server.updates import Applied, Updates
 from dml.wire.server.validation import Limits, Malformed, Stale, read_valid
@@ -331,7 +331,7 @@ class Server:
                 self.out.send_changes(worker, self.state(worker))
         self.out.dirty[:] = False
 
-    def state(self, worker: int) -> State:
+    def state(self, worker: int) -> ServerState:
         """Return the state that is sent to a worker before rows."""
         updates = self.updates
-        return State(self.clocks.closed, updates.version, updates.applied[worker])
+        return ServerState(self.clocks.closed, updates.version, updates.applied[worker])

@@ -112,7 +112,7 @@ READ_BY = {
 def steps(setup: Setup) -> Iterator[Step]:
     """Return the Steps of --strategy."""
     name, problem = setup.values.strategy, setup.problem
-    train_by = strategy(name, problem, setup.comm.size if name == "serial" else 1)
+    train_by = strategy(name, problem, setup.comm.size)
     return train_by(
         problem,
         setup.batches,

@@ -36,7 +36,7 @@ class Kill(NamedTuple):
     process: int
 
 
-class Plan(NamedTuple):
+class ElasticPlan(NamedTuple):
     """Ranks and kills of a run.
 
     Attributes:
@@ -77,7 +77,7 @@ def has_ulfm() -> bool:
 
 
 def train(
-    plan: Plan, options: Sequence[str], out: Path
+    plan: ElasticPlan, options: Sequence[str], out: Path
 ) -> tuple[list[Kill], list[tuple[float, int]]]:
     """Run vision.py on ranks that are killed; return the kills and the progress.
 

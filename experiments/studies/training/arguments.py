@@ -58,7 +58,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     own |= options.parse(values.options, name, options.settable(function))
     if name == "coded":
         own["rule"] = reducer_names.estimator(values.reduce)
-    if name in ("coded", "zeno"):
+    if options.takes(function, ["byzantine"]):
         own["byzantine"] = adversaries.byzantine(values)
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every

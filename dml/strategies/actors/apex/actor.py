@@ -19,7 +19,7 @@ from dml.models.policies.actor import Actor
 from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
 from dml.strategies.actors.apex.settings import Settings
 from dml.types import Params, Play, Replayed, rollout_dtype
-from dml.wire.comm.buffers import Layout, unpack
+from dml.wire.comm.buffers import TreeLayout, unpack
 
 EPISODES = 20  # number of the last episodes in the mean return of an actor
 
@@ -120,7 +120,7 @@ class Acting:
         layouts: Layouts,
         player: Player,
         replay: int,
-        like: Layout,
+        like: TreeLayout,
         settings: Settings,
     ):
         self.links, self.layouts, self.player = links, layouts, player
