@@ -27,9 +27,9 @@ from dml.sim.run import run
 from dml.types import BadInput
 from dml.wire.collectives.ring import ring_allreduce
 from dml.wire.comm.metered import Metered
-from dml.wire.plans import pipelines
-from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
-from dml.wire.plans.stages import equal_parts
+from dml.wire.plans.pipeline import schedules as pipelines
+from dml.wire.plans.pipeline.stages import equal_parts
+from dml.wire.plans.pipeline.times import input_of, output_of, stage_work
 
 MOST = 4096  # virtual ranks
 RATE = 1e12  # bytes per second of the virtual network

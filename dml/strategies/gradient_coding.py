@@ -41,8 +41,8 @@ from dml.strategies.vectors import (
 from dml.types import BadInput, Comm, CountedComm, Problem, Request, Step
 from dml.types.ranges import checked
 from dml.wire.comm.metered import uncounted
-from dml.wire.plans.coding import Code
-from dml.wire.plans.decoding import DEFAULT, make_plan
+from dml.wire.plans.codes.coding import Code
+from dml.wire.plans.codes.decoding import DEFAULT, make_plan
 from dml.wire.reducers.robust.coded import encode
 from dml.wire.server import first_terms
 

@@ -34,8 +34,8 @@ from dml.types import CountedComm, Problem, Step, no_op
 from dml.types.ranges import Count, Every, Seed, Size, Updates, checked
 from dml.wire.averaging.pairs import pair_averages
 from dml.wire.comm.buffers import layout
-from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology as find_topology
+from dml.wire.plans.averaging.sides import sides
 
 
 @checked

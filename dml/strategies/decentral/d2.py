@@ -17,8 +17,8 @@ from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import BadInput, Comm
 from dml.wire.averaging.gossip import gossip
 from dml.wire.comm.buffers import TreeLayout
-from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.mixing import MAX_DENSE, Topology, matrix
+from dml.wire.plans.averaging.graphs import topology as find_topology
+from dml.wire.plans.averaging.mixing import MAX_DENSE, Topology, matrix
 
 LEAST = -1 / 3  # eigenvalues of W are greater
 

@@ -17,7 +17,7 @@ from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import Comm
 from dml.wire.averaging.gossip import gossip
 from dml.wire.comm.buffers import TreeLayout
-from dml.wire.plans.graphs import topology as find_topology
+from dml.wire.plans.averaging.graphs import topology as find_topology
 
 
 class Tracked(NamedTuple):

@@ -17,7 +17,7 @@ from dml.types import Comm
 from dml.wire.averaging.push_sum import PushSum
 from dml.wire.averaging.push_sum import push_sum as push_shares
 from dml.wire.comm.buffers import TreeLayout
-from dml.wire.plans.graphs import topology as find_topology
+from dml.wire.plans.averaging.graphs import topology as find_topology
 
 
 class Share(NamedTuple):

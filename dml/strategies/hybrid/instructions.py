@@ -27,7 +27,7 @@ from dml.strategies.hybrid.pieces import Piece
 from dml.wire.mesh import packed
 from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
-from dml.wire.plans.slots import DIRECTIONS, Instructions, slot_count
+from dml.wire.plans.pipeline.slots import DIRECTIONS, Instructions, slot_count
 
 Weights = tuple[Vectors, Lengths]  # vectors with params, first index of the part
 

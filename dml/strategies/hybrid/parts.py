@@ -18,8 +18,8 @@ from dml.types import BadInput, Layer, Params, Tensor
 from dml.types.ranges import Count
 from dml.wire.mesh.axes import RING, local_shape
 from dml.wire.mesh.packed import Packing, packing
-from dml.wire.plans.pipelines import SPLIT, check_schedule, make
-from dml.wire.plans.stages import balanced_parts
+from dml.wire.plans.pipeline.schedules import SPLIT, check_schedule, make
+from dml.wire.plans.pipeline.stages import balanced_parts
 
 TRANSPOSED = "transposed"  # GPipe; the backward is JAX's transpose of the forward
 

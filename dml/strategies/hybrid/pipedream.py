@@ -33,9 +33,10 @@ from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Batch, Step
 from dml.wire.mesh.axes import EXAMPLES, PER_DEVICE, REPLICATED, SHARDED
 from dml.wire.mesh.packed import Vectors, put, slot, zeros
-from dml.wire.plans import pipelines, slots
-from dml.wire.plans.pipelines import FORWARD, IDLE
-from dml.wire.plans.slots import Instructions
+from dml.wire.plans.pipeline import schedules as pipelines
+from dml.wire.plans.pipeline import slots
+from dml.wire.plans.pipeline.schedules import FORWARD, IDLE
+from dml.wire.plans.pipeline.slots import Instructions
 
 
 def pipedream(

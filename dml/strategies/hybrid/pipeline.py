@@ -1,4 +1,4 @@
-"""Execution of any schedule of wire/plans/pipelines.py, by one program on all devices.
+"""Execution of any schedule of wire/plans/pipeline by one program on all devices.
 
     tick      0  1  2  3  4  5  6  7  8  9       1f1b. F: forward of a microbatch,
     stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      B: backward_grad_acc of one of two
@@ -28,9 +28,9 @@ from dml.strategies.hybrid.parts import StagePart
 from dml.strategies.hybrid.pieces import trace_pieces
 from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
-from dml.wire.plans import slots
-from dml.wire.plans.pipelines import FORWARD, Schedule
-from dml.wire.plans.slots import Instructions, directions_of
+from dml.wire.plans.pipeline import slots
+from dml.wire.plans.pipeline.schedules import FORWARD, Schedule
+from dml.wire.plans.pipeline.slots import Instructions, directions_of
 
 # names in JAX of the operations of a tick; programs.py counts bytes by these names
 COMPUTE_SCOPE, SEND_SCOPE = "pipeline_compute", "pipeline_send"

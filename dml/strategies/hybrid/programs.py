@@ -36,8 +36,8 @@ from dml.wire.mesh.axes import (
 from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.slices import gather_slices, own_slices
 from dml.wire.mesh.traffic import collectives, ring_bytes
-from dml.wire.plans.pipelines import Schedule, make
-from dml.wire.plans.slots import DIRECTIONS, directions_of, instructions
+from dml.wire.plans.pipeline.schedules import Schedule, make
+from dml.wire.plans.pipeline.slots import DIRECTIONS, directions_of, instructions
 
 
 class GradientPrograms:

@@ -41,7 +41,7 @@ from dml.types import (
 )
 from dml.types.ranges import Number, OneOf, Size, checked
 from dml.update.layers import join_states, separable, split_state
-from dml.wire.plans.offload import RULES
+from dml.wire.plans.offloading.offload import RULES
 
 MB = 1e6
 UNLIMITED = 1 << 62  # bytes
@@ -73,7 +73,7 @@ def offload(
       comm: Ranks.
       timer: Measures the phases.
       device_mb: Device memory for training in MB; 0: unlimited.
-      rule: Rule of evictions, a key of `wire.plans.offload.RULES`.
+      rule: Rule of evictions, a key of `wire.plans.offloading.offload.RULES`.
       ahead: Whether buffers are fetched before they are needed.
       reducer: Computes the mean of gradients; None on one rank.
       prefetch: Number of minibatches prepared in the background.

@@ -24,7 +24,7 @@ from dml.types import ANY, Comm, Request, Status
 from dml.types.messages import check_nbytes
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.decoding import DecodingPlan
+from dml.wire.plans.codes.decoding import DecodingPlan
 from dml.wire.reducers.robust.coded import add_in_order, combine
 
 HEADER = 2  # words: numbers of the run and of the update

@@ -20,7 +20,7 @@ from dml.update import muon
 from dml.update.curvature import Rule
 from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
-from dml.wire.plans.coding import make_code
+from dml.wire.plans.codes.coding import make_code
 from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup, output_names

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.sim.delays import DelayDistribution, expected
-from dml.wire.plans.decoding import DecodingPlan, make_plan
+from dml.wire.plans.codes.decoding import DecodingPlan, make_plan
 
 LOAD, FIXED = "load", "fixed"
 TAILS = (LOAD, FIXED)

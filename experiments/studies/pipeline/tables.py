@@ -7,9 +7,9 @@ from lab.claims import grouped
 
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
-from dml.wire.plans import pipeline_facts as facts
-from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
-from dml.wire.plans.stages import imbalance
+from dml.wire.plans.pipeline import facts
+from dml.wire.plans.pipeline.schedules import SCHEDULES, Schedule, make, pipedream
+from dml.wire.plans.pipeline.stages import imbalance
 from studies.pipeline import post_validation
 from studies.pipeline.virtual import CUTS, Layers, speed_up
 from studies.pipeline.zero_bubble import (

@@ -23,7 +23,7 @@ from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
-from dml.wire.plans.coding import DEFAULT, make_code
+from dml.wire.plans.codes.coding import DEFAULT, make_code
 from dml.wire.reducers import names as reducer_names
 from dml.wire.reducers.checked import checked
 from dml.wire.server.consistency import Choice, consistency

@@ -9,7 +9,7 @@ from studies.volunteers import drops
 from dml import sim
 from dml.sim.events import Death, events
 from dml.types import BadInput
-from dml.wire.plans.grouping import line
+from dml.wire.plans.averaging.grouping import line
 from dml.wire.volunteers import Peer, Settings, average, find_group, settle
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.search import Search, handle

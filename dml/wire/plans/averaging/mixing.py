@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.faults import Faults, arrivals
-from dml.wire.plans.grouping import Groups
+from dml.wire.plans.averaging.faults import Faults, arrivals
+from dml.wire.plans.averaging.grouping import Groups
 
 NO_RANK = -1  # partner of a rank that does not send or receive in a link
 MAX_DENSE = 4096  # largest number of ranks of a dense matrix

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.coding import (
+from dml.wire.plans.codes.coding import (
     DIGITS,
     Code,
     check_copies,
