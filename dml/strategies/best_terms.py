@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.strategies.parameters import TableParameters, Tree
-from dml.strategies.vectors import TableVectors, TreeVectors
+from dml.strategies.loops.parameters import TableParameters, Tree
+from dml.strategies.loops.vectors import TableVectors, TreeVectors
 from dml.types import BadInput, CountedComm, Problem
 from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.robust.slices import Slices

@@ -12,7 +12,7 @@ from dml.models.backward import backward
 from dml.models.factors import Factors, gradient_factors, separated
 from dml.models.gradient import add_scaled
 from dml.strategies.factor_plan import FactorPlan
-from dml.strategies.term_gradients import ALL
+from dml.strategies.loops.term_gradients import ALL
 from dml.types import Batch, Grads, Problem
 
 # gradients by name, with None in place of kernels by factors; the factors by path

@@ -8,7 +8,7 @@ import numpy as np
 
 from dml.models.backward import gradient_order
 from dml.models.factors import dense_layers, path_name
-from dml.strategies.term_gradients import ALL
+from dml.strategies.loops.term_gradients import ALL
 from dml.types import BadInput, Batch, Problem
 from dml.wire.costs.factors import Nodes, Sizes, choose
 from dml.wire.reducers.sufficient_factors import Columns

@@ -31,8 +31,13 @@ import numpy as np
 from dml.data.feed import FeedPart
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import TableParameters, Tree, Update, make_parameters
-from dml.strategies.vectors import (
+from dml.strategies.loops.parameters import (
+    TableParameters,
+    Tree,
+    Update,
+    make_parameters,
+)
+from dml.strategies.loops.vectors import (
     ALL,
     TableVectors,
     TreeVectors,

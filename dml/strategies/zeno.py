@@ -22,13 +22,13 @@ import numpy as np
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.best_terms import BestTerms, Settings
-from dml.strategies.parameters import (
+from dml.strategies.loops.parameters import (
     Update,
     make_parameters,
     split_shards,
 )
-from dml.strategies.vector_terms import check_workers, train_vectors
-from dml.strategies.vectors import ALL, make_vectors
+from dml.strategies.loops.vector_terms import check_workers, train_vectors
+from dml.strategies.loops.vectors import ALL, make_vectors
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.types.ranges import Count, Number, Seed, Size, checked
 from dml.wire.reducers.robust.rule import Byzantine

@@ -31,7 +31,7 @@ from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.learner import learn_or_act
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.synchronous import synchronous
 from dml.types import CountedComm, Params, Play, Problem, Status, Step, no_op
 from dml.types.messages import check_nbytes

@@ -17,7 +17,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.actors.episodes import Episodes, Sums
 from dml.strategies.actors.roles import Roles, roles
 from dml.strategies.actors.service import Service
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step, identity
 from dml.wire.collectives import tree_allreduce

@@ -27,7 +27,7 @@ from dml.strategies.actors.assembly import Assembly, report_dtype
 from dml.strategies.actors.learner import learn_or_act
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.synchronous import synchronous
 from dml.types import CountedComm, Params, Play, Problem, Step, no_op
 from dml.types.ranges import Count, Seed, Size, Updates, checked

@@ -28,8 +28,8 @@ from dml.strategies.decentral.replicas import (
     start,
     stateless,
 )
-from dml.strategies.parameters import Update, make_parameters
-from dml.strategies.rounds import local_rounds, local_shards
+from dml.strategies.loops.parameters import Update, make_parameters
+from dml.strategies.loops.rounds import local_rounds, local_shards
 from dml.types import CountedComm, Problem, Step, no_op
 from dml.types.ranges import Count, Every, Seed, Size, Updates, checked
 from dml.wire.averaging.pairs import pair_averages

@@ -36,8 +36,13 @@ from dml.strategies.decentral.outer_server import (
     connect,
 )
 from dml.strategies.decentral.replicas import Mixing, Protocol, packed, start
-from dml.strategies.parameters import TableParameters, Tree, Update, make_parameters
-from dml.strategies.rounds import local_rounds
+from dml.strategies.loops.parameters import (
+    TableParameters,
+    Tree,
+    Update,
+    make_parameters,
+)
+from dml.strategies.loops.rounds import local_rounds
 from dml.types import BadInput, CountedComm, Problem, Step, no_op
 from dml.types.ranges import Count, Every, Fraction, Number, Size, Updates, checked
 from dml.wire.comm.buffers import layout, unpack

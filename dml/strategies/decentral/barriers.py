@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.rounds import Round
+from dml.strategies.loops.rounds import Round
 from dml.types import CountedComm
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.metered import uncounted

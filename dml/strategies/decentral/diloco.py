@@ -20,7 +20,7 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.strategies.decentral.outer import nesterov
 from dml.strategies.decentral.replicas import Protocol, train_replicas
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.types import BadInput, Comm, CountedComm, Problem, Reducer, Step
 from dml.types.ranges import (
     Count,

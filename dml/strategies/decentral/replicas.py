@@ -18,8 +18,13 @@ import jax
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import TableParameters, Tree, Update, make_parameters
-from dml.strategies.rounds import local_rounds, local_shards
+from dml.strategies.loops.parameters import (
+    TableParameters,
+    Tree,
+    Update,
+    make_parameters,
+)
+from dml.strategies.loops.rounds import local_rounds, local_shards
 from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step
 from dml.types.ranges import Count, Every, Size, checked
 from dml.wire.collectives import tree_allreduce

@@ -28,17 +28,17 @@ import numpy as np
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.models.factors import by_path
-from dml.strategies.bucket_sums import (
+from dml.strategies.kfac.plan import make_plan, term_curvatures
+from dml.strategies.kfac.state import CurvatureState, pack_pairs
+from dml.strategies.loops.bucket_sums import (
     allocate_buckets,
     collect,
     join_buckets,
     own_terms,
     update_once,
 )
-from dml.strategies.kfac.plan import make_plan, term_curvatures
-from dml.strategies.kfac.state import CurvatureState, pack_pairs
-from dml.strategies.parameters import Tree, check_shards, restore_memory
-from dml.strategies.term_gradients import ALL
+from dml.strategies.loops.parameters import Tree, check_shards, restore_memory
+from dml.strategies.loops.term_gradients import ALL
 from dml.types import BadInput, CountedComm, Grads, Problem, Reducer, Step
 from dml.types.ranges import Count, PositiveFraction, Size, checked
 from dml.update.curvature import DEFAULT, Rule

@@ -13,8 +13,8 @@ from dml.models.curvature import (
 )
 from dml.strategies.factor_plan import example_layers
 from dml.strategies.kfac.state import initial
-from dml.strategies.parameters import split_shards
-from dml.strategies.term_gradients import Compute, Split, separate_terms
+from dml.strategies.loops.parameters import split_shards
+from dml.strategies.loops.term_gradients import Compute, Split, separate_terms
 from dml.types import BadInput, Comm, Problem
 from dml.wire.plans.curvature import Grid, grid
 

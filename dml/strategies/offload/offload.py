@@ -22,12 +22,12 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
+from dml.strategies.loops.parameters import Update, split_shards
 from dml.strategies.offload.exchange import Exchange
 from dml.strategies.offload.memory import DeviceMemory
 from dml.strategies.offload.program import Shapes, Turn
 from dml.strategies.offload.recording import record
 from dml.strategies.offload.runner import Runner
-from dml.strategies.parameters import Update, split_shards
 from dml.types import (
     BadInput,
     CountedComm,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.types import BadInput, Params, Problem, Rows
 from dml.wire.comm.buffers import TreeLayout, layout, pack, unpack
 

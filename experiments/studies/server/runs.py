@@ -19,7 +19,7 @@ from dml.metrics.timer import Timer
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import delay_distribution, step_seconds
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.server.report import (
     Collected,
     Report,

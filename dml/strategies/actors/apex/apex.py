@@ -33,7 +33,7 @@ from dml.strategies.actors.apex.learner import Learner
 from dml.strategies.actors.apex.messages import LEARNER, Links, layouts
 from dml.strategies.actors.apex.replay import Replay
 from dml.strategies.actors.apex.settings import Roles, Settings
-from dml.strategies.parameters import Update, make_parameters
+from dml.strategies.loops.parameters import Update, make_parameters
 from dml.types import CountedComm, Problem, Step, no_op
 from dml.types.ranges import Updates, checked
 from dml.wire.comm.buffers import layout

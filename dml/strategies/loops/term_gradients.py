@@ -16,7 +16,7 @@ from dml.data.feed import FeedPart
 from dml.data.shards import bounds, shard
 from dml.models.backward import backward
 from dml.models.gradient import accumulate, add_scaled, gradients
-from dml.strategies.parameters import split_shards
+from dml.strategies.loops.parameters import split_shards
 from dml.types import Comm, Grads, Problem
 
 ALL = ""  # name of all parameters where they are not divided into layers

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dml.strategies.parameters import TableParameters, Tree
+from dml.strategies.loops.parameters import TableParameters, Tree
 from dml.types import BadInput, Grads, Params, Rows
 from dml.wire.comm.buffers import layout, pack, unpack
 from dml.wire.reducers.rows import indices

@@ -20,7 +20,7 @@ from numba import njit
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import (
+from dml.strategies.loops.parameters import (
     TableParameters,
     Update,
     check_shards,
@@ -28,7 +28,7 @@ from dml.strategies.parameters import (
     restore_memory,
     split_shards,
 )
-from dml.strategies.vectors import ALL, Columns
+from dml.strategies.loops.vectors import ALL, Columns
 from dml.types import (
     BadInput,
     CountedComm,

@@ -15,7 +15,7 @@ import numpy as np
 from dml.data.feed import SplitMinibatch, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import TableParameters, Tree
+from dml.strategies.loops.parameters import TableParameters, Tree
 from dml.types import Comm, Problem
 
 
