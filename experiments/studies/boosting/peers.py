@@ -57,7 +57,7 @@ def fair(given: Settings) -> Settings:
     return replace(given, min_rows=0, min_hessian=1.0, categories=())
 
 
-def lightgbm(
+def _lightgbm(
     training: NamedTable, given: Settings, threads: int, quantised: bool
 ) -> Peer:
     import lightgbm as library
@@ -82,7 +82,7 @@ def lightgbm(
     return Peer(booster.update, booster.predict)
 
 
-def xgboost(training: NamedTable, given: Settings, threads: int) -> Peer:
+def _xgboost(training: NamedTable, given: Settings, threads: int) -> Peer:
     import xgboost as library
 
     bins = {"max_bin": given.bins + 1, "nthread": threads}
@@ -111,13 +111,13 @@ def installed(training: NamedTable, given: Settings, threads: int) -> dict[str, 
     peers = {}
     if importlib.util.find_spec("lightgbm"):
         for name, quantised in (("LightGBM", False), ("LightGBM quantised", True)):
-            peers[name] = lightgbm(training, given, threads, quantised)
+            peers[name] = _lightgbm(training, given, threads, quantised)
     if importlib.util.find_spec("xgboost"):
-        peers["XGBoost"] = xgboost(training, given, threads)
+        peers["XGBoost"] = _xgboost(training, given, threads)
     return peers
 
 
-class Clock:
+class _Clock:
     """Seconds and processor seconds of turns, by name."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ def compare(
             f"with --peers, got {given.rounds} rounds; correct --simulate or --rounds"
         )
     peers = installed(training, given, comm.size) if comm.rank == 0 else {}
-    clock = Clock()
+    clock = _Clock()
 
     def turns() -> None:
         if comm.rank == 0:
