@@ -1,8 +1,8 @@
 """The columns of the matrix: a table of strategies with their arguments.
 
-A new strategy is a new row of METHODS; the matrix and its tests then cover it.
-Strategies whose batches actors make have no indices of examples; see rl.py. Methods
-that divide a minibatch among equally many workers, and add in their order, are
+A strategy without a row in ROWS is a column without options; the matrix and its tests
+cover it. Strategies whose batches actors make have no indices of examples; see rl.py.
+Methods that divide a minibatch among equally many workers, and add in their order, are
 bit-identical to `serial`, which accumulates equally many parts.
 """
 
@@ -16,7 +16,7 @@ from dml import extend
 from dml.case import Case
 from dml.problems import Entry
 from dml.sim.delays import delay_distribution
-from dml.strategies import DECENTRALISED, load, rotation
+from dml.strategies import DECENTRALISED, STRATEGIES, entry_of, load, rotation
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.shared.workers import Descent
@@ -75,11 +75,11 @@ class Method(NamedTuple):
     """
 
     strategy: str
-    own: Own | Callable[[Entry], Own] = {}
-    fabric: str = RANKS
-    ranks: int = WORKERS
-    reads: Callable[[Entry], Entry] = identity
-    allreduce: str = "star"
+    own: Own | Callable[[Entry], Own]
+    fabric: str
+    ranks: int
+    reads: Callable[[Entry], Entry]
+    allreduce: str
 
     def case(self, entry: Entry, updates: int) -> Case:
         """Return the training of a problem with a number of updates."""
@@ -105,6 +105,24 @@ class Method(NamedTuple):
         return {name: value() for name, value in named.items()}
 
 
+def method(
+    strategy: str,
+    own: Own | Callable[[Entry], Own] = {},  # noqa: B006
+    *,
+    fabric: str = "",
+    ranks: int = 0,
+    reads: Callable[[Entry], Entry] | None = None,
+    allreduce: str = "star",
+) -> Method:
+    """Return a Method whose other fields follow from the strategy's record."""
+    record = entry_of(strategy)
+    ranks = ranks or (1 if record.alone or record.devices else WORKERS)
+    if not fabric:
+        fabric = DEVICES if record.devices else RANKS if ranks > 1 else ONE_RANK
+    reads = reads or (by_examples if record.epochs else identity)
+    return Method(strategy, own, fabric, ranks, reads, allreduce)
+
+
 def attacked(entry: Entry) -> Own:
     from dml.wire.reducers.robust.attacks import byzantine
 
@@ -115,7 +133,7 @@ def attacked(entry: Entry) -> Own:
 def served(name: str) -> Method:
     rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), WORKERS)
     own = {"setup": Setup(Roles(WORKERS, (WORKERS,)), rule)}
-    return Method("server", own, RANKS, WORKERS + 1, on_servers)
+    return method("server", own, ranks=WORKERS + 1, reads=on_servers)
 
 
 def on_stages(pipeline: str, entry: Entry) -> Own:
@@ -141,45 +159,51 @@ OUTER: Mapping[str, Own] = {  # decentralised strategies with a centre
     "diloco": {"outer_every": 2},
     "async_diloco": {"outer_every": 2},
 }
-METHODS: dict[str, Method] = {
-    "serial": Method("serial", {"accumulate": WORKERS}, ONE_RANK, 1),
-    "synchronous star": Method("synchronous"),
-    "synchronous ring": Method("synchronous", allreduce="ring"),
-    "local": Method("local", {"every": 2}),
-    "poseidon": Method("poseidon", {"scheme": "factors"}),
-    "owned": Method("owned"),
-    "kfac": Method("kfac"),
-    "coded": Method("coded", CODED),
-    "coded under attack": Method("coded", attacked),
-    "zeno": Method("zeno", lambda entry: {"rate": entry.rate, "seed": SEED}),
-    "gradient_coding": Method(  # six workers in three groups
-        "gradient_coding", {"code": "repetition:1"}, RANKS, 2 * WORKERS + 1
+ROWS = {
+    "serial": method("serial", {"accumulate": WORKERS}),
+    "synchronous star": method("synchronous"),
+    "synchronous ring": method("synchronous", allreduce="ring"),
+    "local": method("local", {"every": 2}),
+    "poseidon": method("poseidon", {"scheme": "factors"}),
+    "owned": method("owned"),
+    "kfac": method("kfac"),
+    "coded": method("coded", CODED),
+    "coded under attack": method("coded", attacked),
+    "zeno": method("zeno", lambda entry: {"rate": entry.rate, "seed": SEED}),
+    "gradient_coding": method(  # six workers in three groups
+        "gradient_coding", {"code": "repetition:1"}, ranks=2 * WORKERS + 1
     ),
-    **{name: Method(name) for name in DECENTRALISED if name not in OUTER},
-    **{name: Method(name, own) for name, own in OUTER.items()},
-    "mesh": Method("mesh", {}, DEVICES, 1),
-    "hybrid gpipe": Method("hybrid", partial(on_stages, "gpipe"), DEVICES, 1),
-    "hybrid 1f1b": Method("hybrid", partial(on_stages, "1f1b"), DEVICES, 1),
-    "sharded": Method("sharded", {}, DEVICES, 1),
-    "offload": Method("offload", {"device_mb": 1.0}),
-    "scan": Method("scan", {}, ONE_RANK, 1, by_equal_minibatches),
+    **{name: method(name) for name in DECENTRALISED if name not in OUTER},
+    **{name: method(name, own) for name, own in OUTER.items()},
+    "mesh": method("mesh"),
+    "hybrid gpipe": method("hybrid", partial(on_stages, "gpipe")),
+    "hybrid 1f1b": method("hybrid", partial(on_stages, "1f1b")),
+    "sharded": method("sharded"),
+    "offload": method("offload", {"device_mb": 1.0}),
+    "scan": method("scan", reads=by_equal_minibatches),
     **{
         f"server {name}": served(name)
         for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
     },
-    "hogwild on 1 worker": Method("hogwild", {}, ONE_RANK, 1, by_examples),
-    "hogwild_private": Method("hogwild_private", private, ONE_RANK, 1, by_examples),
-    "delayed": Method("delayed", DELAYED, ONE_RANK, 1, by_examples),
-    "average": Method("average", {"threads": WORKERS}, THREADS, 1, by_examples),
-    "cyclades": Method(
-        "cyclades", partial(deferring, np.zeros), THREADS, 1, by_examples
+    "hogwild on 1 worker": method("hogwild", ranks=1),
+    "hogwild_private": method("hogwild_private", private, ranks=1),
+    "delayed": method("delayed", DELAYED),
+    "average": method("average", {"threads": WORKERS}, ranks=1, fabric=THREADS),
+    "cyclades": method(
+        "cyclades", partial(deferring, np.zeros), ranks=1, fabric=THREADS
     ),
-    "minibatch": Method(
-        "cyclades", partial(deferring, np.ones), THREADS, 1, by_examples
+    "minibatch": method(
+        "cyclades", partial(deferring, np.ones), ranks=1, fabric=THREADS
     ),
-    "rotation on 1 rank": Method("rotation", {}, ONE_RANK, 1, by_blocks),
-    "rotation": Method("rotation", reads=by_blocks),
-    "operation": Method("operation", allreduce="ring"),
+    "rotation on 1 rank": method("rotation", ranks=1, reads=by_blocks),
+    "rotation": method("rotation", reads=by_blocks),
+    "operation": method("operation", allreduce="ring"),
+}
+OWN_ROWS = {row.strategy for row in ROWS.values()}
+METHODS = ROWS | {
+    name: method(name)
+    for name, entry in STRATEGIES.items()
+    if name not in OWN_ROWS and "play" not in entry.needs
 }
 
 
@@ -194,6 +218,6 @@ def find_method(name: str) -> Method:
     strategy, _, allreduce = name.partition(" ")
     if strategy == "synchronous" and allreduce:
         extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
-        return Method(strategy, allreduce=allreduce)
+        return method(strategy, allreduce=allreduce)
     extend.find(name, {}, extend.STRATEGIES)
-    return Method(name, allreduce="ring")
+    return method(name, allreduce="ring")
