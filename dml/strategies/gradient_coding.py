@@ -46,8 +46,8 @@ from dml.strategies.loops.vectors import (
 from dml.types import BadInput, Comm, CountedComm, Problem, Request, Step
 from dml.types.ranges import checked
 from dml.wire.comm.metered import uncounted
-from dml.wire.plans.codes.coding import Code
-from dml.wire.plans.codes.decoding import DEFAULT, make_plan
+from dml.wire.plans.codes.coding import DEFAULT, Code
+from dml.wire.plans.codes.decoding import make_plan
 from dml.wire.reducers.robust.coded import encode
 from dml.wire.server import first_terms
 

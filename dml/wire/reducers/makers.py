@@ -59,11 +59,11 @@ def codec(make: Callable[..., Codec]) -> Make:
     return make_codec
 
 
-def named_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
-    """Return the reducer of a codec in the table of names."""
-    module = names.REDUCERS[choice.name].codec
-    make = getattr(import_module(f"dml.wire.reducers.codecs.{module}"), choice.name)
-    return codec(make)(allreduce, choice)
+def named_codec(name: str) -> Callable[..., Codec]:
+    """Return the function of a codec in the table of names."""
+    module = import_module(f"dml.wire.reducers.codecs.{names.REDUCERS[name].codec}")
+    make: Callable[..., Codec] = getattr(module, name)
+    return make
 
 
 def own_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
@@ -156,5 +156,5 @@ MAKERS: dict[str, Make] = {
     "power_sgd": low_rank(power_sgd),
     "power_sgd_alternating": low_rank(power_sgd_alternating),
     **dict.fromkeys(RULES, make_robust),
-    **dict.fromkeys(names.CODES, named_codec),
+    **{name: codec(named_codec(name)) for name in names.CODES},
 }

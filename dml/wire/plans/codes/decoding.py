@@ -33,10 +33,10 @@ from dml.wire.plans.codes.coding import (
     check_digits,
     cyclic,
     decoding,
+    read,
     repetition,
 )
 
-DEFAULT = "repetition:1"
 SETS = 1000  # sets of stragglers that are all tried
 DRAWN = 300  # random sets, if there are more
 
@@ -119,13 +119,7 @@ def make_plan(text: str, workers: int) -> DecodingPlan:
       BadInput: There is no such code of this number of workers, or its decoding loses
         more than 3 decimal digits.
     """
-    name, _, value = text.partition(":")
-    if name not in CODES or not (value or "1").isdecimal():
-        raise BadInput(
-            f"expected a code {' or '.join(f'{known}:<stragglers>' for known in CODES)}"
-            f", such as {DEFAULT}, got {text!r}; correct it"
-        )
-    stragglers = int(value or 1)
+    name, stragglers = read(text, CODES, "stragglers")
     if stragglers >= workers:
         raise BadInput(
             f"expected fewer stragglers than the {workers} workers, got {stragglers}; "
