@@ -12,7 +12,7 @@ from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.robust.slices import Slices
 
 
-class Settings(NamedTuple):
+class ScoreSettings(NamedTuple):
     """Settings of scores; see `dml.strategies.zeno`."""
 
     rate: float
@@ -38,7 +38,7 @@ class BestTerms:
         problem: Problem,
         parameters: Tree | TableParameters,
         vectors: TreeVectors | TableVectors,
-        settings: Settings,
+        settings: ScoreSettings,
     ):
         self.comm, self.problem = comm, problem
         self.parameters, self.vectors = parameters, vectors

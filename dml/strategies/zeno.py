@@ -21,7 +21,7 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.best_terms import BestTerms, Settings
+from dml.strategies.best_terms import BestTerms, ScoreSettings
 from dml.strategies.loops.parameters import (
     Update,
     make_parameters,
@@ -80,7 +80,7 @@ def zeno(
     check_faulty(faulty, count)
     parameters = make_parameters(problem, update, state)
     vectors = make_vectors(parameters, columns)
-    settings = Settings(rate, penalty, min(sample, problem.examples), seed)
+    settings = ScoreSettings(rate, penalty, min(sample, problem.examples), seed)
     best = BestTerms(comm, problem, parameters, vectors, settings)
     exchanged = Terms(comm, count, vectors.length, byzantine, gather)
     split = split_shards(comm, count, 1)

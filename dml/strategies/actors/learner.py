@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.actors.episodes import Episodes, Sums
+from dml.strategies.actors.episodes import Episodes, EpisodeSums
 from dml.strategies.actors.roles import Roles, roles
 from dml.strategies.actors.service import Service
 from dml.strategies.loops.parameters import Update
@@ -183,7 +183,7 @@ class Rollouts:
         tree_allreduce(uncounted(learners), buffer)
         largest = np.array([self.lag_max])
         tree_allreduce(uncounted(learners), largest, np.maximum)
-        return Sums(*buffer.tolist()).measures(int(largest[0]))
+        return EpisodeSums(*buffer.tolist()).measures(int(largest[0]))
 
 
 def params_layout(problem: Problem) -> TreeLayout:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.decentral.barriers import Sums, sum_over_ranks
+from dml.strategies.decentral.barriers import BarrierSums, sum_over_ranks
 from dml.strategies.decentral.replicas import (
     distance,
     mean_params,
@@ -91,7 +91,7 @@ def ad_psgd(
     rounds = local_rounds(shards, parameters, comm, timer, every)
     own = updates = 0  # of this rank, and of all ranks
     while True:
-        sums, sent = Sums(), comm.bytes_sent
+        sums, sent = BarrierSums(), comm.bytes_sent
         for done in islice(rounds, -(-barrier_every // every) or None):
             sums, own = sums.add(done, done.number - own), done.number
             with timer("wire"):

@@ -41,7 +41,7 @@ from dml.strategies.loops.parameters import Tree, check_shards, restore_memory
 from dml.strategies.loops.term_gradients import ALL
 from dml.types import BadInput, CountedComm, Grads, Problem, Reducer, Step
 from dml.types.ranges import Count, PositiveFraction, Size, checked
-from dml.update.curvature import DEFAULT, Rule
+from dml.update.curvature import DEFAULT, CurvatureRule
 from dml.update.dense import Optimizer
 from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.once import once_per_call
@@ -58,7 +58,7 @@ def kfac(
     timer: Timer,
     reducer: Reducer,
     fraction: PositiveFraction = 1.0,
-    rule: Rule = DEFAULT,
+    rule: CurvatureRule = DEFAULT,
     accumulate: Count = 1,
     shards: Size = 0,
     prefetch: Size = 0,

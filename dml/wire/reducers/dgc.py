@@ -27,7 +27,7 @@ MOMENTUM = 0.9
 STAGE = 64  # updates of a stage of the warm-up
 
 
-class Sums(NamedTuple):
+class DgcSums(NamedTuple):
     """Sums of a rank's terms.
 
     Attributes:
@@ -52,7 +52,7 @@ def dgc(fraction: float, allreduce: AllReduce) -> Reducer:
     def init(layout: TreeLayout) -> Memory:
         refuse_statistics(layout, "dgc")
         zeros = np.zeros(layout.length, np.float32)
-        return Memory(Sums(zeros, zeros), np.zeros(1, np.int64))
+        return Memory(DgcSums(zeros, zeros), np.zeros(1, np.int64))
 
     def reduce(comm: Comm, gradient: np.ndarray, memory: Memory) -> Memory:
         (momentum, unsent), step = memory
@@ -69,7 +69,7 @@ def send_largest(
     gradient: np.ndarray,
     momentum: np.ndarray,
     unsent: np.ndarray,
-) -> Sums:
+) -> DgcSums:
     """Replace the gradient by the sum of what all ranks send; return the new sums."""
     momentum = np.float32(MOMENTUM) * momentum + gradient
     unsent = unsent + momentum
@@ -77,4 +77,4 @@ def send_largest(
     left = np.zeros_like(unsent)
     gather(codec, comm, gradient, left, 0)
     momentum[left != unsent] = 0  # NaN differs from itself
-    return Sums(momentum, left)
+    return DgcSums(momentum, left)

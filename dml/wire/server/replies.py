@@ -15,7 +15,7 @@ from dml.types import Comm, Shard
 from dml.wire.comm.metered import count_copy, uncounted
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
+from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, ServerHead, is_separate
 from dml.wire.server.slots import Channel
 from dml.wire.server.validation import Malformed
 
@@ -162,7 +162,7 @@ class Replies:
             self.shard.values = self.shard.values.copy()
             self.uncopied.clear()
 
-    def release_received(self, worker: int, head: Head) -> None:
+    def release_received(self, worker: int, head: ServerHead) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
         received = self.received_counts[worker]
         if head.replies == received[REPLIES] and head.changes == received[CHANGES]:

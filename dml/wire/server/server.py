@@ -26,7 +26,7 @@ from dml.wire.server.header import (
     PULL,
     PUSH,
     SLOT,
-    Head,
+    ServerHead,
     max_nbytes,
 )
 from dml.wire.server.inbox import Inbox
@@ -225,7 +225,7 @@ class Server:
             return "a message after the last one"
         return "too many bytes" if nbytes == TOO_LONG else f"{nbytes} bytes"
 
-    def answer(self, worker: int, head: Head, keys: Keys) -> None:
+    def answer(self, worker: int, head: ServerHead, keys: Keys) -> None:
         """Answer a pull, now or when its clock is complete."""
         if head.kind & SLOT:
             slots = self.pushes.slots(worker, replies=True)

@@ -17,7 +17,7 @@ from dml.strategies import STRATEGIES as ALL
 from dml.strategies.kfac.plan import initial_curvature
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.update import muon
-from dml.update.curvature import Rule
+from dml.update.curvature import CurvatureRule
 from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
 from dml.wire.plans.codes.coding import make_code
@@ -68,7 +68,7 @@ def owned(setup: Setup) -> dict[str, Any]:
 
 def kfac(setup: Setup) -> dict[str, Any]:
     values = setup.values
-    rule = Rule(*(values[name].value for name in CURVATURE))
+    rule = CurvatureRule(*(values[name].value for name in CURVATURE))
     return {"fraction": values.fraction or 1.0, "rule": rule}
 
 

@@ -258,7 +258,7 @@ def searching(call):
 
 
 def sent(sender, kind, number=0, about=0, entries=()):
-    head = m.Head(kind, sender, 0, 0, number, about, 0, 1.0, 0)
+    head = m.VolunteerHead(kind, sender, 0, 0, number, about, 0, 1.0, 0)
     return m.unpack(m.with_body(head, np.array(list(entries), m.ENTRY)))
 
 

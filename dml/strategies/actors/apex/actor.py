@@ -17,7 +17,7 @@ import numpy as np
 from dml.data.replay.n_step import transitions
 from dml.models.policies.actor import Actor
 from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex.settings import Settings
+from dml.strategies.actors.apex.settings import ApexSettings
 from dml.types import Params, Play, Replayed, rollout_dtype
 from dml.wire.comm.buffers import TreeLayout, unpack
 
@@ -70,7 +70,7 @@ class Player:
       episodes: Number of episodes that have ended.
     """
 
-    def __init__(self, play: Play, rank: int, epsilon: float, settings: Settings):
+    def __init__(self, play: Play, rank: int, epsilon: float, settings: ApexSettings):
         self.play, self.epsilon, self.settings = play, epsilon, settings
         self.actor = Actor(play, settings.seed, rank)
         dtype = rollout_dtype(
@@ -121,7 +121,7 @@ class Acting:
         player: Player,
         replay: int,
         like: TreeLayout,
-        settings: Settings,
+        settings: ApexSettings,
     ):
         self.links, self.layouts, self.player = links, layouts, player
         self.replay, self.like, self.settings = replay, like, settings
