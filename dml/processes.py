@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, TextIO
 
 OUTPUT_LOST = 141  # exit code of a shell after SIGPIPE
@@ -24,6 +25,21 @@ def end_with_parent() -> list[str]:
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+
+
+def mpirun() -> str:
+    """Return the mpirun of this environment, or else the one on PATH."""
+    from dml.types import BadInput  # slow: NumPy
+
+    folder, path = Path(sys.executable).parent, os.environ.get("PATH", "")
+    found = shutil.which("mpirun", path=f"{folder}{os.pathsep}{path}")
+    if not found:
+        raise BadInput(
+            f"expected mpirun next to {sys.executable} or on PATH, got none; start "
+            "with launch/local.sh, which installs MPI as a wheel, or install a system "
+            "package (Debian: mpich or openmpi-bin)"
+        )
+    return found
 
 
 class Stream:

@@ -26,7 +26,7 @@ from studies.boosting import peers, report
 
 from dml.boosting import Data, Settings, share, to_json, train
 from dml.boosting.lightgbm_text import to_lightgbm
-from dml.data.tables.named import TABLES, Table, divided, table
+from dml.data.tables.named import TABLES, NamedTable, divided, table
 from dml.runs import folder, writers
 from dml.types import CountedComm
 from dml.wire.collectives import allreduce
@@ -51,7 +51,7 @@ FLAGS.integer("stop_after", 0, "Rounds without a better held-out loss; 0: all.",
 FLAGS.switch("peers", False, "Comparison with LightGBM and XGBoost, in turns.")
 
 
-def settings(task: Table) -> Settings:
+def settings(task: NamedTable) -> Settings:
     """Return the settings of the flags for a table."""
     names = ("rounds", "rate", "leaves", "depth", "bins", "l2", "min_rows", "seed")
     names += ("row_share", "column_share", "stop_after", "split", "shards", "top")
@@ -64,14 +64,14 @@ def settings(task: Table) -> Settings:
     )
 
 
-def block(comm: CountedComm, whole: Table) -> Data:
+def block(comm: CountedComm, whole: NamedTable) -> Data:
     """Return the block of a rank."""
     place = share(comm.rank, comm.size, FLAGS.split, *whole.x.shape, FLAGS.shards)
     return Data(whole.x[place], whole.y[place[0]])
 
 
 def beside_peers(
-    comm: CountedComm, path: Path, own: Data, tables: tuple[Table, Table]
+    comm: CountedComm, path: Path, own: Data, tables: tuple[NamedTable, NamedTable]
 ) -> dict[str, Any]:
     """Write a row for each library; return the summary; collective."""
     given, printed = settings(tables[0]), writers.table(peers.COLUMNS, FLAGS.wide)

@@ -75,10 +75,10 @@ def strategies() -> list[str]:
     names = flags.names(FLAGS.strategies, glove_strategies.STRATEGIES, "strategies")
     for name in names:
         if not glove_strategies.sizes(name, [FLAGS.ranks]):
+            least = glove_strategies.STRATEGIES[name].least
             raise BadInput(
-                f"expected at least {glove_strategies.MIN_RANKS[name]} ranks for "
-                f"{name}, got --ranks={FLAGS.ranks}; pass more, or delete it from "
-                "--strategies"
+                f"expected at least {least} ranks for {name}, got --ranks="
+                f"{FLAGS.ranks}; pass more, or delete it from --strategies"
             )
     return names
 

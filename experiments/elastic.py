@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         place = virtual if simulated else real
         ranks = simulated or FLAGS.workers + FLAGS.spares
         mean = FLAGS.mean or place.MEAN
-        plan = real.Plan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
+        plan = real.ElasticPlan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
         deaths, progress = place.train(plan, elastic, path / "elastic")
         begun = progress[0][0]
         recoveries = real.recoveries(path / "elastic")

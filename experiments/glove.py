@@ -19,7 +19,7 @@ from typing import Any
 
 from lab import flags, timelines, writing
 import numpy as np
-from studies.glove import counting, strategies
+from studies.glove import counting, resuming, strategies
 from studies.glove import flags as glove_flags
 from studies.glove.report import (
     conclude,
@@ -33,7 +33,6 @@ from studies.glove.report import (
 from dml.figures import style as figures
 from dml.runs import checkpoints, folder, writers
 from dml.runs.results import INTERRUPTED
-from dml.strategies.glove.compiled import compile_ahead
 from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import checkpointed, interruptible, train
@@ -59,11 +58,11 @@ FLAGS.text(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count, train, evaluate, write; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    glove_flags.check(FLAGS)
+    strategies.check(FLAGS)
     path = folder.path(FLAGS.out or FLAGS.resume, "glove")
     with interruptible() as interrupted:
         call = partial(program, path=path, interrupted=interrupted)
-        return flags.ranks(call, FLAGS, FLAGS.strategy == "mesh")
+        return flags.ranks(call, FLAGS, strategies.STRATEGIES[FLAGS.strategy].devices)
 
 
 def program(
@@ -74,12 +73,12 @@ def program(
     counts = counting.counts(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
-    dim = glove_flags.columns(FLAGS, comm.size)
-    compile_ahead(comm, dim, glove_flags.kernels(FLAGS))
+    strategies.compile_kernels(FLAGS, comm)
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
-    rules = strategies.rules(FLAGS, known, len(counts.records))
-    done, state = strategies.begin(FLAGS, comm.rank, known, rules)
-    virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
+    rules = resuming.rules(FLAGS, known, len(counts.records))
+    done, state = resuming.begin(FLAGS, comm.rank, known, rules)
+    devices = strategies.STRATEGIES[FLAGS.strategy].devices
+    virtual = bool(FLAGS.simulate) and not devices
     timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
     batch = strategies.batch(FLAGS, comm.size)
 
@@ -91,7 +90,7 @@ def program(
 
     task = problem(by_row(state, blocks), tiles, blocks, batch, evaluate)
     setup = strategies.Setup(FLAGS, comm, task, timer, FLAGS.epochs - done, batch, {})
-    finished = strategies.finished(setup, done)
+    finished = resuming.finished(setup, done)
     steps = strategies.steps(setup, done)
     steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 

@@ -25,7 +25,7 @@ from studies.large_batch.claims import BASELINE, CLAIMS
 from studies.large_batch.rates import WARMUPS, learning_rates
 from studies.large_batch.training import (
     MODELS,
-    Plan,
+    LargeBatchPlan,
     Result,
     noise_scales,
     plan,
@@ -92,7 +92,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def compare(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Result]]]:
+def compare(
+    plan: LargeBatchPlan, factors: Sequence[int]
+) -> Iterator[tuple[Row, list[Result]]]:
     """Yield the row and the trainings of every number of workers and warm-up."""
     for factor in factors:
         for name in WARMUPS if factor > 1 else [BASELINE]:

@@ -20,7 +20,14 @@ from typing import Any
 
 from lab import flags, writing
 from studies.owners.claims import CLAIMS
-from studies.owners.runs import REDUCERS, SHARDS, Plan, conclude, train, update_seconds
+from studies.owners.runs import (
+    REDUCERS,
+    SHARDS,
+    OwnersPlan,
+    conclude,
+    train,
+    update_seconds,
+)
 
 from dml.models.layers.blocks import Shape
 from dml.runs import folder, writers
@@ -91,14 +98,14 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         path, FLAGS, None, table, claims=CLAIMS, conclude=conclude
     ) as writer:
         for name in names:
-            plan = Plan(shape, name, FLAGS.steps, FLAGS.seed)
+            plan = OwnersPlan(shape, name, FLAGS.steps, FLAGS.seed)
             for reducer in REDUCERS:
                 for size in ranks:
                     for strategy in ("synchronous", "owned"):
                         writer.row(train(plan, strategy, size, reducer))
         for name in names:
             for size in ranks:
-                timed = Plan(wide, name, 1, FLAGS.seed)
+                timed = OwnersPlan(wide, name, 1, FLAGS.seed)
                 row = update_seconds(timed, size, FLAGS.repeats)
                 writer.row(row)
                 summary[f"update_seconds_{name}_{size}"] = row["seconds"]

@@ -36,8 +36,8 @@ from studies.tensor.measurements import devices
 from dml.figures import schedules as schedule_figure
 from dml.runs import folder, writers
 from dml.sim.networks.named import network
-from dml.wire.plans.pipeline_facts import bubble
-from dml.wire.plans.stages import balanced_parts
+from dml.wire.plans.pipeline.facts import bubble
+from dml.wire.plans.pipeline.stages import balanced_parts
 
 FLAGS = flags.define("network")
 FLAGS.integer("stages", 4, "Number of stages K of the compared schedules.", 1)

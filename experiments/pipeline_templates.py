@@ -22,7 +22,7 @@ from lab import flags, writing
 from studies.pipeline.templates import COLUMNS, chart, conclude, failures, summarize
 
 from dml.runs import folder, writers
-from dml.wire.plans.templates import make_templates
+from dml.wire.plans.pipeline.templates import make_templates
 
 MAX_NODES = 256  # takes 15 s: each failure tries sets of pipelines
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags, writing
-from studies.plan import page, report, rows, validation
+from studies.plan import page, question, report, tables, validation
 from studies.plan.claims import CLAIMS
-from studies.plan.rows import Query
+from studies.plan.question import Query
 
 from dml.planner import calibration as calibrations
 from dml.planner import fitting, published
@@ -68,19 +68,21 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     if FLAGS.validate:
         return validate(path)
     query = read_query()
-    plans = rows.plans(query)
-    pick = rows.pick(query, plans)
-    found = rows.Found(query, plans, pick)
+    plans = question.plans(query)
+    pick = question.pick(query, plans)
+    found = question.Found(query, plans, pick)
     titles = report.titles(found)
     shown = writers.tables(report.COLUMNS, titles, FLAGS.wide)
-    tables = {"meshes": rows.meshes, "parts": rows.parts, "memory": rows.memory_table}
+    shows = {"meshes": tables.meshes, "parts": tables.parts}
+    shows["memory"] = tables.memory_table
     if FLAGS.execute:
-        tables["executed"] = rows.executed
+        shows["executed"] = tables.executed
     with writing.run_writer(
         path, FLAGS, None, shown, conclude=report.conclude
     ) as writer:
-        kept = writing.write_tables(writer, tables, found)
-        summary = rows.totals(found) | rows.execution_totals(kept.get("executed", []))
+        kept = writing.write_tables(writer, shows, found)
+        summary = tables.totals(found)
+        summary |= tables.execution_totals(kept.get("executed", []))
         print(report.answer(found, summary))
         if FLAGS.page:
             page.write(path / "plan.html", query)
@@ -98,8 +100,8 @@ def read_query() -> Query:
     if FLAGS.network:
         chip = chip._replace(network=FLAGS.network)
     chip = chip._replace(dollars=FLAGS.dollars or chip.dollars)
-    cluster = Cluster(chip, rows.kind(FLAGS.device), FLAGS.devices, FLAGS.precision)
-    prices = rows.Prices(
+    cluster = Cluster(chip, question.kind(FLAGS.device), FLAGS.devices, FLAGS.precision)
+    prices = question.Prices(
         *(FLAGS.pue, FLAGS.grid, FLAGS.failure_hours),
         *(FLAGS.checkpoint_gb_per_second, FLAGS.restart_seconds),
     )
@@ -108,7 +110,7 @@ def read_query() -> Query:
         shape=shape,
         cluster=cluster,
         device=FLAGS.device,
-        batch=FLAGS.batch or rows.default_batch(shape),
+        batch=FLAGS.batch or question.default_batch(shape),
         tokens=FLAGS.tokens or 20.0 * shape.active,
         mesh=FLAGS.mesh,
         best=FLAGS.best,

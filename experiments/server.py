@@ -25,7 +25,7 @@ from lab import estimates, flags, readers, writing
 from studies.server import flags as server_flags
 from studies.server import runs as server_runs
 from studies.server.problems import PROBLEMS, default_rate, loader, shards
-from studies.server.runs import Plan, conclude, draw, rows, summarize
+from studies.server.runs import ServerPlan, conclude, draw, rows, summarize
 
 from dml.runs import folder, writers
 from dml.runs.writers import Writer, ignore
@@ -63,7 +63,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     lr = FLAGS.lr or default_rate(defaults, optimizer)
     make_shard, make_worker_update = shards(defaults, optimizer, lr, FLAGS.l1)
     batch, clocks = FLAGS.batch or defaults.batch, FLAGS.clocks or defaults.clocks
-    plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle, reshuffle=FLAGS.reshuffle)
+    plan = ServerPlan(
+        batch, clocks, FLAGS.seed, FLAGS.straggle, reshuffle=FLAGS.reshuffle
+    )
     path = folder.path(FLAGS.out, "server")
     load = cache(loader(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
     row_filter = server_flags.kkt_filter(FLAGS)

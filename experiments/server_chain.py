@@ -33,7 +33,7 @@ from studies.server.deaths import (
 )
 from studies.server.problems import PROBLEMS, default_rate, loader, shards
 from studies.server.runs import (
-    Plan,
+    ServerPlan,
     broadcast_number,
     simulate_single_process,
     summarize,
@@ -95,7 +95,7 @@ def program(
     roles = replicated_roles(comm.size, 1, FLAGS.replicas, FLAGS.spares)
     ranks = victims(roles.chains()[0], FLAGS.kill.split(","))  # refused before a run
     rule = consistency(FLAGS.consistency, Choice(), roles.workers)
-    plan, report = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed), Report()
+    plan, report = ServerPlan(FLAGS.batch, FLAGS.clocks, FLAGS.seed), Report()
     start = start_deaths(comm, deaths)
     setup = Setup(roles, rule, elastic=True)
     result = train_on_servers(comm, problem, make_shard, setup, plan, report=report)

@@ -29,8 +29,8 @@ from studies.topology import report as topology_report
 from studies.topology import rows as topology_rows
 from studies.topology import tables as topology_tables
 from studies.topology.allocations import MACHINE
+from studies.topology.allreduce_claims import BINE, SWING, TRIVANCE
 from studies.topology.claims import CLAIMS
-from studies.topology.swing_claims import BINE, SWING, TRIVANCE
 
 from dml import extend
 from dml.runs import folder, writers

@@ -78,7 +78,7 @@ def compare(
     training, held_out = images(FLAGS.data)
     count, total = len(training.targets), FLAGS.steps * FLAGS.batch
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
-    sizes = alexnet.Sizes(FLAGS.unit, FLAGS.kernel, FLAGS.stride)
+    sizes = alexnet.AlexNetSizes(FLAGS.unit, FLAGS.kernel, FLAGS.stride)
     arguments = (training.inputs.shape[1:], classes, sizes)
     plans = {layers: alexnet.network_layers(*arguments, layers) for layers in crossings}
     two_devices = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)

@@ -27,7 +27,6 @@ import gpu_page
 from absl import flags
 from gpu_checks import CHECKS, ROOT, Check, Machine
 from gpu_page import Result
-from sweep_flags import mpirun
 
 from dml import processes
 from dml.types import BadInput
@@ -57,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     out = Path(FLAGS.out).resolve()
     machine = Machine(
         python=sys.executable,
-        mpirun=mpirun(),
+        mpirun=processes.mpirun(),
         devices=STAND_INS if FLAGS.cpu else FLAGS.devices or 8,
         cpu=FLAGS.cpu,
         torch=importlib.util.find_spec("torch") is not None,

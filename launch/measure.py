@@ -64,7 +64,7 @@ def record(folder: Path) -> dict[str, Any]:
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
-def is_done(found: dict[str, Any], block: Block, at: str) -> bool:
+def _is_done(found: dict[str, Any], block: Block, at: str) -> bool:
     """Return whether these commands ended well at this commit."""
     return (
         found.get("code") == 0
@@ -73,7 +73,7 @@ def is_done(found: dict[str, Any], block: Block, at: str) -> bool:
     )
 
 
-def run(block: Block, folder: Path, at: str) -> dict[str, Any]:
+def _run(block: Block, folder: Path, at: str) -> dict[str, Any]:
     """Run a block in an empty folder; write and return its record."""
     if folder.exists():
         shutil.rmtree(folder)
@@ -103,23 +103,23 @@ def run(block: Block, folder: Path, at: str) -> dict[str, Any]:
     return found
 
 
-def status(found: dict[str, Any], block: Block, at: str) -> str:
+def _status(found: dict[str, Any], block: Block, at: str) -> str:
     """Return what is known of a block, as a cell."""
     if not found:
         return "not run"
     if found["code"]:
         return f"failed with code {found['code']} after {found['seconds']:g} s"
-    if not is_done(found, block, at):
+    if not _is_done(found, block, at):
         return f"ran at {found['commit'][:12]}, {found['seconds']:g} s"
     doubts = [] if found["load"] <= MAX_LOAD else [f"load {found['load']:g} beside it"]
     doubts += ["modified tree"] if "-dirty" in at else []
     return f"{found['seconds']:g} s{''.join(f', {text}' for text in doubts)}"
 
 
-def lines(found: Sequence[Block], out: Path, at: str) -> Iterator[str]:
+def _lines(found: Sequence[Block], out: Path, at: str) -> Iterator[str]:
     """Yield the blocks and their commands, with what is known of them."""
     for block in found:
-        yield f"{block.name}: {status(record(out / block.name), block, at)}"
+        yield f"{block.name}: {_status(record(out / block.name), block, at)}"
         yield from (f"    {line}" for line in block.commands.splitlines())
 
 
@@ -140,17 +140,17 @@ def main(argv: Sequence[str]) -> int:
         )
     found, out, at = blocks(pages), Path(options.out).absolute(), commit() or "none"
     if options.list:
-        print("\n".join(lines(found, out, at)))
+        print("\n".join(_lines(found, out, at)))
         return 0
     failed = []
     for block in found:
         folder = out / block.name
-        if is_done(record(folder), block, at):
+        if _is_done(record(folder), block, at):
             continue
         print(f"{block.name} ...", flush=True)
-        if run(block, folder, at)["code"]:
+        if _run(block, folder, at)["code"]:
             failed.append(block.name)
-        print(f"{block.name}: {status(record(folder), block, at)}", flush=True)
+        print(f"{block.name}: {_status(record(folder), block, at)}", flush=True)
     if failed:
         print(f"failed: {', '.join(failed)}; see output.txt in {out}")
     return 1 if failed else 0

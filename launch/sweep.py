@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the missing cells and write the tables; return 1 if any run failed."""
     script, cells = sweep_flags.read(FLAGS, argv)
     sweep_grid.check_x_axis(cells, FLAGS.x)
-    mpirun = "" if FLAGS.n is None else sweep_flags.mpirun()
+    mpirun = "" if FLAGS.n is None else processes.mpirun()
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
     cores = sweep_runs.available_cores(FLAGS.jobs)
     jobs = sweep_runs.jobs(script, cells, out, mpirun, len(cores))

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -164,16 +163,3 @@ def help_of(script: str, flag: str) -> subprocess.CompletedProcess:
         raise BadInput(
             f"expected {script} {flag} to end, got {error}; fix the script"
         ) from error
-
-
-def mpirun() -> str:
-    """Return the mpirun of this environment, or else the one on PATH."""
-    local = Path(sys.executable).with_name("mpirun")
-    path = str(local) if os.access(local, os.X_OK) else shutil.which("mpirun")
-    if not path:
-        raise BadInput(
-            f"expected an mpirun for --n, got none next to {sys.executable} nor on "
-            "PATH; start with launch/local.sh, which installs MPI as a wheel, or "
-            "install the system package (Debian: mpich, or openmpi-bin)"
-        )
-    return path

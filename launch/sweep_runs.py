@@ -82,7 +82,7 @@ class Ended(NamedTuple):
     error: str  # last lines of the output of a failed run; "" after success
 
 
-class State(NamedTuple):
+class SweepState(NamedTuple):
     """The jobs of a sweep by state."""
 
     waiting: list[Job]
@@ -121,13 +121,13 @@ def available_cores(limit: int | None) -> list[int]:
 
 def execute(
     jobs: Sequence[Job], cores: Sequence[int], timeout: float
-) -> Generator[State, None, None]:
+) -> Generator[SweepState, None, None]:
     """Run the jobs, largest first; yield the state after every tick.
 
     Closing the generator terminates all runs.
     """
     free = list(cores)
-    state = State(sorted(jobs, key=lambda job: -job.cores), [], [])
+    state = SweepState(sorted(jobs, key=lambda job: -job.cores), [], [])
     try:
         while state.waiting or state.running:
             for waiting in list(state.waiting):

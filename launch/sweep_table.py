@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-from sweep_runs import Ended, Job, Running, State, tail
+from sweep_runs import Ended, Job, Running, SweepState, tail
 
 UPDATE_INTERVAL = 12  # polls between updates: four updates per second
 MAX_ROWS = 20  # running jobs in the table
@@ -18,7 +18,7 @@ WIDTH = 240  # characters of the final table; no cell is wrapped
 @contextmanager
 def table(
     earlier: int, cores: int, screen: Console | None = None
-) -> Iterator[Callable[[State], None]]:
+) -> Iterator[Callable[[SweepState], None]]:
     """Yield a function that displays a state.
 
     Args:
@@ -30,7 +30,7 @@ def table(
     polls = shown = 0
     with Live(console=screen, auto_refresh=False, transient=True) as live:
 
-        def show(state: State) -> None:
+        def show(state: SweepState) -> None:
             nonlocal polls, shown
             for ended in state.ended[shown:]:
                 shown += 1
@@ -52,7 +52,9 @@ def print_table(rows: Iterable[Mapping[str, str]]) -> None:
     Console(highlight=False, width=WIDTH, soft_wrap=True).print(text_table)
 
 
-def line(ended: Ended, number: int, state: State, cores: int, earlier: int) -> Text:
+def line(
+    ended: Ended, number: int, state: SweepState, cores: int, earlier: int
+) -> Text:
     """Return the line of a finished run, with the estimated time left.
 
     Args:
@@ -72,7 +74,7 @@ def line(ended: Ended, number: int, state: State, cores: int, earlier: int) -> T
     )
 
 
-def picture(state: State, earlier: int, cores: int) -> Group:
+def picture(state: SweepState, earlier: int, cores: int) -> Group:
     """Return the number of runs by state, and a table of the running jobs."""
     failed = sum(bool(ended.error) for ended in state.ended)
     head = (
@@ -94,7 +96,7 @@ def cells(running: Running) -> tuple[str, ...]:
     return running.job.label, cores, f"{running.seconds:.0f}", last_line
 
 
-def time_left(state: State, cores: int) -> str:
+def time_left(state: SweepState, cores: int) -> str:
     """Return the estimated time left, by the median time of successful runs."""
     seconds = [ended.seconds for ended in state.ended if not ended.error]
     if not seconds or not (state.running or state.waiting):

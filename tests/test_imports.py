@@ -12,19 +12,18 @@ ROOT = Path(__file__).parents[1]
 MPI, SINGLE = "dml/wire/comm/mpi_library.py", "experiments/single/"
 RESULTS = {"metrics", "runs", "evaluation", "figures"}
 STAGES = {"data", "environments", "models", "wire", "update", "sim", *RESULTS}
-MAY_IMPORT = {
-    stage: {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", stage}
-    for stage in STAGES
-} | {
+BASE = {"types", "extend", "extras", "compiled", "files", "wire.plans", "wire.costs"}
+MAY_IMPORT = {stage: BASE | {stage} for stage in STAGES} | {
     "__init__": set(),  # see `broken_rules`
     "extend": {"types"},
     "extras": set(),
     "exercises": set(),
-    "processes": set(),
+    "processes": {"types"},
     "compiled": set(),
+    "files": {"types"},
     "conformance": {"types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
-    **{stage: {"types", "extend", "extras", *RESULTS} for stage in RESULTS},
+    **{stage: {"types", "extend", "extras", "files", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}
     | {"environments"},
     "strategies": {"types", "extend", "extras", "strategies"} | STAGES,
@@ -32,8 +31,7 @@ MAY_IMPORT = {
     "pytest_plugin": {"sim"},
     "planner": {"types", "wire", "sim", "planner"},
     # the runner of scripts writes timelines
-    "sim": {"types", "extend", "extras", "compiled", "wire.plans", "wire.costs", "sim"}
-    | {"metrics.timeline", "figures.timeline"},
+    "sim": BASE | {"sim", "metrics.timeline", "figures.timeline"},
     "train": {"types", *RESULTS},
     "problems": {"types", "extend", "strategies"} | STAGES,
     "doctor": {"types", "processes", "wire.comm"},

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from lab import started
 
+from dml import processes
 from dml.runs import results
+from dml.types import BadInput
 from tests.commands import COMPILED
 
 ROOT = Path(__file__).parents[1]
@@ -108,3 +110,15 @@ def test_settings_of_open_mpi_outlive_the_variables_of_an_outer_mpirun(monkeypat
     environment = started.environment()
     assert environment["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
     assert "OMPI_COMM_WORLD_RANK" not in environment
+
+
+def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
+    python = tmp_path / "bin" / "python"
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="launch/local.sh, .*or install a system"):
+        processes.mpirun()
+    for place in (tmp_path, python.parent):  # the one of the environment goes first
+        place.mkdir(exist_ok=True)
+        (place / "mpirun").touch(0o755)
+        assert processes.mpirun() == str(place / "mpirun")

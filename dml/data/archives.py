@@ -13,13 +13,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 from urllib.request import urlopen
 from zipfile import BadZipFile, ZipFile
 
+from dml.files import cached
 from dml.types import BadInput
 
 CONNECTION_TIMEOUT = 20  # seconds
@@ -68,8 +69,7 @@ def cached_path(name: str, sources: Sequence[Source]) -> Path:
             if source.lines is None:
                 (member,) = source.members
                 return _check_exists(source.fetch(source.address, path.parent) / member)
-            _download(path, source)
-            return path
+            return cached(path, partial(_download, source))
         except SOURCE_ERRORS as error:
             errors.append(f"{source.address}: {error or type(error).__name__}")
     raise BadInput(
@@ -123,25 +123,21 @@ def _check_exists(path: Path) -> Path:
     return path
 
 
-def _download(path: Path, source: Source) -> None:
+def _download(source: Source, path: Path) -> None:
     """Download a source and write the lines of all members to one file.
 
-    The file is renamed to `path` when it is complete.
+    The archive is written beside `path`.
     """
     assert source.lines is not None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-        archive = source.fetch(source.address, Path(folder))
-        with archive.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if source.sha256 not in (None, digest):
-            raise ValueError(f"expected sha256 {source.sha256}, got {digest}")
-        incomplete = Path(folder) / "incomplete"
-        with incomplete.open("w", encoding="utf-8", newline="\n") as out:
-            for name in source.members:
-                with _open_member(archive, name) as member:
-                    out.writelines(source.lines(member))
-        incomplete.replace(path)  # concurrent downloads write the same bytes
+    archive = source.fetch(source.address, path.parent)
+    with archive.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if source.sha256 not in (None, digest):
+        raise ValueError(f"expected sha256 {source.sha256}, got {digest}")
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        for name in source.members:
+            with _open_member(archive, name) as member:
+                out.writelines(source.lines(member))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from dml.types import BadInput, identity
 
 
-class Part(NamedTuple):
+class FeedPart(NamedTuple):
     """One part of a minibatch, such as a rank's shard, and its number of examples."""
 
     examples: int
@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
 
 # (number of examples of a minibatch, its parts); an empty part is None
-SplitMinibatch = tuple[int, list[Part | None]]
+SplitMinibatch = tuple[int, list[FeedPart | None]]
 
 
 def feed(
@@ -49,8 +49,8 @@ def feed(
             f"expected 0 minibatches or more, got {prefetch=}; pass 0 or more"
         )
 
-    def build(indices: np.ndarray) -> Part | None:
-        return Part(len(indices), put(take(indices))) if len(indices) else None
+    def build(indices: np.ndarray) -> FeedPart | None:
+        return FeedPart(len(indices), put(take(indices))) if len(indices) else None
 
     minibatches = (
         (len(indices), [build(part) for part in split(indices)]) for indices in batches

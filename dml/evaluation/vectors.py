@@ -6,13 +6,12 @@ words. States are raw float64, as in the C GloVe. Files are replaced atomically.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
+from dml.files import replacing
 from dml.types import BadInput
 
 ROWS = 4096  # rows converted at a time, to limit memory
@@ -101,22 +100,3 @@ def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
     vectors, contexts = (np.ascontiguousarray(rows[:, :dim]) for rows in both)
     biases, context_biases = (rows[:, dim].copy() for rows in both)
     return vectors, biases, contexts, context_biases
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces `path` if no exception is raised."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            yield file
-        os.replace(temporary, path)
-    except OSError as error:
-        raise BadInput(
-            f"expected disk space for {path}, got {error}; free space or write to "
-            "another folder"
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)

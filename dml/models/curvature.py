@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from dml.models.factors import Factors, by_path, gradient_factors, multiply
 from dml.types import Batch, Grads, Params
-from dml.wire.costs.factors import Sizes
+from dml.wire.costs.factors import ProductSizes
 from dml.wire.plans.curvature import Layer
 
 Curvature = list[tuple[Any, Any]]  # A and G of each layer
@@ -43,7 +43,7 @@ class DenseLayer(NamedTuple):
 
 
 def dense_layers_with_bias(
-    kernels: Mapping[str, Sizes], params: Params
+    kernels: Mapping[str, ProductSizes], params: Params
 ) -> tuple[DenseLayer, ...]:
     """Return the layers of kernels, in the order of params.
 

@@ -23,7 +23,7 @@ import jax
 
 from dml.models.products import Product, array, evaluate
 from dml.types import Batch, Grads, Params
-from dml.wire.costs.factors import Sizes
+from dml.wire.costs.factors import ProductSizes
 
 
 class Factors(NamedTuple):
@@ -68,7 +68,7 @@ def gradient_factors(
 
 def dense_layers(
     loss: Callable[[Params, Batch], Any], params: Params, batch: Batch
-) -> dict[str, Sizes]:
+) -> dict[str, ProductSizes]:
     """Return the sizes of the kernels with factors, by path, from shapes alone.
 
     Args:
@@ -82,7 +82,7 @@ def dense_layers(
         for path, pair in factors.items()
     }
     return {
-        path: Sizes(rows, inputs, outputs)
+        path: ProductSizes(rows, inputs, outputs)
         for path, ((rows, inputs), (_, outputs)) in shapes.items()
     }
 

@@ -7,9 +7,9 @@ Memory of one device of stage k, for K stages and M microbatches per replica:
        and, with ZeRO, over data        1f1b: min(M, K - k), gpipe: M
 
 Stage 0 stores the embedding, the last stage the head with a copy of the token table. A
-Rule has the bytes of one token's activations, for width D, H heads and L positions: per
-unit of D (`replicated` on every device of the tensor axis, or `sharded` over these
-devices) and per attention weight (each token has H·L of them).
+MemoryRule has the bytes of one token's activations, for width D, H heads and L
+positions: per unit of D (`replicated` on every device of the tensor axis, or `sharded`
+over these devices) and per attention weight (each token has H·L of them).
 """
 
 import math
@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from dml.models.networks.transformer import Shape
 from dml.types import BadInput
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 
 
-class Rule(NamedTuple):
+class MemoryRule(NamedTuple):
     """Bytes of a parameter, and of a token's activations.
 
     Attributes:
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 # Korthikanti 2022, eq. 1 to 4: sbh(10 + 24/t + 5as/ht), and sbh/t (34 + 5as/h) with
 # sequence parallel; 2sbh with remat; 4sbh(1 + v/h) for the loss. Half precision, with
 # dropout (masks of a byte). Adam in float32: a copy of the weights and two moments.
-MIXED = Rule(
+MIXED = MemoryRule(
     parameter=2,
     gradient=2,
     state=12,
@@ -79,7 +79,7 @@ MIXED = Rule(
 # k and v, the attention output, and the hidden layer before and after gelu. XLA's CPU
 # compiler saves 24 D + 3 H·L numbers: also tanh (4 D), the statistics of both norms
 # (4 D), the numerators of softmax and a constant array of H·L numbers.
-FLOAT32 = Rule(
+FLOAT32 = MemoryRule(
     parameter=4,
     gradient=4,
     state=8,
@@ -96,7 +96,7 @@ FLOAT32 = Rule(
 RULES = {"mixed": MIXED, "float32": FLOAT32}
 
 # (plan, stage) -> number of microbatches whose activations are saved
-IN_FLIGHT: dict[str, Callable[[Plan, int], int]] = {
+IN_FLIGHT: dict[str, Callable[[MeshPlan, int], int]] = {
     "gpipe": lambda plan, stage: plan.microbatches,
     "1f1b": lambda plan, stage: min(plan.microbatches, plan.stage - stage),
 }
@@ -122,7 +122,7 @@ class Expected(NamedTuple):
     temporary: int  # activations and gradients
 
 
-def check(shape: Shape, plan: Plan) -> None:
+def check(shape: Shape, plan: MeshPlan) -> None:
     """Raise BadInput if the transformer cannot be divided by the plan."""
     if min(plan.data, plan.stage, plan.tensor, plan.microbatch, plan.microbatches) < 1:
         raise BadInput(f"expected sizes of at least 1, got {plan}; correct them")
@@ -184,7 +184,7 @@ def blocks(layers: int, stages: int, stage: int) -> int:
     return layers // stages + (stage < layers % stages)
 
 
-def stage_parameters(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
+def stage_parameters(shape: Shape, causal: bool, plan: MeshPlan, stage: int) -> int:
     """Return the number of parameters on a device of a stage, before ZeRO.
 
     Args:
@@ -204,7 +204,7 @@ def stage_parameters(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
 
 
 def device_bytes(
-    shape: Shape, causal: bool, plan: Plan, stage: int, rule: Rule = MIXED
+    shape: Shape, causal: bool, plan: MeshPlan, stage: int, rule: MemoryRule = MIXED
 ) -> DeviceBytes:
     """Return the bytes on a device of a stage.
 
@@ -229,7 +229,7 @@ def device_bytes(
 
 
 def fullest_device(
-    shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED
+    shape: Shape, causal: bool, plan: MeshPlan, rule: MemoryRule = MIXED
 ) -> DeviceBytes:
     """Return the bytes on the fullest device, which is in the first or last stage.
 
@@ -249,7 +249,9 @@ def fullest_device(
     return max(devices, key=lambda device: device.total)
 
 
-def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int:
+def activations(
+    shape: Shape, plan: MeshPlan, stage: int, rule: MemoryRule = MIXED
+) -> int:
     """Return the peak bytes of activations on a device of a stage.
 
     Args:
@@ -296,7 +298,7 @@ def step_bytes(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
       batch: Number of examples.
       remat: Whether blocks are recomputed in the backward pass.
     """
-    plan = Plan(microbatch=batch, remat=remat)
+    plan = MeshPlan(microbatch=batch, remat=remat)
     rule, tokens = FLOAT32, batch * shape.length
     stored = (rule.parameter + rule.state) * parameters(shape, causal)
     step_count = 4  # Adam's, an int32

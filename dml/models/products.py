@@ -20,7 +20,7 @@ import jax
 
 from dml.models import primitives
 from dml.models.primitives import bind
-from dml.wire.costs.factors import Sizes
+from dml.wire.costs.factors import ProductSizes
 
 
 class Product:
@@ -78,7 +78,7 @@ class Product:
         mixed = sides != [first] * count + [1 - first] * (len(sides) - count)
         return None if mixed or count in (0, len(sides)) else [first, 1 - first]
 
-    def sizes(self) -> Sizes | None:
+    def sizes(self) -> ProductSizes | None:
         """Return the sizes of the factors; None if there are none."""
         sides = self.sides()
         if sides is None:
@@ -88,7 +88,9 @@ class Product:
             for side in sides
         ]
         first = self.operands[0].shape
-        return Sizes(math.prod(first[axis] for axis in self.contracted[0]), *sizes)
+        return ProductSizes(
+            math.prod(first[axis] for axis in self.contracted[0]), *sizes
+        )
 
     def free(self, side: int) -> list[int]:
         """Return the axes of an operand that remain, in the order of the result's."""

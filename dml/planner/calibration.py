@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.planner.memory import Sizes
+from dml.planner.memory import MemoryCoefficients
 from dml.planner.physics import TYPICAL, Constants, Physics
 
 PATH = Path(__file__).with_name("calibration.json")
@@ -25,7 +25,7 @@ class Calibration(NamedTuple):
     """Fitted numbers, and the rows that they were fitted to."""
 
     physics: Physics
-    sizes: Sizes
+    sizes: MemoryCoefficients
     constants: dict[str, Constants]  # by `kinds` of a device and precision
     band: tuple[float, float]  # quantiles 0.1 and 0.9 of measured over predicted
     wide_band: tuple[float, float]  # the same for a kind without fitted rows
@@ -55,7 +55,7 @@ def load(path: Path = PATH) -> Calibration:
     data = json.loads(path.read_text("utf-8"))
     return Calibration(
         Physics(**data["physics"]),
-        Sizes(**data["sizes"]),
+        MemoryCoefficients(**data["sizes"]),
         {name: Constants(*pair) for name, pair in data["constants"].items()},
         tuple(data["band"]),
         tuple(data["wide_band"]),

@@ -27,15 +27,15 @@ from dml.sim.run import run
 from dml.types import BadInput
 from dml.wire.collectives.ring import ring_allreduce
 from dml.wire.comm.metered import Metered
-from dml.wire.plans import pipelines
-from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
-from dml.wire.plans.stages import equal_parts
+from dml.wire.plans.pipeline import schedules as pipelines
+from dml.wire.plans.pipeline.stages import equal_parts
+from dml.wire.plans.pipeline.times import input_of, output_of, stage_work
 
 MOST = 4096  # virtual ranks
 RATE = 1e12  # bytes per second of the virtual network
 
 
-class Message(NamedTuple):
+class VectorBytes(NamedTuple):
     """Bytes of a vector, and the bytes that take as long on the virtual network."""
 
     nbytes: float
@@ -48,9 +48,11 @@ class Step(NamedTuple):
     schedule: pipelines.Schedule
     forward: np.ndarray  # seconds of a forward on each stage, for one part
     backward: np.ndarray
-    boundary: Message  # activations between stages
-    gradients: Message  # that replicas of a stage add; empty with zero = 3
-    gathered: Message  # per micro batch with zero = 3: two gathers, a reduce-scatter
+    boundary: VectorBytes  # activations between stages
+    gradients: VectorBytes  # that replicas of a stage add; empty with zero = 3
+    gathered: (
+        VectorBytes  # per micro batch with zero = 3: two gathers, a reduce-scatter
+    )
     hidden: float  # seconds of a micro batch that hide them
     update: float  # seconds
 
@@ -109,17 +111,17 @@ def stage_blocks(layers: int, stages: int) -> np.ndarray:
 
 def exchanges(
     runs: Runs, physics: Physics, constants: Constants
-) -> tuple[Message, Message, Message]:
+) -> tuple[VectorBytes, VectorBytes, VectorBytes]:
     """Return activations, gradients, and the vector that zero = 3 gathers.
 
     The virtual network has one rate, `RATE`; the timed bytes of a vector are its
     planned seconds at that rate.
     """
     nbytes, duration = seconds.boundary_message(runs, physics)
-    boundary = Message(float(nbytes), timed(float(constants.other * duration)))
+    boundary = VectorBytes(float(nbytes), timed(float(constants.other * duration)))
     replicas = runs.data * runs.context
     vector = sum(seconds.device_parameters(runs)) * runs.itemsize
-    empty = Message(0.0, 0)
+    empty = VectorBytes(0.0, 0)
     if replicas == 1:
         return boundary, empty, empty
     pieces = seconds.parts(runs, physics, constants)
@@ -128,8 +130,8 @@ def exchanges(
     once = replicas / (replicas - 1)  # a ring sends (p - 1)/p of a vector
     if runs.zero >= 3:
         passes = 3 * float(runs.micro_batches)
-        return boundary, empty, Message(vector, timed(planned * once / passes))
-    return boundary, Message(vector, timed(planned * once / 2)), empty
+        return boundary, empty, VectorBytes(vector, timed(planned * once / passes))
+    return boundary, VectorBytes(vector, timed(planned * once / 2)), empty
 
 
 def timed(duration: float) -> int:

@@ -165,20 +165,20 @@ def search(
     return best
 
 
-def fit_sizes(rows: Sequence[Published]) -> memory.Sizes:
+def fit_sizes(rows: Sequence[Published]) -> memory.MemoryCoefficients:
     """Return the coefficients of memory: published bytes, and all runs fit."""
     table = runs.stack([row.runs for row in rows])
     known = np.array([row.memory for row in rows])
     failed = np.array([row.failed for row in rows])
 
-    def cost(sizes: memory.Sizes) -> float:
+    def cost(sizes: memory.MemoryCoefficients) -> float:
         found = memory.total(memory.parts(table, sizes))
         errors = np.abs(np.log(found[known > 0] / known[known > 0]))
         over = np.log(found / table.memory)
         wrong = np.where(failed, np.maximum(-over, 0), np.maximum(over, 0))
         return float(errors.mean() + 0.5 * wrong.mean() + 0.3 * (wrong > 0).mean())
 
-    return search(memory.Sizes(), cost, SIZE_BOUNDS, 12, 1.3)
+    return search(memory.MemoryCoefficients(), cost, SIZE_BOUNDS, 12, 1.3)
 
 
 def fold(row: Published) -> int:

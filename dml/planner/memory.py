@@ -21,7 +21,7 @@ from dml.planner.runs import Runs
 FUSED_LOGITS = 4.0  # bytes of a logit and its gradient by a fused loss
 
 
-class Sizes(NamedTuple):
+class MemoryCoefficients(NamedTuple):
     """Coefficients of the formulas, fitted once for all devices."""
 
     kept: float = 0.75  # fraction of the operands that is kept for the backward
@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
     reserve: float = 0.08  # fraction of the memory: context, buffers of messages
 
 
-def parts(runs: Runs, sizes: Sizes) -> dict[str, Any]:
+def parts(runs: Runs, sizes: MemoryCoefficients) -> dict[str, Any]:
     """Return the bytes of the fullest device by part."""
     zero, data = np.asarray(runs.zero), runs.data * runs.context
     shards = np.minimum(runs.zero_group, data)
@@ -78,7 +78,7 @@ def stage_parameters(runs: Runs) -> tuple[Any, Any]:
     return layers * dense + embedding, layers * experts / runs.expert
 
 
-def activation_bytes(runs: Runs, sizes: Sizes) -> tuple[Any, Any]:
+def activation_bytes(runs: Runs, sizes: MemoryCoefficients) -> tuple[Any, Any]:
     """Return the bytes of the micro batches in flight, and of the work on one."""
     tokens, tensor = runs.tokens, runs.tensor
     stream = np.where(np.asarray(runs.sequence_parallel) > 0, tensor, 1.0)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.evaluation.vectors import replacing
+from dml.files import replacing
 
 INDEX = "index.json"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dml import extend
-from dml.evaluation.vectors import replacing
+from dml.files import replacing
 from dml.runs import results
 from dml.runs.results import CONFIG, DONE, FAILED, INTERRUPTED, ROWS, SUMMARY
 from dml.runs.rows import jsonl

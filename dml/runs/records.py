@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dml.evaluation.vectors import replacing
+from dml.files import replacing
 from dml.types import BadInput
 
 FIRST_LINE = re.compile(rb"dml record 1 ([0-9a-f]{8}) (\d+)\n")

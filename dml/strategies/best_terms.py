@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.strategies.parameters import Table, Tree
-from dml.strategies.vectors import TableVectors, TreeVectors
+from dml.strategies.loops.parameters import TableParameters, Tree
+from dml.strategies.loops.vectors import TableVectors, TreeVectors
 from dml.types import BadInput, CountedComm, Problem
 from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.robust.slices import Slices
 
 
-class Settings(NamedTuple):
+class ScoreSettings(NamedTuple):
     """Settings of scores; see `dml.strategies.zeno`."""
 
     rate: float
@@ -36,9 +36,9 @@ class BestTerms:
         self,
         comm: CountedComm,
         problem: Problem,
-        parameters: Tree | Table,
+        parameters: Tree | TableParameters,
         vectors: TreeVectors | TableVectors,
-        settings: Settings,
+        settings: ScoreSettings,
     ):
         self.comm, self.problem = comm, problem
         self.parameters, self.vectors = parameters, vectors

@@ -28,12 +28,12 @@ import numpy as np
 from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, make_parameters
-from dml.strategies.vector_terms import check_workers, train_vectors
-from dml.strategies.vectors import ALL, make_vectors
+from dml.strategies.loops.parameters import Update, make_parameters
+from dml.strategies.loops.vector_terms import check_workers, train_vectors
+from dml.strategies.loops.vectors import ALL, make_vectors
 from dml.types import CountedComm, Problem, Step
 from dml.types.ranges import Size, checked
-from dml.wire.plans.coding import DEFAULT, Code, make_code
+from dml.wire.plans.codes.coding import DEFAULT, Code, make_code
 from dml.wire.reducers.robust.coded import CodedSum, encode
 from dml.wire.reducers.robust.estimate import Estimator
 from dml.wire.reducers.robust.rule import Byzantine

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.data.feed import Part
+from dml.data.feed import FeedPart
 from dml.models.backward import backward
 from dml.models.factors import Factors, gradient_factors, separated
 from dml.models.gradient import add_scaled
-from dml.strategies.factor_plan import Plan
-from dml.strategies.term_gradients import ALL
+from dml.strategies.factor_plan import FactorPlan
+from dml.strategies.loops.term_gradients import ALL
 from dml.types import Batch, Grads, Problem
 
 # gradients by name, with None in place of kernels by factors; the factors by path
@@ -37,7 +37,11 @@ class Computed(NamedTuple):
 
 
 def rank_gradients(
-    problem: Problem, params: Any, parts: Sequence[Part], count: int, plan: Plan
+    problem: Problem,
+    params: Any,
+    parts: Sequence[FeedPart],
+    count: int,
+    plan: FactorPlan,
 ) -> Computed:
     """Return the gradients of this rank, which may still be in computation.
 
@@ -79,7 +83,7 @@ def rank_gradients(
 
 
 def layer_gradients(
-    problem: Problem, params: Any, batch: Batch, plan: Plan
+    problem: Problem, params: Any, batch: Batch, plan: FactorPlan
 ) -> tuple[Any, Iterator[Parted]]:
     """Return the loss, and the gradients of each name in the order of the plan."""
     if plan.names == [ALL]:
@@ -92,7 +96,7 @@ def layer_gradients(
 
 
 def full_gradient(
-    problem: Problem, params: Any, batch: Batch, plan: Plan
+    problem: Problem, params: Any, batch: Batch, plan: FactorPlan
 ) -> tuple[Any, Parted]:
     """Return the loss and all gradients by one program."""
     assert problem.model

@@ -8,9 +8,9 @@ import numpy as np
 
 from dml.models.backward import gradient_order
 from dml.models.factors import dense_layers, path_name
-from dml.strategies.term_gradients import ALL
+from dml.strategies.loops.term_gradients import ALL
 from dml.types import BadInput, Batch, Problem
-from dml.wire.costs.factors import Nodes, Sizes, choose
+from dml.wire.costs.factors import Nodes, ProductSizes, choose
 from dml.wire.reducers.sufficient_factors import Columns
 
 # Exchanges of dense layers: that with the fewest words for each layer; factors for all;
@@ -18,7 +18,7 @@ from dml.wire.reducers.sufficient_factors import Columns
 SCHEMES = ("hybrid", "factors", "allreduce", "server")
 
 
-class Plan(NamedTuple):
+class FactorPlan(NamedTuple):
     """The exchange of each gradient.
 
     Attributes:
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
       dtype: Dtype of all messages.
     """
 
-    kernels: Mapping[str, Sizes]
+    kernels: Mapping[str, ProductSizes]
     names: list[str]
     dense: Mapping[str, Any]
     dtype: np.dtype
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 def make_plan(
     problem: Problem, first: np.ndarray, size: int, scheme: str, by_layer: bool
-) -> Plan:
+) -> FactorPlan:
     """Choose the exchange of each kernel.
 
     Args:
@@ -59,7 +59,7 @@ def make_plan(
             f"expected a scheme of {', '.join(SCHEMES)}, got {scheme!r}; pass one "
             "of them"
         )
-    kernels: dict[str, Sizes] = {}
+    kernels: dict[str, ProductSizes] = {}
     if scheme in ("hybrid", "factors"):
         kernels = example_layers(problem, first)
     if scheme == "hybrid":
@@ -78,10 +78,10 @@ def make_plan(
     if by_layer and problem.model.layers:
         dense, names = dense[ALL], gradient_order(problem.model)
     dtype = np.result_type(*(leaf.dtype for _, leaf in paths))
-    return Plan(kernels, names, dense, dtype)
+    return FactorPlan(kernels, names, dense, dtype)
 
 
-def example_layers(problem: Problem, first: np.ndarray) -> dict[str, Sizes]:
+def example_layers(problem: Problem, first: np.ndarray) -> dict[str, ProductSizes]:
     """Return the sizes of kernels with factors for one example.
 
     Kernels whose number of rows is not proportional to that of examples are left out,
@@ -90,7 +90,7 @@ def example_layers(problem: Problem, first: np.ndarray) -> dict[str, Sizes]:
     assert problem.model
     loss, example = problem.model.loss, problem.take(first[:1])
 
-    def layers(examples: int) -> dict[str, Sizes]:
+    def layers(examples: int) -> dict[str, ProductSizes]:
         def shape(array: Any) -> jax.ShapeDtypeStruct:
             dtype = jax.dtypes.canonicalize_dtype(np.asarray(array).dtype)
             return jax.ShapeDtypeStruct((examples, *np.shape(array)[1:]), dtype)

@@ -28,11 +28,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dml.data.feed import Part
+from dml.data.feed import FeedPart
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Tree, Update, make_parameters
-from dml.strategies.vectors import (
+from dml.strategies.loops.parameters import (
+    TableParameters,
+    Tree,
+    Update,
+    make_parameters,
+)
+from dml.strategies.loops.vectors import (
     ALL,
     TableVectors,
     TreeVectors,
@@ -41,8 +46,8 @@ from dml.strategies.vectors import (
 from dml.types import BadInput, Comm, CountedComm, Problem, Request, Step
 from dml.types.ranges import checked
 from dml.wire.comm.metered import uncounted
-from dml.wire.plans.coding import Code
-from dml.wire.plans.decoding import DEFAULT, make_plan
+from dml.wire.plans.codes.coding import DEFAULT, Code
+from dml.wire.plans.codes.decoding import make_plan
 from dml.wire.reducers.robust.coded import encode
 from dml.wire.server import first_terms
 
@@ -198,7 +203,7 @@ class Gradients:
     def __init__(
         self,
         problem: Problem,
-        parameters: Tree | Table,
+        parameters: Tree | TableParameters,
         vectors: TreeVectors | TableVectors,
         code: Code,
         worker: int,
@@ -225,7 +230,7 @@ class Gradients:
         """Return the gradient of a part, weighted by its share of `total` examples."""
         vector = np.zeros(self.vectors.length + 1, np.float32)
         if len(indices):
-            part = Part(len(indices), self.parameters.put(self.take(indices)))
+            part = FeedPart(len(indices), self.parameters.put(self.take(indices)))
             vector[-1], grads = self.parameters.mean_gradient([part], total)
             self.vectors.pack(grads, vector[:-1])
         return vector

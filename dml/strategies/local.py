@@ -19,8 +19,8 @@ import jax
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, make_parameters, restore_memory
-from dml.strategies.rounds import local_rounds, local_shards
+from dml.strategies.loops.parameters import Update, make_parameters, restore_memory
+from dml.strategies.loops.rounds import local_rounds, local_shards
 from dml.types import CountedComm, Problem, Reducer, Step, identity
 from dml.types.ranges import Count, Every, Size, Updates, checked
 from dml.wire.comm.buffers import allocate, layout, pack, unpack

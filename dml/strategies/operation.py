@@ -16,7 +16,7 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, mean_loss
+from dml.strategies.loops.parameters import Update, mean_loss
 from dml.types import AllReduce, Comm, CountedComm, Problem, Shard, Step
 from dml.types.ranges import Every, Large, checked
 from dml.wire.collectives.gather_arrays import gather_arrays

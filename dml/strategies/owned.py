@@ -22,10 +22,10 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.bucket_sums import allocate_buckets, collect, own_terms
+from dml.strategies.loops.bucket_sums import allocate_buckets, collect, own_terms
+from dml.strategies.loops.parameters import check_shards, restore_memory
+from dml.strategies.loops.term_gradients import term_gradients
 from dml.strategies.owned_leaves import OwnedLeaves
-from dml.strategies.parameters import check_shards, restore_memory
-from dml.strategies.term_gradients import term_gradients
 from dml.types import (
     BadInput,
     CountedComm,

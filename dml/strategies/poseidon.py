@@ -27,10 +27,10 @@ from dml.data.feed import feed
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.factors import Factors, multiply, path_name
-from dml.strategies.bucket_sums import update_once
 from dml.strategies.factor_gradients import Computed, rank_gradients
-from dml.strategies.factor_plan import SCHEMES, Plan, make_plan
-from dml.strategies.parameters import Tree, Update, split_shards
+from dml.strategies.factor_plan import SCHEMES, FactorPlan, make_plan
+from dml.strategies.loops.bucket_sums import update_once
+from dml.strategies.loops.parameters import Tree, Update, split_shards
 from dml.types import AllReduce, CountedComm, Grads, Problem, Step
 from dml.types.ranges import Count, Number, OneOf, Size, checked
 from dml.wire.collectives.sharded_server import server_allreduce
@@ -121,7 +121,7 @@ def poseidon(
 def exchange(
     comm: CountedComm,
     timer: Timer,
-    plan: Plan,
+    plan: FactorPlan,
     sums: Sequence[Bucket],
     computed: Computed,
     dense_sum: AllReduce,

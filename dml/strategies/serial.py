@@ -12,7 +12,7 @@ import numpy as np
 from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update, make_parameters, mean_loss
+from dml.strategies.loops.parameters import Update, make_parameters, mean_loss
 from dml.types import Comm, Problem, Step
 from dml.types.ranges import Count, Every, Size, checked
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.types import BadInput, CountedComm, Problem, Reducer, Step, no_op
 from dml.types.ranges import Count, Number, Size, checked
 
@@ -70,12 +70,12 @@ def synchronous(
     """
     loop: Callable[..., Iterator[Step]]
     if hasattr(update, "init"):  # an optax optimizer
-        from dml.strategies.bucket_sums import train_tree
+        from dml.strategies.loops.bucket_sums import train_tree
 
         loop = train_tree
         rows |= {"bucket_mb": bucket_mb, "noise": noise}
     else:  # needs no JAX
-        from dml.strategies.row_sums import train_table
+        from dml.strategies.loops.row_sums import train_table
 
         loop = train_table
         if bucket_mb or noise:

@@ -21,14 +21,14 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.best_terms import BestTerms, Settings
-from dml.strategies.parameters import (
+from dml.strategies.best_terms import BestTerms, ScoreSettings
+from dml.strategies.loops.parameters import (
     Update,
     make_parameters,
     split_shards,
 )
-from dml.strategies.vector_terms import check_workers, train_vectors
-from dml.strategies.vectors import ALL, make_vectors
+from dml.strategies.loops.vector_terms import check_workers, train_vectors
+from dml.strategies.loops.vectors import ALL, make_vectors
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.types.ranges import Count, Number, Seed, Size, checked
 from dml.wire.reducers.robust.rule import Byzantine
@@ -80,7 +80,7 @@ def zeno(
     check_faulty(faulty, count)
     parameters = make_parameters(problem, update, state)
     vectors = make_vectors(parameters, columns)
-    settings = Settings(rate, penalty, min(sample, problem.examples), seed)
+    settings = ScoreSettings(rate, penalty, min(sample, problem.examples), seed)
     best = BestTerms(comm, problem, parameters, vectors, settings)
     exchanged = Terms(comm, count, vectors.length, byzantine, gather)
     split = split_shards(comm, count, 1)

@@ -17,7 +17,7 @@ from dml.types import BadInput
 from dml.types.ranges import Every, Fraction, Number
 
 
-class Rule(NamedTuple):
+class CurvatureRule(NamedTuple):
     """Settings of K-FAC.
 
     Attributes:
@@ -37,10 +37,10 @@ class Rule(NamedTuple):
     limit: Number = 0.0
 
 
-DEFAULT = Rule()
+DEFAULT = CurvatureRule()
 
 
-def checked(rule: Rule) -> Rule:
+def checked(rule: CurvatureRule) -> CurvatureRule:
     """Return the rule; raise BadInput if an average or inverses would not change."""
     if rule.average == 1:
         raise BadInput(

@@ -22,7 +22,7 @@ STATISTICS_RATE = 0.1  # learning rate of running statistics
 LARS_TRUST = 0.001  # ratio of the norms of update and weights (You 2017, section 5)
 
 
-class Settings(NamedTuple):
+class OptimizerSettings(NamedTuple):
     """The arguments of a Maker; see `make`."""
 
     learning_rate: Any  # number or schedule
@@ -32,13 +32,13 @@ class Settings(NamedTuple):
     outputs: Collection[str] = ()  # names of the params of the output layer
 
 
-Maker: TypeAlias = Callable[[Settings], Optimizer]
+Maker: TypeAlias = Callable[[OptimizerSettings], Optimizer]
 
 
 def with_l2_decay(rule: Callable[..., Optimizer]) -> Maker:
     """Return a Maker that adds the decay to the gradient, as an L2 term of the loss."""
 
-    def make_optimizer(settings: Settings) -> Optimizer:
+    def make_optimizer(settings: OptimizerSettings) -> Optimizer:
         optimizer = rule(settings.learning_rate)
         if not settings.decay:
             return optimizer
@@ -52,7 +52,7 @@ def with_l2_decay(rule: Callable[..., Optimizer]) -> Maker:
 def with_decoupled_decay(rule: Callable[..., Optimizer]) -> Maker:
     """Return a Maker that passes the decay to the rule (Loshchilov 2019)."""
 
-    def make_optimizer(settings: Settings) -> Optimizer:
+    def make_optimizer(settings: OptimizerSettings) -> Optimizer:
         if settings.decay is None:
             return rule(settings.learning_rate)
         return rule(
@@ -64,7 +64,7 @@ def with_decoupled_decay(rule: Callable[..., Optimizer]) -> Maker:
     return make_optimizer
 
 
-def lars(settings: Settings) -> Optimizer:
+def lars(settings: OptimizerSettings) -> Optimizer:
     """Return optax.lars with trust ratios summed over the axis."""
     ratios = norms.scale_by_trust_ratio(LARS_TRUST, settings.axis)
     return optax.chain(
@@ -76,7 +76,7 @@ def lars(settings: Settings) -> Optimizer:
     )
 
 
-def lamb(settings: Settings) -> Optimizer:
+def lamb(settings: OptimizerSettings) -> Optimizer:
     """Return optax.lamb with trust ratios summed over the axis."""
     ratios = norms.scale_by_trust_ratio(1.0, settings.axis)
     return optax.chain(
@@ -87,7 +87,7 @@ def lamb(settings: Settings) -> Optimizer:
     )
 
 
-def unsliced_muon(settings: Settings) -> Optimizer:
+def unsliced_muon(settings: OptimizerSettings) -> Optimizer:
     """Return muon; raise BadInput if leaves are sharded."""
     if settings.axis is not None:
         raise BadInput(
@@ -149,7 +149,7 @@ def make(
             f"expected the shapes of full params with {axis=}, got like=None; pass "
             "like=params"
         )
-    settings = Settings(learning_rate, decay, matrices(like), axis, outputs)
+    settings = OptimizerSettings(learning_rate, decay, matrices(like), axis, outputs)
     optimizer = OPTIMIZERS[name](settings)
     if clip:
         optimizer = optax.chain(norms.clip(clip, axis), optimizer)

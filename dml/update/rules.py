@@ -97,7 +97,7 @@ def shrink(values_RxD, rows_N, amounts_D):
             row[d] = ZERO if is_zero else row[d] - np.copysign(amounts_D[d], row[d])
 
 
-class Rule(NamedTuple):
+class RowRule(NamedTuple):
     """The function of a rule, and the initial value of each array of its state."""
 
     kernel: Callable[..., None]
@@ -105,11 +105,11 @@ class Rule(NamedTuple):
 
 
 RULES = {
-    "sgd": Rule(sgd),
-    "momentum": Rule(momentum, (0.0,)),
-    "adagrad": Rule(adagrad, (0.1,)),
-    "adam": Rule(adam, (0.0, 0.0, 0.0, 0.0)),
-    "glove": Rule(glove, (1.0,)),
+    "sgd": RowRule(sgd),
+    "momentum": RowRule(momentum, (0.0,)),
+    "adagrad": RowRule(adagrad, (0.1,)),
+    "adam": RowRule(adam, (0.0, 0.0, 0.0, 0.0)),
+    "glove": RowRule(glove, (1.0,)),
 }
 
 

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from dml.data.archives import cache_folder
+from dml.files import replacing
 from dml.processes import RANKS
+from dml.types import BadInput
 
 FIRST_SECONDS = 1.0  # until the first line
 Item = TypeVar("Item")
@@ -195,8 +197,5 @@ def durations() -> dict[str, float]:
 def remember(known: Mapping[str, float]) -> None:
     """Save the durations; without a writable cache they are not kept."""
     path = cache_folder() / "durations.json"
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(known))
-        part.replace(path)
+    with suppress(BadInput), replacing(path) as file:
+        file.write(json.dumps(known).encode())

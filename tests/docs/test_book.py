@@ -15,7 +15,7 @@ from studies.shared_memory.sparse_strategies import UPDATES
 from dml.sim.networks.named import NETWORKS
 from dml.strategies.hybrid.parts import TRANSPOSED
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.plans.pipelines import SCHEDULES
+from dml.wire.plans.pipeline.schedules import SCHEDULES
 from dml.wire.reducers.names import ATTACKS, ROBUST
 from dml.wire.server.consistency import CONSISTENCIES
 from tests.commands import PYTHON, ROOT

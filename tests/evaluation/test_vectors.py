@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from dml.evaluation.vectors import load_state, replacing, save, save_state
+from dml.evaluation.vectors import load_state, save, save_state
 from dml.types import BadInput
 
 
@@ -43,20 +43,6 @@ def test_what_would_break_the_file_is_refused(tmp_path, word):
     with pytest.raises(BadInput, match=r"2 words, got vectors of shape \(3, 4\)"):
         save(tmp_path, ["a", "b"], np.ones((3, 4), np.float32))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "vectors.txt"
-    path.write_text("old")
-    with pytest.raises(BadInput, match="No space left"), replacing(path) as file:
-        file.write(b"new")
-        raise OSError(28, "No space left on device")
-    with pytest.raises(KeyboardInterrupt), replacing(path) as file:
-        raise KeyboardInterrupt
-    with pytest.raises(BadInput, match="expected disk space"):
-        replacing(path / "under").__enter__()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_state_has_the_bytes_of_the_c_program_and_comes_back(tmp_path):

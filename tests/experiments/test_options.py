@@ -17,10 +17,10 @@ from dml.case import Case, steps
 from dml.evaluation.scores import digest
 from dml.problems import PROBLEMS, Entry
 from dml.strategies import STRATEGIES, fitting, load
-from dml.strategies.bucket_sums import train_tree
 from dml.strategies.decentral.replicas import train_replicas
 from dml.strategies.hybrid.parts import Pipeline
-from dml.strategies.row_sums import train_table
+from dml.strategies.loops.bucket_sums import train_tree
+from dml.strategies.loops.row_sums import train_table
 from dml.train import curve
 from dml.types import BadInput, ranges
 from dml.wire.mesh import devices

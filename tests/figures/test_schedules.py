@@ -3,8 +3,8 @@ import pytest
 
 from dml.figures import style as figures
 from dml.figures.schedules import WIDTH, boxes, draw, lines
-from dml.wire.plans.pipeline_facts import bubble
-from dml.wire.plans.pipelines import IDLE, SCHEDULES, SPLIT, make
+from dml.wire.plans.pipeline.facts import bubble
+from dml.wire.plans.pipeline.schedules import IDLE, SCHEDULES, SPLIT, make
 
 
 def made(name, stages, microbatches):

@@ -18,6 +18,7 @@ import sweep_runs
 from sweep_grid import Cell
 from sweep_guard import lock_folder
 
+from dml import processes
 from dml.runs import results
 from dml.types import BadInput
 
@@ -203,7 +204,7 @@ def executed(job):
 
 def test_the_widest_runs_begin_first(tmp_path):
     cells = [Cell(ranks, {"lr": "1", "seed": "0"}) for ranks in (1, 2)]
-    jobs = sweep_runs.jobs(SCRIPT, cells, tmp_path, sweep_flags.mpirun(), 2)
+    jobs = sweep_runs.jobs(SCRIPT, cells, tmp_path, processes.mpirun(), 2)
     states = sweep_runs.execute(jobs, [0, 1], 0)
     (first,) = next(states).running
     states.close()
@@ -333,18 +334,6 @@ def test_a_script_that_says_no_flags_is_bad_input(tmp_path):
     assert sweep_flags.script_flags(str(script)) == {"out": False}
     with pytest.raises(BadInput, match="expected a script with --seed for --repeat=2"):
         sweep.main(["sweep.py", str(script), "--repeat=2"])
-
-
-def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
-    python = tmp_path / "bin" / "python"
-    monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BadInput, match="launch/local.sh, .*or install the system"):
-        sweep_flags.mpirun()
-    for place in (tmp_path, python.parent):  # the one of the environment goes first
-        place.mkdir(exist_ok=True)
-        (place / "mpirun").touch(0o755)
-        assert sweep_flags.mpirun() == str(place / "mpirun")
 
 
 def test_a_folder_has_one_sweep_at_a_time_but_tasks_share_it(swept, tmp_path):

@@ -13,7 +13,7 @@ import sweep_results
 import sweep_table
 from rich.console import Console
 from sweep_grid import Cell
-from sweep_runs import Ended, Job, Running, State
+from sweep_runs import Ended, Job, Running, SweepState
 
 from dml.runs import folder as run_folders
 from dml.types import BadInput
@@ -148,7 +148,7 @@ def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):
 
 def test_a_pipe_gets_a_line_a_run(ended):
     job, screen = ended(None, {"lr": "1"}).job, io.StringIO()
-    state = State([job] * 3, [], [Ended(job, 0, 7200.0, "")])
+    state = SweepState([job] * 3, [], [Ended(job, 0, 7200.0, "")])
     with sweep_table.table(0, 2, Console(file=screen, width=160)) as show:
         show(state)
         show(state)
@@ -160,7 +160,7 @@ def test_a_terminal_gets_the_runs_by_state_and_the_time_left(ended):
     (job.folder / "output.txt").write_text("first\nlast\n")
     over = [Ended(job, 0, 100.0, ""), Ended(job, 1, 5.0, "no luck")]
     begun = Running(job, None, [0, 1], time.perf_counter() - 40)
-    state = State([job], [begun], over)
+    state = SweepState([job], [begun], over)
     Console(file=screen, width=160).print(sweep_table.picture(state, 3, 2))
     head, _, row = screen.getvalue().splitlines()
     # a waiting job takes 100 s as the last did, and one that runs 60 s more

@@ -13,7 +13,7 @@ from dml.models.layers.blocks import Shape
 from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import transformer
 from dml.types import Batch
-from dml.wire.costs.factors import Sizes
+from dml.wire.costs.factors import ProductSizes
 from dml.wire.plans.curvature import Layer
 
 EXAMPLES = 7
@@ -79,7 +79,7 @@ def test_tables_and_norms_have_no_curvature():
 def test_a_bias_has_an_element_for_each_output(units, expected):
     kernel = np.zeros((4, 2))
     params = {"a": {"kernel": kernel, "bias": np.zeros(units)}}
-    (layer,) = dense_layers_with_bias({"a/kernel": Sizes(1, 4, 2)}, params)
+    (layer,) = dense_layers_with_bias({"a/kernel": ProductSizes(1, 4, 2)}, params)
     assert layer.bias == expected
     assert layer.sizes == Layer(4 + bool(expected), 2)
 
@@ -87,6 +87,6 @@ def test_a_bias_has_an_element_for_each_output(units, expected):
 def test_a_bias_of_two_kernels_belongs_to_neither():
     kernel = np.zeros((4, 2))
     params = {"a": {"bias": np.zeros(2), "input": kernel, "recurrent": kernel}}
-    kernels = {f"a/{name}": Sizes(1, 4, 2) for name in ("input", "recurrent")}
+    kernels = {f"a/{name}": ProductSizes(1, 4, 2) for name in ("input", "recurrent")}
     layers = dense_layers_with_bias(kernels, params)
     assert [layer[1:] for layer in layers] == [("", Layer(4, 2))] * 2

@@ -18,11 +18,11 @@ from dml.models.networks.alexnet import (
     network,
     network_layers,
 )
-from dml.models.networks.alexnet import Sizes as Maps
+from dml.models.networks.alexnet import AlexNetSizes as Maps
 from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import transformer
 from dml.types import Batch, identity
-from dml.wire.costs.factors import Sizes
+from dml.wire.costs.factors import ProductSizes
 
 EXAMPLES, TOKENS, MASKED = 6, 8, 3
 BERT = Shape(vocabulary=30, length=TOKENS, layers=1, width=8, heads=2)
@@ -173,9 +173,9 @@ def test_chosen_kernels_have_factors_and_others_do_not():
     loss, init, batch, _ = CASES["mlp"]
     params = init(jax.random.key(6))
     assert dense_layers(loss, params, batch) == {
-        "hidden_00/kernel": Sizes(EXAMPLES, 9, 7),
-        "hidden_01/kernel": Sizes(EXAMPLES, 7, 5),
-        "head/kernel": Sizes(EXAMPLES, 5, 4),
+        "hidden_00/kernel": ProductSizes(EXAMPLES, 9, 7),
+        "hidden_01/kernel": ProductSizes(EXAMPLES, 7, 5),
+        "head/kernel": ProductSizes(EXAMPLES, 5, 4),
     }
     chosen = frozenset(["hidden_01/kernel"])
     traced = jax.eval_shape(

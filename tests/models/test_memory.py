@@ -7,7 +7,7 @@ from dml.models import memory
 from dml.models.memory import FLOAT32, MIXED, device_bytes, fullest_device
 from dml.models.networks.transformer import SIZES, Shape, shapes
 from dml.types import BadInput
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 
 SMALL = Shape(vocabulary=50, length=16, layers=8, width=48, heads=8)
 
@@ -19,7 +19,9 @@ def total(plan, rule=MIXED):
 def plans():
     """Many plans of SMALL: meshes, microbatches, ways."""
     yield from (
-        Plan(*axes, microbatch=2, microbatches=m, remat=remat, sequence=cut, zero=zero)
+        MeshPlan(
+            *axes, microbatch=2, microbatches=m, remat=remat, sequence=cut, zero=zero
+        )
         for *axes, m, remat, cut, zero in itertools.product(
             (1, 3), (1, 2, 8), (1, 4), (1, 5), (False, True), (False, True), range(4)
         )
@@ -36,7 +38,7 @@ def test_parameters_are_as_many_as_the_network_has(shape, causal):
 @pytest.mark.parametrize("causal", (True, False))
 @pytest.mark.parametrize("stages", (1, 2, 3, 8))
 def test_stages_together_hold_all_parameters_and_one_more_table(stages, causal):
-    plan = Plan(stage=stages)
+    plan = MeshPlan(stage=stages)
     found = [
         memory.stage_parameters(SMALL, causal, plan, stage) for stage in range(stages)
     ]
@@ -47,9 +49,9 @@ def test_stages_together_hold_all_parameters_and_one_more_table(stages, causal):
 def test_each_level_of_zero_cuts_sixteen_bytes_a_parameter_over_data():
     assert MIXED.parameter + MIXED.gradient + MIXED.state == 16
     assert sum(FLOAT32[:3]) == 16
-    one = device_bytes(SMALL, True, Plan(), 0)
+    one = device_bytes(SMALL, True, MeshPlan(), 0)
     assert sum(one[:3]) == 16 * memory.parameters(SMALL, True)
-    plans = [Plan(data=4, zero=level) for level in range(4)]
+    plans = [MeshPlan(data=4, zero=level) for level in range(4)]
     whole, *cut = (device_bytes(SMALL, True, plan, 0)[:3] for plan in plans)
     share = [-(-one // 4) for one in whole]
     assert cut[0] == (whole[0], whole[1], share[2])
@@ -78,7 +80,7 @@ def test_the_fullest_device_is_on_the_first_or_the_last_stage():
 
 def test_1f1b_holds_no_more_than_gpipe_and_as_much_where_microbatches_are_few():
     for stages, many in itertools.product((1, 2, 4, 8), (1, 2, 3, 4, 9)):
-        plan = Plan(stage=stages, microbatches=many)
+        plan = MeshPlan(stage=stages, microbatches=many)
         for stage in range(stages):
             pair = [
                 memory.activations(SMALL, plan._replace(schedule=name), stage)
@@ -94,7 +96,7 @@ def test_a_blocks_activations_are_korthikantis():
         (False, s * b * h * (10 + 24 / t + 5 * a * s / (h * t))),
         (True, s * b * h / t * (34 + 5 * a * s / h)),
     ):
-        plan = Plan(stage=8, tensor=t, microbatch=b, sequence=sequence)
+        plan = MeshPlan(stage=8, tensor=t, microbatch=b, sequence=sequence)
         assert memory.activations(SMALL, plan, 3) == bytes_  # one block, one alive
         more = plan._replace(microbatches=4)
         assert memory.activations(SMALL, more, 4) == 4 * bytes_  # 8 - 4 alive
@@ -105,11 +107,11 @@ def test_a_blocks_activations_are_korthikantis():
 @pytest.mark.parametrize(
     "plan, message",
     [
-        (Plan(tensor=3), "expected heads divisible by tensor=3, got 8"),
-        (Plan(stage=9), "got 8 blocks for 9 stages; pass at most stage:8"),
-        (Plan(microbatches=0), "expected sizes of at least 1"),
-        (Plan(schedule="2f"), "expected a schedule of gpipe, 1f1b"),
-        (Plan(zero=4), "zero of 0 to 3, got '1f1b' and 4"),
+        (MeshPlan(tensor=3), "expected heads divisible by tensor=3, got 8"),
+        (MeshPlan(stage=9), "got 8 blocks for 9 stages; pass at most stage:8"),
+        (MeshPlan(microbatches=0), "expected sizes of at least 1"),
+        (MeshPlan(schedule="2f"), "expected a schedule of gpipe, 1f1b"),
+        (MeshPlan(zero=4), "zero of 0 to 3, got '1f1b' and 4"),
     ],
 )
 def test_bad_plans_are_named(plan, message):

@@ -12,8 +12,8 @@ from dml.types import Problem
 from dml.wire.averaging.pairs import pair_averages
 from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.sides import sides
 
 LENGTH = 20_000  # 160 KB: longer than an eager message
 

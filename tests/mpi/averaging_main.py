@@ -9,8 +9,8 @@ from dml.wire.averaging.groups import group_average
 from dml.wire.averaging.push_sum import estimate, mass, push_sum
 from dml.wire.averaging.relay_sum import relay_sum
 from dml.wire.comm.mpi import world
-from dml.wire.plans.faults import Faults
-from dml.wire.plans.graphs import topology
+from dml.wire.plans.averaging.faults import Faults
+from dml.wire.plans.averaging.graphs import topology
 from dml.wire.plans.trees import tree
 
 FAULTS = Faults(0.2, 0.2, 2, seed=3)

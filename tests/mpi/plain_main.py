@@ -39,8 +39,8 @@ from dml.wire.comm.buffers import allocate, layout, release
 from dml.wire.comm.mpi import FreedWorld
 from dml.wire.comm.mpi_process import this_process
 from dml.wire.memory.shared import load_shared, shared_zeros
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.sides import sides
 from dml.wire.plans.trees import tree
 
 LENGTH = 20_000

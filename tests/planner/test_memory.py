@@ -4,7 +4,7 @@ import pytest
 
 from dml.planner import memory, runs
 from dml.planner.devices import DEVICES
-from dml.planner.memory import Sizes
+from dml.planner.memory import MemoryCoefficients
 from dml.planner.runs import Mesh
 from dml.planner.shapes import MODELS, Shape
 
@@ -13,7 +13,9 @@ PARAMETERS = 8 * 12 * 1024**2 + 1024**2
 
 
 def parts(mesh: Mesh, batch: int = 64, shape: Shape = TINY):
-    return memory.parts(runs.make(shape, mesh, DEVICES["a100"], batch), Sizes())
+    return memory.parts(
+        runs.make(shape, mesh, DEVICES["a100"], batch), MemoryCoefficients()
+    )
 
 
 @pytest.mark.parametrize("zero, parameters, gradients, optimizer", [
@@ -28,7 +30,7 @@ def test_bytes_of_a_parameter(zero, parameters, gradients, optimizer):
 
 def test_gradients_in_float32_take_four_bytes_more():
     run = runs.make(TINY, Mesh(), DEVICES["a100"], 64)
-    found = memory.parts(run._replace(gradients32=1.0), Sizes())
+    found = memory.parts(run._replace(gradients32=1.0), MemoryCoefficients())
     assert found["gradients"] == pytest.approx(6 * PARAMETERS)
 
 
@@ -54,7 +56,9 @@ def test_the_first_stage_holds_as_many_micro_batches_as_stages():
 def test_remat_keeps_the_inputs_of_blocks():
     found = parts(Mesh(micro_batch=2, remat=1.0))
     inputs = 8 * 2 * 2 * 512 * 1024
-    assert found["activations"] == pytest.approx(Sizes().fragments * inputs)
+    assert found["activations"] == pytest.approx(
+        MemoryCoefficients().fragments * inputs
+    )
 
 
 def test_gpt3_needs_16_bytes_for_each_parameter():

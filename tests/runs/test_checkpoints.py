@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from dml.evaluation import vectors
+from dml import files
 from dml.runs import archive, checkpoints
 from dml.types import BadInput
 
@@ -159,9 +159,9 @@ def test_a_save_that_stops_leaves_a_complete_checkpoint(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(home.get(place, vectors.os), place, stop)
+        patch.setattr(home.get(place, files.os), place, stop)
         if error is Killed:
-            patch.setattr(vectors.Path, "unlink", stop)
+            patch.setattr(files.Path, "unlink", stop)
             with suppress(Killed):
                 save(saved, number, state(9))
         else:

@@ -13,9 +13,9 @@ from dml.data.minibatches import draws
 from dml.data.shards import shards
 from dml.metrics.noise import Noise
 from dml.models.layered import compose
-from dml.strategies import bucket_sums as module
 from dml.strategies.local import local
-from dml.strategies.parameters import restore_memory
+from dml.strategies.loops import bucket_sums as module
+from dml.strategies.loops.parameters import restore_memory
 from dml.strategies.scan import scan
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous

@@ -12,7 +12,7 @@ from dml.strategies.synchronous import synchronous
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
-from dml.wire.plans.coding import make_code
+from dml.wire.plans.codes.coding import make_code
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.robust import (
     Attack,

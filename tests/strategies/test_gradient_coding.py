@@ -17,7 +17,7 @@ from dml.update.table import table
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.delayed import Delayed
-from dml.wire.plans.decoding import make_plan
+from dml.wire.plans.codes.decoding import make_plan
 from dml.wire.reducers.exact import exact
 from tests.strategies.small import alone, close, same_bits, train
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.parts import StagePart
 from dml.strategies.hybrid.picture import row
 from dml.strategies.hybrid.pieces import checkpoint_layer
 from dml.types import Layer
@@ -43,7 +43,7 @@ def test_devices_are_numbered_in_their_process_wherever_they_lie():
     grid = np.empty((2, 2, 1), object)  # data x stage x tensor
     grid[:, :, 0].flat = [devices[n] for n in (0, 2, 1, 3)]
     weights = {"a": np.zeros(250_000, np.float32)}
-    part = Part(1, 1, 0, [[Layer(("a",), None)]], packing(weights))
+    part = StagePart(1, 1, 0, [[Layer(("a",), None)]], packing(weights))
     assert row([part], grid, 1) == ("1", "a", "all", "1.00 MB", "1:0 | 1:1")
 
 

@@ -15,7 +15,7 @@ from dml.sim.run import run
 from dml.strategies.kfac.kfac import kfac
 from dml.strategies.kfac.plan import make_plan
 from dml.types import BadInput, Batch, Model
-from dml.update.curvature import Rule
+from dml.update.curvature import CurvatureRule
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
@@ -25,7 +25,9 @@ from dml.wire.reducers.fixed_point import order_free
 from dml.wire.reducers.names import reducer as reducer_named
 
 EXAMPLES, BATCH, SHARDS = 40, 12, 6
-RULE = Rule(damping=0.1, average=0.8, curvature_every=2, inverses_every=4, limit=0.1)
+RULE = CurvatureRule(
+    damping=0.1, average=0.8, curvature_every=2, inverses_every=4, limit=0.1
+)
 
 
 @cache
@@ -226,7 +228,10 @@ def zeros():
             "got 3; pass --inverses_every=2",
         ),
         ({"rule": RULE._replace(average=1)}, "below 1, got 1; pass --average=0.95"),
-        ({"task": zeros(), "rule": Rule(damping=0)}, "of 0; pass a larger --damping"),
+        (
+            {"task": zeros(), "rule": CurvatureRule(damping=0)},
+            "of 0; pass a larger --damping",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(options, message):

@@ -24,7 +24,7 @@ from dml.update.layers import split_state
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
-from dml.wire.plans.offload import FETCH, RULES, Access, Iteration, Move
+from dml.wire.plans.offloading.offload import FETCH, RULES, Access, Iteration, Move
 from dml.wire.reducers.exact import exact
 from tests.strategies.small import BATCH, MODEL, alone, data, same_bits, start_params
 from tests.strategies.small import problem as small_problem

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.strategies.row_sums import RowSums, merge
+from dml.strategies.loops.row_sums import RowSums, merge
 from dml.types import BadInput, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
@@ -110,7 +110,7 @@ class Lying(Metered):
 
 
 def test_the_strategy_of_tables_imports_no_jax_without_saved_memory():
-    program = "import sys; from dml.strategies.row_sums import restore_memory"
+    program = "import sys; from dml.strategies.loops.row_sums import restore_memory"
     program += (
         "; assert restore_memory(None, 7, None) == 7 and 'jax' not in sys.modules"
     )

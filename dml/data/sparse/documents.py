@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import numpy as np
 
 from dml.data.archives import cache_folder, cached_path
 from dml.data.text.corpora import TEXT
+from dml.files import cached
 from dml.types import BadInput, Batch
 
 # arrays of a batch in the cache file
@@ -34,14 +34,13 @@ POSITIVE_GROUPS = {
 
 def documents(name: str) -> tuple[Batch, Batch]:
     """Return the (training, held-out) documents of a data set in POSITIVE_GROUPS."""
-    path = cache_folder() / f"{name}.npz"
-    if not path.exists():
+
+    def build(path: Path) -> None:
         sources = [source._replace(lines=labelled_lines) for source in TEXT[name]]
-        _save(
-            path,
-            _parse(cached_path(f"text/{name}.tsv", sources), POSITIVE_GROUPS[name]),
-        )
-    with np.load(path) as arrays:
+        texts = cached_path(f"text/{name}.tsv", sources)
+        _save(path, _parse(texts, POSITIVE_GROUPS[name]))
+
+    with np.load(cached(cache_folder() / f"{name}.npz", build)) as arrays:
         return _batch(arrays, "training"), _batch(arrays, "held_out")
 
 
@@ -97,10 +96,7 @@ def _save(path: Path, batches: tuple[Batch, Batch]) -> None:
             f"{name}_{field}": value
             for field, value in zip(FIELDS, values, strict=True)
         }
-    with TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-        incomplete = Path(folder) / "incomplete.npz"
-        np.savez(incomplete, **arrays)
-        incomplete.replace(path)  # atomic: other ranks may be waiting for the file
+    np.savez(path, **arrays)
 
 
 def _batch(arrays: Any, name: str) -> Batch:

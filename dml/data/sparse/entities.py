@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import Source, cached_path, download_wheel
-from dml.data.sparse.graphs import Graph, validate
+from dml.data.sparse.graphs import WeightedGraph, validate
 from dml.types import BadInput
 
 # Weight of the terminal of an original record, relative to the sum of its edges: more
@@ -23,7 +23,7 @@ MIN_RECORDS = 2  # per person
 MAX_PEOPLE = 127  # as labels are int8
 
 
-def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
+def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> WeightedGraph:
     """Return the graph of the records of randomly chosen people.
 
     An edge joins a record to each of its nearest records. Its weight is the cosine of
@@ -55,7 +55,7 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     edge_weights = np.bincount(pairs.ravel(), np.repeat(weights, 2), len(truth))
     terminal_weights = (ORIGINAL_WEIGHT * edge_weights[originals]).astype(np.float32)
     return validate(
-        Graph(len(truth), people, pairs, weights, ends, terminal_weights, truth)
+        WeightedGraph(len(truth), people, pairs, weights, ends, terminal_weights, truth)
     )
 
 

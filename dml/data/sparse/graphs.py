@@ -19,7 +19,7 @@ MIN_DEVIATION = 1 / 255  # least standard deviation of the colours of a label
 GENERATED_NOISE = 1.0  # standard deviation; the grey level of a label is its number
 
 
-class Graph(NamedTuple):
+class WeightedGraph(NamedTuple):
     """A weighted graph with edges between nodes and from nodes to labels (terminals).
 
     The cost of a labelling is the sum of the weights of edges whose nodes have
@@ -40,7 +40,7 @@ class Graph(NamedTuple):
     constant: float = 0.0  # cost added to every labelling
 
 
-def validate(graph: Graph) -> Graph:
+def validate(graph: WeightedGraph) -> WeightedGraph:
     """Return the graph, or raise BadInput if it is malformed."""
     pairs, terminals = graph.pairs, graph.terminals
     if not len(pairs):
@@ -119,7 +119,7 @@ def picture_graph(
     shape: Sequence[int],
     costs_NxK: np.ndarray,
     smoothness: float,
-) -> Graph:
+) -> WeightedGraph:
     """Return the grid graph of a picture, with an edge between adjacent points.
 
     Args:
@@ -132,7 +132,7 @@ def picture_graph(
     weights = contrast_weights(pairs, picture, smoothness)
     ends, terminal_weights = terminals(costs_NxK)
     return validate(
-        Graph(
+        WeightedGraph(
             nodes=len(picture),
             labels=costs_NxK.shape[1],
             pairs=pairs,
@@ -168,7 +168,7 @@ def label_costs(picture: np.ndarray, truth: np.ndarray, labels: int) -> np.ndarr
 
 def photograph(
     name: str, every: int = 2, smoothness: float = 1.0, seed: int = 0
-) -> Graph:
+) -> WeightedGraph:
     """Return the graph of a noisy photograph with labels 0 (ground) and 1 (figure).
 
     The true labels are the two k-means clusters of the colours without noise; the
@@ -205,7 +205,7 @@ def photograph(
 
 def generate(
     shape: Sequence[int], labels: int, seed: int, smoothness: float = 1.0
-) -> Graph:
+) -> WeightedGraph:
     """Generate the graph of a noisy picture with a random Voronoi cell per label.
 
     Args:

@@ -27,7 +27,7 @@ BUNDLED = {  # loaders of scikit-learn
 }
 
 
-class Table(NamedTuple):
+class NamedTable(NamedTuple):
     """A table of features and targets.
 
     Attributes:
@@ -45,7 +45,7 @@ class Table(NamedTuple):
     categories: tuple[int, ...] = ()
 
 
-def table(name: str, rows: int, seed: int) -> Table:
+def table(name: str, rows: int, seed: int) -> NamedTable:
     """Return a table of TABLES.
 
     Args:
@@ -62,7 +62,7 @@ def table(name: str, rows: int, seed: int) -> Table:
     return made._replace(x=np.ascontiguousarray(made.x[order]), y=made.y[order])
 
 
-def divided(whole: Table) -> tuple[Table, Table]:
+def divided(whole: NamedTable) -> tuple[NamedTable, NamedTable]:
     """Return the training and the held-out rows of a table."""
     held_out = len(whole.y) // HELD_OUT_DIVISOR
     return (
@@ -73,37 +73,37 @@ def divided(whole: Table) -> tuple[Table, Table]:
 
 def made_by(
     generate: Callable[[int, int], tuple[np.ndarray, np.ndarray]], classes: int
-) -> Callable[[int, int], Table]:
+) -> Callable[[int, int], NamedTable]:
     """Return a function of rows and seed that generates a table."""
 
-    def make(rows: int, seed: int) -> Table:
+    def make(rows: int, seed: int) -> NamedTable:
         x, y = generate(rows or 20_000, seed)
-        return Table(x, y, classes, [f"x{i}" for i in range(x.shape[1])])
+        return NamedTable(x, y, classes, [f"x{i}" for i in range(x.shape[1])])
 
     return make
 
 
-def bundled(name: str) -> Callable[[int, int], Table]:
+def bundled(name: str) -> Callable[[int, int], NamedTable]:
     """Return a function that loads a set of scikit-learn."""
 
-    def load(rows: int, seed: int) -> Table:
+    def load(rows: int, seed: int) -> NamedTable:
         from sklearn import datasets
 
         loaded = getattr(datasets, BUNDLED[name])()
         names = [str(each).replace(" ", "_") for each in loaded.feature_names]
         classes = len(getattr(loaded, "target_names", ())) if name != "diabetes" else 0
         y = loaded.target.astype(np.float64)
-        return Table(loaded.data.astype(np.float32), y, classes, names)
+        return NamedTable(loaded.data.astype(np.float32), y, classes, names)
 
     return load
 
 
-def diamonds(rows: int, seed: int) -> Table:
+def diamonds(rows: int, seed: int) -> NamedTable:
     """Return the prices of 53,940 diamonds by 6 numbers and 3 ordered categories."""
     path = cached_path("tables/diamonds.csv", SOURCES["diamonds"])
     made = read(path)
     x = made[:, :-1].astype(np.float32)
-    return Table(x, made[:, -1], 0, DIAMONDS, (6, 7, 8))
+    return NamedTable(x, made[:, -1], 0, DIAMONDS, (6, 7, 8))
 
 
 def read(path: Path) -> np.ndarray:
@@ -138,7 +138,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
         ),
     )
 }
-TABLES: dict[str, Callable[[int, int], Table]] = {
+TABLES: dict[str, Callable[[int, int], NamedTable]] = {
     "friedman": made_by(generated.friedman, 0),
     "higgs": made_by(generated.higgs, 2),
     "covertype": made_by(generated.covertype, 7),

@@ -9,9 +9,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from dml.data.archives import cache_folder
 from dml.data.text.corpora import corpus_files
 from dml.data.text.pieces import pieces
+from dml.files import cached
 from dml.types import BadInput
 
 MIN_VOCABULARY = 300  # least vocabulary size: BPE starts with 256 bytes
@@ -60,8 +61,7 @@ def tokens(corpus: str, tokenizer_name: str, vocabulary: int) -> Tokens:
     version = tokenizers.__version__
     folder = parent / f"{_digest(paths)}-{tokenizer_name}-{vocabulary}-{version}"
     with _lock(parent):
-        if not folder.exists():
-            _build(paths, tokenizer_name, vocabulary, folder)
+        cached(folder, partial(_build, paths, tokenizer_name, vocabulary))
     dtype = _dtype(vocabulary)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return Tokens(np.memmap(folder / "ids", dtype, "r"), tokenizer)
@@ -181,14 +181,13 @@ def _build(
 ) -> None:
     """Save a trained tokenizer and the encoded corpus in a new folder.
 
-    The folder is renamed when it is complete.
+    The plain text is saved beside it.
     """
     train, separator = TOKENIZERS[tokenizer_name]
-    with TemporaryDirectory(dir=folder.parent, prefix=".") as temporary, _no_threads():
-        incomplete = Path(temporary, "incomplete")
-        incomplete.mkdir()
+    folder.mkdir()
+    with _no_threads():
         # plain text without markup, which is read twice below
-        plain = Path(temporary, "text")
+        plain = folder.with_name("text")
         with plain.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(piece() for piece in pieces(paths))
 
@@ -197,16 +196,14 @@ def _build(
                 yield from filter(None, piece().split("\n"))
 
         tokenizer = train(documents, vocabulary)
-        tokenizer.save(str(incomplete / "tokenizer.json"))
+        tokenizer.save(str(folder / "tokenizer.json"))
         # "[SEP]" in a document is encoded as ordinary text
         tokenizer.encode_special_tokens = True
         end = [tokenizer.get_vocab()[separator]]
-        with (incomplete / "ids").open("wb") as out:
+        with (folder / "ids").open("wb") as out:
             for piece in pieces([plain]):
                 ids = _encode(tokenizer, piece(), end)
                 out.write(np.array(ids, _dtype(vocabulary)).tobytes())
-        with suppress(OSError):  # another rank was faster
-            incomplete.rename(folder)
 
 
 def _encode(tokenizer: Tokenizer, text: str, end: list[int]) -> list[int]:

@@ -21,18 +21,18 @@ from dml.types import BadInput, Batch, Layer, Model, Params, identity
 TOWERS = 2
 PUBLISHED = (3, 6, 7, 8)  # layers that read the maps of both towers
 
-# Of each convolution: number of maps, in multiples of Sizes.unit (32 in AlexNet: 96,
-# 256, 384, 384 and 256 maps); side of the filters (0: Sizes.kernel); whether local
-# response normalisation follows; whether pooling follows.
+# Of each convolution: number of maps, in multiples of `unit` (32 in AlexNet: 96, 256,
+# 384, 384 and 256 maps); side of the filters (0: `kernel`); whether local response
+# normalisation follows; whether pooling follows. See AlexNetSizes.
 CONVOLUTIONS = ((3, 0, 1, 1), (8, 5, 1, 1), (12, 3, 0, 0), (12, 3, 0, 0), (8, 3, 0, 1))
-CONNECTED = (128, 128)  # widths of hidden connected layers, in multiples of Sizes.unit
+CONNECTED = (128, 128)  # widths of hidden connected layers, in multiples of `unit`
 
 # Local response normalisation, section 3.3: n, k, alpha and beta.
 NEIGHBOURS, OFFSET, ALPHA, BETA = 5, 2.0, 1e-4, 0.75
 
 
-class Sizes(NamedTuple):
-    """Sizes of the network; AlexNet has Sizes(32, 11, 4).
+class AlexNetSizes(NamedTuple):
+    """Sizes of the network; AlexNet has AlexNetSizes(32, 11, 4).
 
     Attributes:
       unit: Number that is multiplied by the widths in CONVOLUTIONS and CONNECTED.
@@ -45,7 +45,7 @@ class Sizes(NamedTuple):
     stride: int = 2
 
 
-SMALL = Sizes()  # for images of 28 x 28 or 32 x 32
+SMALL = AlexNetSizes()  # for images of 28 x 28 or 32 x 32
 
 
 class Filters(NamedTuple):
@@ -91,7 +91,7 @@ class Placement(NamedTuple):
 
 
 def network_layers(
-    shape: tuple[int, ...], classes: int, sizes: Sizes, crossings: Sequence[int]
+    shape: tuple[int, ...], classes: int, sizes: AlexNetSizes, crossings: Sequence[int]
 ) -> list[Filters]:
     """Return the eight layers for images of a shape HxWxC.
 
@@ -155,7 +155,7 @@ def network_layers(
 def alexnet(
     shape: tuple[int, ...],
     classes: int,
-    sizes: Sizes = SMALL,
+    sizes: AlexNetSizes = SMALL,
     crossings: Sequence[int] = PUBLISHED,
 ) -> Model:
     """Return the network with both towers on one device; without dropout.

@@ -26,7 +26,7 @@ from dml.types import BadInput, Model
 LAST = "last"  # name of a block's last normalisation, whose scale is initially 0
 
 
-class Plan(NamedTuple):
+class ResNetPlan(NamedTuple):
     """The blocks of a network of one depth.
 
     Attributes:
@@ -47,10 +47,10 @@ class Plan(NamedTuple):
 
 
 DEPTHS = {
-    8: Plan((1, 1, 1), 16, (3, 3), 1, False, 4),
-    20: Plan((3, 3, 3), 16, (3, 3), 1, False, 4),
-    32: Plan((5, 5, 5), 16, (3, 3), 1, False, 4),
-    50: Plan((3, 4, 6, 3), 64, (1, 3, 1), 4, True, 32),
+    8: ResNetPlan((1, 1, 1), 16, (3, 3), 1, False, 4),
+    20: ResNetPlan((3, 3, 3), 16, (3, 3), 1, False, 4),
+    32: ResNetPlan((5, 5, 5), 16, (3, 3), 1, False, 4),
+    50: ResNetPlan((3, 4, 6, 3), 64, (1, 3, 1), 4, True, 32),
 }
 
 

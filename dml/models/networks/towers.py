@@ -18,9 +18,9 @@ from jax.sharding import Mesh, PartitionSpec
 from dml.models.networks.alexnet import (
     PUBLISHED,
     SMALL,
+    AlexNetSizes,
     Filters,
     Placement,
-    Sizes,
     network,
     network_layers,
 )
@@ -32,7 +32,7 @@ AXIS = "tower"
 def tower_model(
     shape: tuple[int, ...],
     classes: int,
-    sizes: Sizes = SMALL,
+    sizes: AlexNetSizes = SMALL,
     crossings: Sequence[int] = PUBLISHED,
 ) -> Model:
     """Return the model of one device, for shard_map over `tower` with check_vma=False.

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults, arrivals
-from dml.wire.plans.mixing import Messages, Topology, messages
+from dml.wire.plans.averaging.faults import LOST, NO_FAULTS, Faults, arrivals
+from dml.wire.plans.averaging.mixing import Messages, Topology, messages
 
 
 class Late(NamedTuple):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.faults import NO_FAULTS, Faults, participates
-from dml.wire.plans.mixing import Topology
+from dml.wire.plans.averaging.faults import NO_FAULTS, Faults, participates
+from dml.wire.plans.averaging.mixing import Topology
 
 
 def group_average(

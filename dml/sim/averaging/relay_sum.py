@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults, arrivals
+from dml.wire.plans.averaging.faults import LOST, NO_FAULTS, Faults, arrivals
 from dml.wire.plans.trees import Tree
 
 

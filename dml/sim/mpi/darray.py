@@ -5,24 +5,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from dml.sim.mpi.constants import CONSTANTS, error
-from dml.sim.mpi.layouts import Layout, grid
+from dml.sim.mpi.layouts import DatatypeLayout, grid
 
 
 def in_c_order(
-    layout: Layout, shape: list[int], chosen: list[np.ndarray], order: int
-) -> Layout:
+    layout: DatatypeLayout, shape: list[int], chosen: list[np.ndarray], order: int
+) -> DatatypeLayout:
     if order == CONSTANTS["ORDER_F"]:
         shape, chosen = shape[::-1], chosen[::-1]
     return grid(layout, shape, chosen)
 
 
 def subarray(
-    layout: Layout,
+    layout: DatatypeLayout,
     sizes: list[int],
     subsizes: list[int],
     starts: list[int],
     order: int,
-) -> Layout:
+) -> DatatypeLayout:
     if not len(sizes) == len(subsizes) == len(starts):
         raise ValueError(
             "Datatype.Create_subarray: expected equally many sizes, subsizes and "
@@ -41,7 +41,7 @@ def subarray(
 
 
 def darray(
-    layout: Layout,
+    layout: DatatypeLayout,
     *,
     size: int,
     rank: int,
@@ -50,7 +50,7 @@ def darray(
     dargs: list[int],
     psizes: list[int],
     order: int,
-) -> Layout:
+) -> DatatypeLayout:
     """Return the layout of one rank's part; processes are in C order."""
     coords = np.unravel_index(rank, psizes)
     chosen = [

@@ -8,7 +8,7 @@ from dml.sim.mpi.attributes import Attributed
 from dml.sim.mpi.constants import CONSTANTS, error
 from dml.sim.mpi.darray import darray, subarray
 from dml.sim.mpi.handles import Handle
-from dml.sim.mpi.layouts import Layout
+from dml.sim.mpi.layouts import DatatypeLayout
 
 CODES: dict[str, Any] = {}  # predefined datatypes, by codes of NumPy
 PREDEFINED: dict[int, Any] = {}  # predefined datatypes, by the id of their object
@@ -25,7 +25,7 @@ class Contents(NamedTuple):
 class TypeObject:
     """A datatype: its layout, its name, and how it was made."""
 
-    def __init__(self, layout: Layout, contents: Contents, name: str = ""):
+    def __init__(self, layout: DatatypeLayout, contents: Contents, name: str = ""):
         self.layout, self.contents, self.name = layout, contents, name
         self.code: str | None = None  # of a basic type
         self.named = contents.combiner == "NAMED"
@@ -77,13 +77,15 @@ class TypeHandle(Attributed, Handle):
 
     # Derived types.
 
-    def derive(self, combiner: str, layout: Layout, *types: Any, **arguments: Any):
+    def derive(
+        self, combiner: str, layout: DatatypeLayout, *types: Any, **arguments: Any
+    ):
         held = [datatype.need("Datatype.Create") for datatype in types or (self,)]
         contents = Contents(combiner, arguments, tuple(held))
         return TypeHandle.root.of(TypeObject(layout, contents))
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> DatatypeLayout:
         return self.need("Datatype").layout
 
     def Dup(self) -> Any:
@@ -112,7 +114,7 @@ class TypeHandle(Attributed, Handle):
             "HVECTOR", made, count=count, blocklength=blocklength, stride=stride
         )
 
-    def strided(self, count: int, blocklength: int, stride: int) -> Layout:
+    def strided(self, count: int, blocklength: int, stride: int) -> DatatypeLayout:
         at_least_0("Create_vector", "count", count)
         at_least_0("Create_vector", "blocklength", blocklength)
         old = self.layout

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 
-class Layout:
+class DatatypeLayout:
     """The bytes of one element of a datatype, in the order of their transfer.
 
     Attributes:
@@ -36,7 +36,7 @@ class Layout:
         self.true_lb, self.true_ub = true_bounds
         self.basic, self.alignment, self.make = basic, alignment, make
         self.dense = make is None
-        self.sizes: list[tuple[int, Layout]] = []  # (count, layout) of parts
+        self.sizes: list[tuple[int, DatatypeLayout]] = []  # (count, layout) of parts
 
     @cached_property
     def offsets(self) -> np.ndarray:
@@ -69,14 +69,16 @@ class Layout:
         return found
 
 
-def basic(dtype: Any, size: int = 0) -> Layout:
+def basic(dtype: Any, size: int = 0) -> DatatypeLayout:
     """Return the layout of a basic type."""
     dtype = np.dtype(dtype)
     size = size or dtype.itemsize
-    return Layout(size, (0, size), (0, size), dtype, dtype.alignment)
+    return DatatypeLayout(size, (0, size), (0, size), dtype, dtype.alignment)
 
 
-def blocks(parts: Sequence[tuple[int, int, Layout]], pad: bool = False) -> Layout:
+def blocks(
+    parts: Sequence[tuple[int, int, DatatypeLayout]], pad: bool = False
+) -> DatatypeLayout:
     """Return the layout of blocks (displacement in bytes, count, layout).
 
     Args:
@@ -112,25 +114,29 @@ def blocks(parts: Sequence[tuple[int, int, Layout]], pad: bool = False) -> Layou
         arrays = [layout.indices(at, n) for at, n, layout in parts]
         return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
-    made = Layout(size, (low, high), true, kind, alignment, None if dense else make)
+    made = DatatypeLayout(
+        size, (low, high), true, kind, alignment, None if dense else make
+    )
     if kind is None:
         made.sizes = [(n, layout) for _, n, layout in parts]
     return made
 
 
-def resized(layout: Layout, lb: int, extent: int) -> Layout:
+def resized(layout: DatatypeLayout, lb: int, extent: int) -> DatatypeLayout:
     """Return a layout with other bounds."""
     true = layout.true_lb, layout.true_ub
     dense = layout.dense and lb == 0 and extent == layout.size
     make = None if dense else (lambda: layout.offsets)
-    made = Layout(
+    made = DatatypeLayout(
         layout.size, (lb, lb + extent), true, layout.basic, layout.alignment, make
     )
     made.sizes = layout.sizes
     return made
 
 
-def grid(layout: Layout, shape: Sequence[int], chosen: Sequence[np.ndarray]) -> Layout:
+def grid(
+    layout: DatatypeLayout, shape: Sequence[int], chosen: Sequence[np.ndarray]
+) -> DatatypeLayout:
     """Return the layout of chosen indices of each axis of an array in C order."""
     total = int(np.prod(shape, dtype=np.int64))
     places = np.zeros(1, np.int64)
@@ -146,7 +152,7 @@ def grid(layout: Layout, shape: Sequence[int], chosen: Sequence[np.ndarray]) -> 
         return (places[:, None] * extent + layout.offsets).reshape(-1)
 
     whole = count == total and layout.dense and layout.extent == layout.size
-    made = Layout(
+    made = DatatypeLayout(
         count * layout.size,
         bounds,
         (low, high),

@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.sim.mpi.constants import error
 from dml.sim.mpi.datatypes import CODES, TypeHandle
-from dml.sim.mpi.layouts import Layout
+from dml.sim.mpi.layouts import DatatypeLayout
 from dml.sim.mpi.memory import ABSOLUTE, buffer, memory_of
 
 Specification = Any  # an array, or a list or tuple of up to four items
@@ -23,7 +23,7 @@ class Block(NamedTuple):
     memory: np.ndarray
     start: int
     number: int
-    layout: Layout
+    layout: DatatypeLayout
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +164,7 @@ def pair(counts: Any) -> tuple[Any, Any]:
     return counts, None
 
 
-def inferred(nbytes: int, layout: Layout, blocks: int) -> int:
+def inferred(nbytes: int, layout: DatatypeLayout, blocks: int) -> int:
     """Return the count of a buffer without one."""
     if not nbytes:
         return 0

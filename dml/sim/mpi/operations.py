@@ -8,7 +8,7 @@ import numpy as np
 from dml.sim.mpi.constants import error
 from dml.sim.mpi.datatypes import TypeHandle
 from dml.sim.mpi.handles import NAMED, Handle, name_handle
-from dml.sim.mpi.layouts import Layout
+from dml.sim.mpi.layouts import DatatypeLayout
 from dml.sim.mpi.memory import buffer
 from dml.sim.mpi.ranks import current
 
@@ -133,7 +133,9 @@ Op.root = Op
 class UserFunction:
     """A function of Op.Create as an operation of arrays of elements."""
 
-    def __init__(self, function: Callable[..., Any], datatype: Any, layout: Layout):
+    def __init__(
+        self, function: Callable[..., Any], datatype: Any, layout: DatatypeLayout
+    ):
         self.function, self.datatype, self.layout = function, datatype, layout
 
     def __call__(self, left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
@@ -169,7 +171,7 @@ ARRAYS["NO_OP"] = lambda left, right, out: right.__setitem__(slice(None), left)
 
 
 def array_operation(
-    op: Op, layout: Layout, datatype: TypeHandle | None
+    op: Op, layout: DatatypeLayout, datatype: TypeHandle | None
 ) -> tuple[Callable[..., Any], np.dtype]:
     """Return a function of (left, right, out=right), and the dtype of its arrays."""
     held = op.need("a reduction")

@@ -9,13 +9,13 @@ The search is deterministic.
 import numpy as np
 from numba import njit
 
-from dml.sim.networks.tables import Table
+from dml.sim.networks.tables import LinkTable
 
 STARTS = 4  # number of Fiedler vectors, from different routers
 ITERATIONS = 200  # of the power method
 
 
-def bisection(table: Table) -> int:
+def bisection(table: LinkTable) -> int:
     """Return the least number of cables between two halves found by the search."""
     routers = len(table.far)
     firsts = np.linspace(0, routers - 1, min(STARTS, routers)).astype(int)
@@ -26,7 +26,7 @@ def bisection(table: Table) -> int:
     )
 
 
-def fiedler(table: Table, first: int) -> np.ndarray:
+def fiedler(table: LinkTable, first: int) -> np.ndarray:
     """Return an approximate Fiedler vector, from the distances to a router."""
     tails, heads = table.ends.T
     routers, degrees = len(table.far), np.diff(table.first)

@@ -21,7 +21,7 @@ import numpy as np
 
 from dml.sim.networks.bisection import bisection
 from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report
-from dml.sim.networks.tables import Table, route, table
+from dml.sim.networks.tables import LinkTable, route, table
 from dml.types import BadInput
 
 RATES = Rates()
@@ -30,7 +30,7 @@ RATES = Rates()
 class Graph(NamedTuple):
     """A graph from a file; its links are sorted by router, then by neighbour."""
 
-    table: Table
+    table: LinkTable
     factors: tuple[float, ...]  # relative bandwidth of each link
     seats: tuple[int, ...]  # the routers with ranks
     concentration: int = 1  # ranks per router with ranks

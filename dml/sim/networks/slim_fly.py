@@ -19,7 +19,7 @@ import numpy as np
 from dml.sim.networks.bisection import bisection
 from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, equal_links
 from dml.sim.networks.gf import field, prime_power
-from dml.sim.networks.tables import Table, route, table
+from dml.sim.networks.tables import LinkTable, route, table
 from dml.types import BadInput
 
 MAX_ORDER = 49  # 177 674 ranks
@@ -102,7 +102,7 @@ def check(q: int) -> int:
 
 
 @lru_cache(8)
-def mms(q: int) -> Table:
+def mms(q: int) -> LinkTable:
     """Build the graph of McKay, Miller and Širáň (MMS) of order q."""
     elements, (powers, plus, times) = np.arange(check(q)), field(q)
     if q % 4 == 3:

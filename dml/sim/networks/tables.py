@@ -17,7 +17,7 @@ MAX_ROUTERS = 1 << 13  # whose distances take 128 MiB
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class LinkTable:
     """Links of a graph, ordered by their first router, and all distances."""
 
     ends: np.ndarray  # links x 2: tail and head router
@@ -25,7 +25,7 @@ class Table:
     far: np.ndarray  # routers x routers, int16: hops, -1 for no route
 
 
-def table(cables: np.ndarray, routers: int) -> Table:
+def table(cables: np.ndarray, routers: int) -> LinkTable:
     """Build the table of cables (n x 2), each of which is a link both ways.
 
     Links are ordered by tail, then head. Cables must be unique.
@@ -38,11 +38,15 @@ def table(cables: np.ndarray, routers: int) -> Table:
     both = np.concatenate([cables, cables[:, ::-1]])
     ends = both[np.lexsort((both[:, 1], both[:, 0]))].astype(np.int32)
     first = np.searchsorted(ends[:, 0], np.arange(routers + 1))
-    return Table(ends, first, distances(first, np.ascontiguousarray(ends[:, 1])))
+    return LinkTable(ends, first, distances(first, np.ascontiguousarray(ends[:, 1])))
 
 
 def route(
-    table: Table, rates: Rates, first: np.ndarray, last: np.ndarray, dest: np.ndarray
+    table: LinkTable,
+    rates: Rates,
+    first: np.ndarray,
+    last: np.ndarray,
+    dest: np.ndarray,
 ) -> Paths:
     """Return the routes of messages from routers `first` to ranks `dest` at `last`."""
     starts = np.concatenate([[0], np.cumsum(table.far[first, last], dtype=np.int64)])

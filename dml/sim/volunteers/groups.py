@@ -8,8 +8,8 @@ import numpy as np
 
 from dml.sim.delays import DelayDistribution
 from dml.sim.volunteers.population import Peers
-from dml.wire.plans import deadlines, load_balance
-from dml.wire.plans.grouping import grid_lines
+from dml.wire.plans.averaging import deadlines, load_balance
+from dml.wire.plans.averaging.grouping import grid_lines
 
 
 class Rules(NamedTuple):

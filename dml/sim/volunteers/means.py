@@ -3,7 +3,7 @@
 import numpy as np
 
 from dml.sim.volunteers.rounds import Outcome
-from dml.wire.plans.load_balance import integer_parts
+from dml.wire.plans.averaging.load_balance import integer_parts
 
 CHUNK = 4096  # largest number of rows in a temporary copy, except for one group
 

@@ -6,12 +6,12 @@
 
 In round t, the volunteers on a line of the grid along axis t mod d have equal keys and
 form one group. The group opens when its first volunteer begins to work, and closes at
-the deadline of `wire.plans.deadlines`. Late volunteers use their work in the next
-round. Members average with shares by bandwidth (`wire.plans.load_balance`). If a member
-leaves before the end, the average takes twice as long, since the others must detect
-the departure. The part that this member owns stays local; the other parts include its
-values if it left in the second half of the average. Newcomers download the weights
-from a swarm (`wire.plans.swarm`).
+the deadline of `plans.averaging.deadlines`. Late volunteers use their work in the next
+round. Members average with shares by bandwidth (`plans.averaging.load_balance`). If a
+member leaves before the end, the average takes twice as long, since the others must
+detect the departure. The part that this member owns stays local; the other parts
+include its values if it left in the second half of the average. Newcomers download the
+weights from a swarm (`wire.plans.swarm`).
 
 The times of a round do not depend on the weights: `Outcome` lists the seats that copy,
 train and average.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Sums(NamedTuple):
+class EpisodeSums(NamedTuple):
     """Sums over the rollouts of an update, of one learner or of all learners.
 
     Attributes:
@@ -64,12 +64,12 @@ class Episodes:
         self.unfinished[actor] = totals_TxN[-1] - before_N
         return returns
 
-    def sums(self, rollouts: np.ndarray, version: int, queued: int) -> Sums:
+    def sums(self, rollouts: np.ndarray, version: int, queued: int) -> EpisodeSums:
         """Return the sums over the rollouts of an update of params of a version."""
         returns = [value for rollout in rollouts for value in self.returns(rollout)]
         lags = version - rollouts["versions"]
         resets = rollouts["resets"]
-        return Sums(
+        return EpisodeSums(
             samples=resets.size,
             frames=resets.size - int(np.count_nonzero(resets)),
             lag=float(lags.mean() * resets.size),

@@ -31,12 +31,12 @@ from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.learner import learn_or_act
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.synchronous import synchronous
 from dml.types import CountedComm, Params, Play, Problem, Status, Step, no_op
 from dml.types.messages import check_nbytes
 from dml.types.ranges import Count, Seed, Size, Updates, checked
-from dml.wire.comm.buffers import Layout, pack, unpack
+from dml.wire.comm.buffers import TreeLayout, pack, unpack
 from dml.wire.comm.tags import Tag
 
 HEADER = 2  # words of a message of params: the version as one 64-bit integer
@@ -78,7 +78,7 @@ def impala(
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
 
-    def act(comm: CountedComm, plan: Roles, like: Layout) -> Step:
+    def act(comm: CountedComm, plan: Roles, like: TreeLayout) -> Step:
         return play_rollouts(comm, plan, problem.play, like, seed=seed, timer=timer)
 
     yield from learn_or_act(
@@ -134,7 +134,7 @@ def play_rollouts(
     comm: CountedComm,
     plan: Roles,
     play: Play,
-    like: Layout,
+    like: TreeLayout,
     *,
     seed: int,
     timer: Timer,

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.actors.episodes import Episodes, Sums
+from dml.strategies.actors.episodes import Episodes, EpisodeSums
 from dml.strategies.actors.roles import Roles, roles
 from dml.strategies.actors.service import Service
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step, identity
 from dml.wire.collectives import tree_allreduce
-from dml.wire.comm.buffers import Layout, layout
+from dml.wire.comm.buffers import TreeLayout, layout
 from dml.wire.comm.metered import uncounted
 from dml.wire.comm.surviving import Surviving
 from dml.wire.reducers.exact import exact
 
 # (all ranks, roles, layout of the params) -> the only Step of an actor
-Act = Callable[[CountedComm, Roles, Layout], Step]
+Act = Callable[[CountedComm, Roles, TreeLayout], Step]
 # (all ranks, roles, play, layout of the params, *, version, elastic) -> service
 Serve = Callable[..., Service]
 
@@ -183,10 +183,10 @@ class Rollouts:
         tree_allreduce(uncounted(learners), buffer)
         largest = np.array([self.lag_max])
         tree_allreduce(uncounted(learners), largest, np.maximum)
-        return Sums(*buffer.tolist()).measures(int(largest[0]))
+        return EpisodeSums(*buffer.tolist()).measures(int(largest[0]))
 
 
-def params_layout(problem: Problem) -> Layout:
+def params_layout(problem: Problem) -> TreeLayout:
     """Return the layout of the params in a message."""
     like = layout(problem.params)
     if set(like.dtypes) != {np.dtype(np.float32)}:

@@ -27,11 +27,11 @@ from dml.strategies.actors.assembly import Assembly, report_dtype
 from dml.strategies.actors.learner import learn_or_act
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.service import Service
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.synchronous import synchronous
 from dml.types import CountedComm, Params, Play, Problem, Step, no_op
 from dml.types.ranges import Count, Seed, Size, Updates, checked
-from dml.wire.comm.buffers import Layout, pack, unpack
+from dml.wire.comm.buffers import TreeLayout, pack, unpack
 from dml.wire.comm.tags import Tag
 
 
@@ -74,7 +74,7 @@ def seed(
       **own: Options of `synchronous` for the learners, such as reducer, shards, state.
     """
 
-    def act(comm: CountedComm, plan: Roles, like: Layout) -> Step:
+    def act(comm: CountedComm, plan: Roles, like: TreeLayout) -> Step:
         return step_environments(comm, plan, problem.play, seed, timer)
 
     yield from learn_or_act(

@@ -14,7 +14,7 @@ from dml.strategies.actors.arrivals import Arrivals, Message
 from dml.strategies.actors.roles import Roles
 from dml.strategies.actors.rollout_queue import Queue
 from dml.types import BadInput, Comm, Params, Play, RankFailed
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.surviving import new_deaths
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.admission import Admission
@@ -41,7 +41,7 @@ class Service(ABC):
         comm: Comm,
         roles: Roles,
         play: Play,
-        like: Layout,
+        like: TreeLayout,
         *,
         version: int,
         elastic: bool,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.decentral.barriers import Sums, sum_over_ranks
+from dml.strategies.decentral.barriers import BarrierSums, sum_over_ranks
 from dml.strategies.decentral.replicas import (
     distance,
     mean_params,
@@ -28,14 +28,14 @@ from dml.strategies.decentral.replicas import (
     start,
     stateless,
 )
-from dml.strategies.parameters import Update, make_parameters
-from dml.strategies.rounds import local_rounds, local_shards
+from dml.strategies.loops.parameters import Update, make_parameters
+from dml.strategies.loops.rounds import local_rounds, local_shards
 from dml.types import CountedComm, Problem, Step, no_op
 from dml.types.ranges import Count, Every, Seed, Size, Updates, checked
 from dml.wire.averaging.pairs import pair_averages
 from dml.wire.comm.buffers import layout
-from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology as find_topology
+from dml.wire.plans.averaging.sides import sides
 
 
 @checked
@@ -91,7 +91,7 @@ def ad_psgd(
     rounds = local_rounds(shards, parameters, comm, timer, every)
     own = updates = 0  # of this rank, and of all ranks
     while True:
-        sums, sent = Sums(), comm.bytes_sent
+        sums, sent = BarrierSums(), comm.bytes_sent
         for done in islice(rounds, -(-barrier_every // every) or None):
             sums, own = sums.add(done, done.number - own), done.number
             with timer("wire"):

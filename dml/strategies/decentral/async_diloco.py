@@ -27,7 +27,7 @@ from dml.data.feed import feed
 from dml.data.lookahead import Lookahead
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.decentral.barriers import Sums, sum_over_ranks
+from dml.strategies.decentral.barriers import BarrierSums, sum_over_ranks
 from dml.strategies.decentral.outer import OuterState, outer_state
 from dml.strategies.decentral.outer_server import (
     Outer,
@@ -36,12 +36,17 @@ from dml.strategies.decentral.outer_server import (
     connect,
 )
 from dml.strategies.decentral.replicas import Mixing, Protocol, packed, start
-from dml.strategies.parameters import Table, Tree, Update, make_parameters
-from dml.strategies.rounds import local_rounds
+from dml.strategies.loops.parameters import (
+    TableParameters,
+    Tree,
+    Update,
+    make_parameters,
+)
+from dml.strategies.loops.rounds import local_rounds
 from dml.types import BadInput, CountedComm, Problem, Step, no_op
 from dml.types.ranges import Count, Every, Fraction, Number, Size, Updates, checked
 from dml.wire.comm.buffers import layout, unpack
-from dml.wire.plans.tasks import Task, Tasks
+from dml.wire.plans.tasks import ShardTask, Tasks
 
 
 @checked
@@ -159,7 +164,7 @@ class Worker:
     """
 
     problem: Problem
-    parameters: Tree | Table
+    parameters: Tree | TableParameters
     params: np.ndarray
     comm: CountedComm
     timer: Timer
@@ -167,9 +172,9 @@ class Worker:
     accumulate: int
     prefetch: int
 
-    def run(self, task: Task, window: Lookahead) -> Sums:
+    def run(self, task: ShardTask, window: Lookahead) -> BarrierSums:
         """Run a task and all that follow it; return the sums of their updates."""
-        sums, like = Sums(), layout(self.parameters.averaged()[0])
+        sums, like = BarrierSums(), layout(self.parameters.averaged()[0])
         while task.length:
             begin = self.comm.Wtime()
             sums = self.update(task, window, sums)
@@ -182,7 +187,9 @@ class Worker:
             exchanges=self.server.exchanges, staleness=self.server.staleness
         )
 
-    def update(self, task: Task, window: Lookahead, sums: Sums) -> Sums:
+    def update(
+        self, task: ShardTask, window: Lookahead, sums: BarrierSums
+    ) -> BarrierSums:
         """Update by the minibatches of a task; poll the server after each update."""
         split = partial(
             microbatches, rank=task.shard, size=self.comm.size, parts=self.accumulate

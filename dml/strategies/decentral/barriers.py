@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.strategies.rounds import Round
+from dml.strategies.loops.rounds import Round
 from dml.types import CountedComm
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.metered import uncounted
 
 
-class Sums(NamedTuple):
+class BarrierSums(NamedTuple):
     """Sums over the updates since a barrier, of one rank or of all ranks.
 
     Attributes:
@@ -32,7 +32,7 @@ class Sums(NamedTuple):
     exchanges: int = 0
     staleness: int = 0
 
-    def add(self, done: Round, updates: int) -> "Sums":
+    def add(self, done: Round, updates: int) -> "BarrierSums":
         """Return the sums with those of a round of this rank."""
         return self._replace(
             updates=self.updates + updates,
@@ -49,9 +49,11 @@ class Sums(NamedTuple):
         return {"staleness": self.staleness / (self.exchanges or 1)}
 
 
-def sum_over_ranks(comm: CountedComm, sums: Sums) -> Sums:
+def sum_over_ranks(comm: CountedComm, sums: BarrierSums) -> BarrierSums:
     """Return the sums over all ranks; a barrier, whose bytes are not counted."""
     total = np.array(sums, np.float64)
     tree_allreduce(uncounted(comm), total)
     updates, examples, losses, exchanges, staleness = total.tolist()
-    return Sums(int(updates), int(examples), losses, int(exchanges), int(staleness))
+    return BarrierSums(
+        int(updates), int(examples), losses, int(exchanges), int(staleness)
+    )

@@ -16,9 +16,9 @@ import numpy as np
 from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import BadInput, Comm
 from dml.wire.averaging.gossip import gossip
-from dml.wire.comm.buffers import Layout
-from dml.wire.plans.graphs import topology as find_topology
-from dml.wire.plans.mixing import MAX_DENSE, Topology, matrix
+from dml.wire.comm.buffers import TreeLayout
+from dml.wire.plans.averaging.graphs import topology as find_topology
+from dml.wire.plans.averaging.mixing import MAX_DENSE, Topology, matrix
 
 LEAST = -1 / 3  # eigenvalues of W are greater
 
@@ -41,7 +41,7 @@ def d2(size: int, *, topology: str = "ring") -> Protocol:
     graph = find_topology(topology, size)
     check_symmetric(graph)
 
-    def init(start: np.ndarray, like: Layout) -> Earlier:
+    def init(start: np.ndarray, like: TreeLayout) -> Earlier:
         return Earlier(start, np.zeros_like(start))
 
     def mix(

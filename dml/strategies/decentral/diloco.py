@@ -20,7 +20,7 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.strategies.decentral.outer import nesterov
 from dml.strategies.decentral.replicas import Protocol, train_replicas
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.types import BadInput, Comm, CountedComm, Problem, Reducer, Step
 from dml.types.ranges import (
     Count,
@@ -31,7 +31,7 @@ from dml.types.ranges import (
     Updates,
     checked,
 )
-from dml.wire.comm.buffers import Layout, layout
+from dml.wire.comm.buffers import TreeLayout, layout
 from dml.wire.plans.topology import chunks
 
 
@@ -134,7 +134,7 @@ def diloco(
     )
 
 
-class State(NamedTuple):
+class OuterState(NamedTuple):
     """The outer parameters and their momentum, and the state of each reducer."""
 
     params: np.ndarray
@@ -151,15 +151,15 @@ def outer_steps(reducer: Reducer, outer: Outer, period: int) -> Protocol:
       period: Number of rounds between two reductions of fragments.
     """
 
-    def init(start: np.ndarray, like: Layout) -> State:
+    def init(start: np.ndarray, like: TreeLayout) -> OuterState:
         parts = chunks(len(start), outer.fragments)
         layouts = [like] if len(parts) == 1 else [layout(start[part]) for part in parts]
         zeros = np.zeros_like(start)
-        return State(start, zeros, [reducer.init(each) for each in layouts])
+        return OuterState(start, zeros, [reducer.init(each) for each in layouts])
 
     def mix(
-        comm: Comm, before: np.ndarray, after: np.ndarray, t: int, state: State
-    ) -> State:
+        comm: Comm, before: np.ndarray, after: np.ndarray, t: int, state: OuterState
+    ) -> OuterState:
         turn, updates = divmod(t + 1, period)
         number = (turn - 1) % outer.fragments
         part = chunks(len(after), outer.fragments)[number]
@@ -172,14 +172,14 @@ def outer_steps(reducer: Reducer, outer: Outer, period: int) -> Protocol:
         return state
 
     def outer_step(
-        comm: Comm, after: np.ndarray, number: int, part: slice, state: State
-    ) -> State:
+        comm: Comm, after: np.ndarray, number: int, part: slice, state: OuterState
+    ) -> OuterState:
         share = after.dtype.type(1 / comm.size)
         change = (state.params[part] - after[part]) * share
         reducers = list(state.reducers)
         reducers[number] = reducer.reduce(comm, change, reducers[number])
         momentum, params = state.momentum.copy(), state.params.copy()
         nesterov(params[part], momentum[part], change, change, outer.lr, outer.momentum)
-        return State(params, momentum, reducers)
+        return OuterState(params, momentum, reducers)
 
     return Protocol(init, mix)

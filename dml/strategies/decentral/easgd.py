@@ -12,7 +12,7 @@ import numpy as np
 from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import AllReduce, Comm
 from dml.types.ranges import PositiveFraction
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 
 BETA = 0.9
 
@@ -30,7 +30,7 @@ def easgd(
     """
     alpha = beta / size
 
-    def init(start: np.ndarray, like: Layout) -> np.ndarray:
+    def init(start: np.ndarray, like: TreeLayout) -> np.ndarray:
         return start
 
     def mix(

@@ -13,7 +13,7 @@ import numpy as np
 from dml.strategies.decentral.replicas import Protocol, stateless, strategy
 from dml.types import Comm
 from dml.wire.averaging.gossip import gossip as mix_with_neighbours
-from dml.wire.plans.graphs import topology as find_topology
+from dml.wire.plans.averaging.graphs import topology as find_topology
 
 
 @strategy

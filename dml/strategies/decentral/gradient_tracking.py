@@ -16,8 +16,8 @@ import numpy as np
 from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import Comm
 from dml.wire.averaging.gossip import gossip
-from dml.wire.comm.buffers import Layout
-from dml.wire.plans.graphs import topology as find_topology
+from dml.wire.comm.buffers import TreeLayout
+from dml.wire.plans.averaging.graphs import topology as find_topology
 
 
 class Tracked(NamedTuple):
@@ -37,7 +37,7 @@ def gradient_tracking(size: int, *, topology: str = "ring") -> Protocol:
     """
     graph = find_topology(topology, size)
 
-    def init(start: np.ndarray, like: Layout) -> Tracked:
+    def init(start: np.ndarray, like: TreeLayout) -> Tracked:
         return Tracked(np.zeros_like(start), np.zeros_like(start))
 
     def mix(

@@ -12,7 +12,7 @@ import numpy as np
 from dml.strategies.decentral.replicas import Protocol, stateless, strategy
 from dml.types import BadInput, Comm
 from dml.wire.averaging.groups import group_average
-from dml.wire.plans.graphs import topology as find_topology
+from dml.wire.plans.averaging.graphs import topology as find_topology
 
 
 @strategy

@@ -21,7 +21,7 @@ from dml.strategies.decentral.outer import OuterState, delayed_nesterov
 from dml.types import ANY, Comm, Status, no_op
 from dml.types.messages import check_nbytes
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.tasks import Task, Tasks
+from dml.wire.plans.tasks import ShardTask, Tasks
 
 SERVER = 0
 
@@ -90,7 +90,9 @@ class OuterClient:
     def poll(self) -> None:
         """Do nothing: no messages arrive between the trades of a worker."""
 
-    def trade(self, change: np.ndarray, seconds: float, params: np.ndarray) -> Task:
+    def trade(
+        self, change: np.ndarray, seconds: float, params: np.ndarray
+    ) -> ShardTask:
         """Send the change of a task; return the next one.
 
         Args:
@@ -102,7 +104,7 @@ class OuterClient:
         self.comm.Send(change, SERVER, Tag.OUTER)
         self.comm.Recv(self.task, SERVER, Tag.OUTER)
         self.comm.Recv(params, SERVER, Tag.OUTER)
-        return Task(*self.task.tolist())
+        return ShardTask(*self.task.tolist())
 
 
 class OuterServer:
@@ -140,7 +142,7 @@ class OuterServer:
         self.tasks, self.working = tasks, set(range(self.comm.size))
         self.collected: dict[int, np.ndarray] = {}  # changes of the next step by worker
         self.read = dict.fromkeys(self.working, int(self.state.steps[0]))
-        self.own_task: Task | None = None
+        self.own_task: ShardTask | None = None
         self.exchanges = self.staleness = 0
 
     def poll(self) -> None:
@@ -148,7 +150,9 @@ class OuterServer:
         while self.comm.size > 1 and self.comm.Iprobe(ANY, Tag.OUTER, self.status):
             self.receive()
 
-    def trade(self, change: np.ndarray, seconds: float, params: np.ndarray) -> Task:
+    def trade(
+        self, change: np.ndarray, seconds: float, params: np.ndarray
+    ) -> ShardTask:
         """Add the change of a task of this rank; return the next one.
 
         While the change waits for other changes of its step, or all tasks are assigned,
@@ -218,12 +222,12 @@ class OuterServer:
     def finish(self) -> None:
         """Send the final θ to all workers, after the end of all tasks."""
         for worker in range(self.comm.size):
-            self.send(worker, Task(0, 0, 0))
+            self.send(worker, ShardTask(0, 0, 0))
         for sends in self.sends.values():
             self.comm.Waitall(sends)
         self.sends.clear()
 
-    def send(self, worker: int, task: Task) -> None:
+    def send(self, worker: int, task: ShardTask) -> None:
         if worker == SERVER:
             self.own_task = task
             return

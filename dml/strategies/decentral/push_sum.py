@@ -16,8 +16,8 @@ from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import Comm
 from dml.wire.averaging.push_sum import PushSum
 from dml.wire.averaging.push_sum import push_sum as push_shares
-from dml.wire.comm.buffers import Layout
-from dml.wire.plans.graphs import topology as find_topology
+from dml.wire.comm.buffers import TreeLayout
+from dml.wire.plans.averaging.graphs import topology as find_topology
 
 
 class Share(NamedTuple):
@@ -37,7 +37,7 @@ def push_sum(size: int, *, topology: str = "one_peer_exponential") -> Protocol:
     """
     graph = find_topology(topology, size)
 
-    def init(start: np.ndarray, like: Layout) -> Share:
+    def init(start: np.ndarray, like: TreeLayout) -> Share:
         return Share(start, np.ones(1))
 
     def mix(

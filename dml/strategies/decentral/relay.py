@@ -16,7 +16,7 @@ import numpy as np
 from dml.strategies.decentral.replicas import Protocol, strategy
 from dml.types import BadInput, Comm
 from dml.wire.averaging.relay_sum import RelaySum, relay_sum
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.plans.trees import ARITIES, tree
 
 
@@ -50,7 +50,7 @@ def relay(size: int, *, topology: str = "chain") -> Protocol:
     edges = tree(topology, size)
     degree = max(len(edges.neighbours(rank)) for rank in range(size))
 
-    def init(start: np.ndarray, like: Layout) -> Relayed:
+    def init(start: np.ndarray, like: TreeLayout) -> Relayed:
         sums = np.zeros((degree, len(start)), start.dtype)
         return Relayed(start, np.zeros(degree, np.int64), sums)
 

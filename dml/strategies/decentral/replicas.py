@@ -18,12 +18,17 @@ import jax
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Tree, Update, make_parameters
-from dml.strategies.rounds import local_rounds, local_shards
+from dml.strategies.loops.parameters import (
+    TableParameters,
+    Tree,
+    Update,
+    make_parameters,
+)
+from dml.strategies.loops.rounds import local_rounds, local_shards
 from dml.types import BadInput, Comm, CountedComm, Params, Problem, Step
 from dml.types.ranges import Count, Every, Size, checked
 from dml.wire.collectives import tree_allreduce
-from dml.wire.comm.buffers import Layout, layout, pack, unpack
+from dml.wire.comm.buffers import TreeLayout, layout, pack, unpack
 from dml.wire.comm.metered import uncounted
 
 
@@ -37,7 +42,7 @@ class Protocol(NamedTuple):
       model: (vector of this rank, state) -> vector whose mean over ranks is the result.
     """
 
-    init: Callable[[np.ndarray, Layout], Any]
+    init: Callable[[np.ndarray, TreeLayout], Any]
     mix: Callable[[Comm, np.ndarray, np.ndarray, int, Any], Any]
     model: Callable[[np.ndarray, Any], np.ndarray] = lambda vector, state: vector
 
@@ -177,7 +182,11 @@ class Mixing(NamedTuple):
 
 
 def start(
-    comm: Comm, parameters: Tree | Table, protocol: Protocol, like: Layout, memory: Any
+    comm: Comm,
+    parameters: Tree | TableParameters,
+    protocol: Protocol,
+    like: TreeLayout,
+    memory: Any,
 ) -> Mixing:
     """Return the state before the first round, or a saved state.
 
@@ -199,9 +208,9 @@ def start(
 
 def mix(
     comm: Comm,
-    parameters: Tree | Table,
+    parameters: Tree | TableParameters,
     protocol: Protocol,
-    like: Layout,
+    like: TreeLayout,
     mixing: Mixing,
 ) -> Mixing:
     """Mix the parameters with those of other ranks; return the state after the round.
@@ -220,7 +229,9 @@ def mix(
     return Mixing(mixing.round + 1, after, moments, state)
 
 
-def packed(parameters: Tree | Table, like: Layout) -> tuple[np.ndarray, Any]:
+def packed(
+    parameters: Tree | TableParameters, like: TreeLayout
+) -> tuple[np.ndarray, Any]:
     """Return the parameters as a vector, and the moments of the optimizer."""
     values, moments = parameters.averaged()
     vector = np.empty(like.length, np.result_type(*like.dtypes))
@@ -247,7 +258,7 @@ def restored(comm: Comm, mixing: Mixing, memory: Any) -> Mixing:
     return saved
 
 
-def mean_params(comm: CountedComm, vector: np.ndarray, like: Layout) -> Params:
+def mean_params(comm: CountedComm, vector: np.ndarray, like: TreeLayout) -> Params:
     """Return the mean of the vectors of all ranks as parameters; collective."""
     mean = vector / vector.dtype.type(comm.size)
     tree_allreduce(uncounted(comm), mean)

@@ -21,13 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.strategies.hybrid.layout import Layout
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.layout import StageLayout
+from dml.strategies.hybrid.parts import StagePart
 from dml.strategies.hybrid.pieces import Piece
 from dml.wire.mesh import packed
 from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
-from dml.wire.plans.slots import DIRECTIONS, Instructions, slot_count
+from dml.wire.plans.pipeline.slots import DIRECTIONS, Instructions, slot_count
 
 Weights = tuple[Vectors, Lengths]  # vectors with params, first index of the part
 
@@ -53,7 +53,7 @@ class InFlight(NamedTuple):
 class Program(NamedTuple):
     """A schedule and the data that its instructions read; inside shard_map."""
 
-    layout: Layout
+    layout: StageLayout
     pieces: list[list[Piece]]  # by part
     table: Instructions
     batches: Any  # microbatches on the first axis
@@ -110,7 +110,11 @@ def load_mubatch(program: Program, now: Instructions) -> Any:
 
 
 def forward(
-    program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
+    program: Program,
+    part: StagePart,
+    weights: Weights,
+    now: Instructions,
+    memory: InFlight,
 ) -> InFlight:
     """Forward: compute a part's output, and save activations for the backward.
 
@@ -143,7 +147,7 @@ def forward(
 
 def backward_grad_acc(
     program: Program,
-    part: Part,
+    part: StagePart,
     index: int,
     weights: Weights,
     now: Instructions,
@@ -181,7 +185,7 @@ def backward_grad_acc(
 
 
 def output_grad(
-    program: Program, part: Part, now: Instructions, memory: InFlight
+    program: Program, part: StagePart, now: Instructions, memory: InFlight
 ) -> Any:
     """Return the gradient of a part's output: received, or that of the loss."""
     if part is program.layout.parts[-1]:
@@ -192,7 +196,11 @@ def output_grad(
 
 
 def backward_input(
-    program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
+    program: Program,
+    part: StagePart,
+    weights: Weights,
+    now: Instructions,
+    memory: InFlight,
 ) -> InFlight:
     """BackwardInput: compute the gradient of a part's input; store deferred values.
 
@@ -220,7 +228,11 @@ def backward_input(
 
 
 def backward_weight_acc(
-    program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
+    program: Program,
+    part: StagePart,
+    weights: Weights,
+    now: Instructions,
+    memory: InFlight,
 ) -> InFlight:
     """BackwardWeightAcc: compute the gradients of a part's params; add them.
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.parts import StagePart
 from dml.types import Params
 from dml.update.paths import leaves_by_path
 from dml.wire.mesh.axes import REPLICATED, SHARDED, SLICED
@@ -34,7 +34,7 @@ from dml.wire.mesh.slices import slice_shapes
 from dml.wire.mesh.when import State, when
 
 
-class Layout(NamedTuple):
+class StageLayout(NamedTuple):
     """The positions of a tree's leaves in vectors, part by part.
 
     The vectors have the shape stages x tensor x replicas x length, where `replicas` is
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
     shapes: Any  # shapes of the full arrays
     packings: tuple[Packing, ...]  # by part: its slices on one device
     lengths: Lengths  # lengths of one part; the parts of a stage are consecutive
-    parts: tuple[Part, ...]
+    parts: tuple[StagePart, ...]
     axes: Mesh
     local: tuple[Any, ...]  # by part: shapes on a device before slices over data
     replicas: int = 1  # number of slices of a leaf over the axis data
@@ -54,7 +54,7 @@ class Layout(NamedTuple):
         """The sharding of the vectors."""
         return SHARDED if self.replicas == 1 else SLICED
 
-    def start(self, part: Part) -> Lengths:
+    def start(self, part: StagePart) -> Lengths:
         """Return the first index of a part in the vectors of its stage."""
         return slot(part.round, self.lengths)
 
@@ -129,12 +129,12 @@ class Layout(NamedTuple):
 
 
 def layout_of(
-    parts: Sequence[Part],
+    parts: Sequence[StagePart],
     params: Params,
     axes: Mesh,
     transform: Callable[[Any], Any],
     replicas: int = 1,
-) -> Layout:
+) -> StageLayout:
     """Return the layout of transform(params).
 
     Args:
@@ -157,13 +157,15 @@ def layout_of(
             for part in parts
         )
     lengths = largest(packed.lengths for packed in packings)
-    return Layout(
+    return StageLayout(
         shapes_of(params), packings, lengths, tuple(parts), axes, local, replicas
     )
 
 
 def apply_to_parts(
-    parts: Sequence[Part], change: Callable[[Part, State], State], state: State
+    parts: Sequence[StagePart],
+    change: Callable[[StagePart, State], State],
+    state: State,
 ) -> State:
     """Replace the state by change(part, state) for every part, on the part's stage."""
     stage = jax.lax.axis_index("stage")

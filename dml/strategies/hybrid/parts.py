@@ -18,8 +18,8 @@ from dml.types import BadInput, Layer, Params, Tensor
 from dml.types.ranges import Count
 from dml.wire.mesh.axes import RING, local_shape
 from dml.wire.mesh.packed import Packing, packing
-from dml.wire.plans.pipelines import SPLIT, check_schedule, make
-from dml.wire.plans.stages import balanced_parts
+from dml.wire.plans.pipeline.schedules import SPLIT, check_schedule, make
+from dml.wire.plans.pipeline.stages import balanced_parts
 
 TRANSPOSED = "transposed"  # GPipe; the backward is JAX's transpose of the forward
 
@@ -61,7 +61,7 @@ class Pipeline(NamedTuple):
         return balanced_parts(self.seconds or [1.0] * layers, stages * self.rounds)
 
 
-class Part(NamedTuple):
+class StagePart(NamedTuple):
     """Consecutive layers on one stage."""
 
     number: int  # index of the part in the model
@@ -85,7 +85,9 @@ def names(layers: Sequence[Layer]) -> list[str]:
     return list(dict.fromkeys(name for layer in layers for name in layer.names))
 
 
-def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> list[Part]:
+def divide(
+    model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
+) -> list[StagePart]:
     """Return the parts of a model.
 
     The layers of a part are divided into pieces of similar seconds. A part with fewer
@@ -119,7 +121,7 @@ def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> lis
         shape = local_shape(leaf.shape, spec, tensor_size)
         return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
-    def part(number: int, indices: range) -> Part:
+    def part(number: int, indices: range) -> StagePart:
         wanted = len(indices) if pipeline.split else pipeline.pieces
         count = min(wanted, len(indices))
         ranges = balanced_parts([seconds[n] for n in indices], count)
@@ -130,14 +132,14 @@ def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> lis
             for name in names([layers[n] for n in indices])
         }
         stage = int(stage_of[number])
-        return Part(number, stage, number // stages, pieces, packing(slices))
+        return StagePart(number, stage, number // stages, pieces, packing(slices))
 
     stage_of = make(pipeline.name, stages, 1, pipeline.rounds, pipeline.pieces).stage_of
     ranges = pipeline.ranges(len(layers), stages)
     return [part(number, indices) for number, indices in enumerate(ranges)]
 
 
-def shared_names(parts: Sequence[Part]) -> list[str]:
+def shared_names(parts: Sequence[StagePart]) -> list[str]:
     """Return the names of params that more than one part reads."""
     counts = Counter(name for part in parts for name in part.names)
     return [name for name, count in counts.items() if count > 1]

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.parts import StagePart
 from dml.wire.mesh.axes import format_axes, replicas
 
 HEADINGS = (
@@ -24,7 +24,7 @@ MB = 1e6
 MAX_DEVICES = 8  # number of devices shown in a row
 
 
-def mesh_lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
+def mesh_lines(parts: Sequence[StagePart], axes: Mesh) -> list[str]:
     """Return the mesh, the headings, and a row for each stage."""
     names = *replicas(axes), "stage", "tensor"
     grid = np.transpose(axes.devices, [axes.axis_names.index(name) for name in names])
@@ -38,7 +38,7 @@ def mesh_lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
     return [f"mesh {format_axes(dict(axes.shape))}", *table]
 
 
-def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
+def row(parts: Sequence[StagePart], grid: np.ndarray, stage: int) -> tuple[str, ...]:
     """Return the cells of one stage; a bar separates replicas.
 
     Args:

@@ -17,7 +17,7 @@ import jax
 
 from dml.models.layered import layer_params
 from dml.models.primitives import COLLECTIVES, PRODUCTS
-from dml.strategies.hybrid.parts import Part, names
+from dml.strategies.hybrid.parts import StagePart, names
 from dml.strategies.hybrid.split import SplitBackward, split_backward
 from dml.types import Layer
 
@@ -79,7 +79,7 @@ def checkpoint_layer(layer: Layer) -> Callable[..., Any]:
 
 
 def trace_pieces(
-    parts: Sequence[Part], batch: Any, remat: bool, split: bool = False
+    parts: Sequence[StagePart], batch: Any, remat: bool, split: bool = False
 ) -> list[list[Piece]]:
     """Return the pieces of each part; called inside shard_map.
 

@@ -25,7 +25,7 @@ from dml.strategies.hybrid import instructions
 from dml.strategies.hybrid.gradients import sum_part_over_tensor
 from dml.strategies.hybrid.instructions import InFlight, Program
 from dml.strategies.hybrid.layout import place
-from dml.strategies.hybrid.parts import Part, Pipeline, shared_names
+from dml.strategies.hybrid.parts import Pipeline, StagePart, shared_names
 from dml.strategies.hybrid.pieces import trace_pieces
 from dml.strategies.hybrid.pipeline import tick
 from dml.strategies.hybrid.programs import Learner, optimizer_step
@@ -33,9 +33,10 @@ from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Batch, Step
 from dml.wire.mesh.axes import EXAMPLES, PER_DEVICE, REPLICATED, SHARDED
 from dml.wire.mesh.packed import Vectors, put, slot, zeros
-from dml.wire.plans import pipelines, slots
-from dml.wire.plans.pipelines import FORWARD, IDLE
-from dml.wire.plans.slots import Instructions
+from dml.wire.plans.pipeline import schedules as pipelines
+from dml.wire.plans.pipeline import slots
+from dml.wire.plans.pipeline.schedules import FORWARD, IDLE
+from dml.wire.plans.pipeline.slots import Instructions
 
 
 def pipedream(
@@ -105,7 +106,9 @@ def pipedream(
         )
 
 
-def check_pipedream(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
+def check_pipedream(
+    parts: Sequence[StagePart], pipeline: Pipeline, clip: float
+) -> None:
     """Raise BadInput if the stages cannot be updated independently."""
     names = shared_names(parts)
     if names:
@@ -230,7 +233,7 @@ def compile_window(
 
 
 def versioned_forward(
-    program: Program, part: Part, now: Instructions, memory: InFlight
+    program: Program, part: StagePart, now: Instructions, memory: InFlight
 ) -> InFlight:
     """Forward with the newest params, which are stored for the backward.
 
@@ -244,7 +247,7 @@ def versioned_forward(
 def backward_and_step(
     program: Program,
     learner: Learner,
-    part: Part,
+    part: StagePart,
     piece: int,
     now: Instructions,
     memory: InFlight,

@@ -1,4 +1,4 @@
-"""Execution of any schedule of wire/plans/pipelines.py, by one program on all devices.
+"""Execution of any schedule of wire/plans/pipeline by one program on all devices.
 
     tick      0  1  2  3  4  5  6  7  8  9       1f1b. F: forward of a microbatch,
     stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      B: backward_grad_acc of one of two
@@ -23,24 +23,24 @@ from dml.strategies.hybrid.instructions import (
     send_recv_activations,
     send_recv_gradients,
 )
-from dml.strategies.hybrid.layout import Layout
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.layout import StageLayout
+from dml.strategies.hybrid.parts import StagePart
 from dml.strategies.hybrid.pieces import trace_pieces
 from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
-from dml.wire.plans import slots
-from dml.wire.plans.pipelines import FORWARD, Schedule
-from dml.wire.plans.slots import Instructions, directions_of
+from dml.wire.plans.pipeline import slots
+from dml.wire.plans.pipeline.schedules import FORWARD, Schedule
+from dml.wire.plans.pipeline.slots import Instructions, directions_of
 
 # names in JAX of the operations of a tick; programs.py counts bytes by these names
 COMPUTE_SCOPE, SEND_SCOPE = "pipeline_compute", "pipeline_send"
 
-Forward = Callable[[Part, Instructions, InFlight], InFlight]
-Backward = Callable[[Part, int, Instructions, InFlight], InFlight]
+Forward = Callable[[StagePart, Instructions, InFlight], InFlight]
+Backward = Callable[[StagePart, int, Instructions, InFlight], InFlight]
 
 
 def scheduled_program(
-    layout: Layout, schedule: Schedule, remat: bool
+    layout: StageLayout, schedule: Schedule, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
     """Return the program of a device: (params, microbatches) -> (loss, gradients).
 
@@ -56,12 +56,12 @@ def scheduled_program(
         pieces = trace_pieces(layout.parts, first, remat, schedule.split)
         program = Program(layout, pieces, table, batches, schedule.microbatches)
 
-        def forward(part: Part, now: Instructions, memory: InFlight) -> InFlight:
+        def forward(part: StagePart, now: Instructions, memory: InFlight) -> InFlight:
             weights = params, layout.start(part)
             return instructions.forward(program, part, weights, now, memory)
 
         def backward(
-            part: Part, piece: int, now: Instructions, memory: InFlight
+            part: StagePart, piece: int, now: Instructions, memory: InFlight
         ) -> InFlight:
             weights = params, layout.start(part)
             if not schedule.split:
@@ -87,7 +87,7 @@ def scheduled_program(
 
 
 def tick(
-    parts: Sequence[Part],
+    parts: Sequence[StagePart],
     forward: Forward,
     backward: Backward,
     table: Instructions,
@@ -108,7 +108,7 @@ def tick(
     stage = jax.lax.axis_index("stage")
     now = Instructions(*(column[stage] for column in row))
 
-    def is_due(part: Part, piece: int) -> Any:
+    def is_due(part: StagePart, piece: int) -> Any:
         is_active = (stage == part.stage) & (now.round == part.round)
         return is_active & (now.piece == piece)
 

@@ -14,8 +14,8 @@ import optax
 from jax.sharding import PartitionSpec
 
 from dml.strategies.hybrid.gradients import all_reduce_grads, clip_by_norm
-from dml.strategies.hybrid.layout import Layout, apply_to_parts, place
-from dml.strategies.hybrid.parts import TRANSPOSED, Part, Pipeline
+from dml.strategies.hybrid.layout import StageLayout, apply_to_parts, place
+from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, StagePart
 from dml.strategies.hybrid.pipeline import (
     COMPUTE_SCOPE,
     SEND_SCOPE,
@@ -36,8 +36,8 @@ from dml.wire.mesh.axes import (
 from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.slices import gather_slices, own_slices
 from dml.wire.mesh.traffic import collectives, ring_bytes
-from dml.wire.plans.pipelines import Schedule, make
-from dml.wire.plans.slots import DIRECTIONS, directions_of, instructions
+from dml.wire.plans.pipeline.schedules import Schedule, make
+from dml.wire.plans.pipeline.slots import DIRECTIONS, directions_of, instructions
 
 
 class GradientPrograms:
@@ -46,7 +46,7 @@ class GradientPrograms:
     They are compiled by the number of microbatches and of examples.
     """
 
-    def __init__(self, model: Tensor, layout: Layout, pipeline: Pipeline) -> None:
+    def __init__(self, model: Tensor, layout: StageLayout, pipeline: Pipeline) -> None:
         self.model, self.layout, self.pipeline = model, layout, pipeline
         self.calls: dict[tuple[int, int], jax.stages.Compiled] = {}
         # mean bytes that a device sends per step, by axis
@@ -132,8 +132,8 @@ class Learner(NamedTuple):
     """A model and its optimizer."""
 
     model: Tensor
-    layout: Layout  # of the params
-    states: Layout  # of the optimizer's state
+    layout: StageLayout  # of the params
+    states: StageLayout  # of the optimizer's state
     optimizer: Optimizer
 
 
@@ -172,7 +172,7 @@ def compile_update(
 
 
 def optimizer_step(
-    learner: Learner, grads: Vectors, part: Part, memory: tuple[Vectors, Vectors]
+    learner: Learner, grads: Vectors, part: StagePart, memory: tuple[Vectors, Vectors]
 ) -> tuple[Vectors, Vectors]:
     """OptimizerStep: update the optimizer's state and the params of one part.
 

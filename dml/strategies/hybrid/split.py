@@ -36,7 +36,7 @@ class SplitBackward(NamedTuple):
     deferred: list[Any]  # shapes of the deferred values
 
 
-class Graph(NamedTuple):
+class EquationGraph(NamedTuple):
     """All equations of a function, without nesting; values are numbered."""
 
     inputs: list[int]
@@ -102,9 +102,9 @@ def split_backward(
     return SplitBackward(compute_input, compute_weights, shapes)
 
 
-def flatten(closed: Any) -> Graph:
+def flatten(closed: Any) -> EquationGraph:
     """Return the equations of a closed jaxpr, with nested equations inlined."""
-    graph = Graph([], [], [], {}, {})
+    graph = EquationGraph([], [], [], {}, {})
 
     def number(variable: Any) -> int:
         index = len(graph.shapes)

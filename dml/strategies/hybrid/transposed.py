@@ -19,14 +19,14 @@ import jax.numpy as jnp
 
 from dml.models.layered import layer_params
 from dml.strategies.hybrid.instructions import shift
-from dml.strategies.hybrid.layout import Layout
-from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.layout import StageLayout
+from dml.strategies.hybrid.parts import StagePart
 from dml.strategies.hybrid.pieces import trace_pieces
 from dml.wire.mesh.packed import Vectors, largest, packing, read, write, zeros
 
 
 def transposed_program(
-    layout: Layout, microbatches: int, remat: bool
+    layout: StageLayout, microbatches: int, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
     """Return the program of a device: (params, microbatches) -> (loss, gradients).
 
@@ -48,7 +48,7 @@ def transposed_program(
             return jnp.float32(0), zeros(message)
 
         def forward(
-            part: Part, params: Vectors, received: Vectors, batch: Any
+            part: StagePart, params: Vectors, received: Vectors, batch: Any
         ) -> tuple[Any, Vectors]:
             activations: Any = None
             if part.stage:

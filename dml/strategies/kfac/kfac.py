@@ -28,22 +28,22 @@ import numpy as np
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.models.factors import by_path
-from dml.strategies.bucket_sums import (
+from dml.strategies.kfac.plan import make_plan, term_curvatures
+from dml.strategies.kfac.state import CurvatureState, pack_pairs
+from dml.strategies.loops.bucket_sums import (
     allocate_buckets,
     collect,
     join_buckets,
     own_terms,
     update_once,
 )
-from dml.strategies.kfac.plan import make_plan, term_curvatures
-from dml.strategies.kfac.state import CurvatureState, pack_pairs
-from dml.strategies.parameters import Tree, check_shards, restore_memory
-from dml.strategies.term_gradients import ALL
+from dml.strategies.loops.parameters import Tree, check_shards, restore_memory
+from dml.strategies.loops.term_gradients import ALL
 from dml.types import BadInput, CountedComm, Grads, Problem, Reducer, Step
 from dml.types.ranges import Count, PositiveFraction, Size, checked
-from dml.update.curvature import DEFAULT, Rule
+from dml.update.curvature import DEFAULT, CurvatureRule
 from dml.update.dense import Optimizer
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.once import once_per_call
 from dml.wire.reducers.buckets import fill
 
@@ -58,7 +58,7 @@ def kfac(
     timer: Timer,
     reducer: Reducer,
     fraction: PositiveFraction = 1.0,
-    rule: Rule = DEFAULT,
+    rule: CurvatureRule = DEFAULT,
     accumulate: Count = 1,
     shards: Size = 0,
     prefetch: Size = 0,
@@ -105,7 +105,7 @@ def kfac(
     curvature = CurvatureState(comm, plan.layers, plan.grid, rule, saved["curvature"])
     (bucket,) = sums = allocate_buckets(comm, problem, False, 0, scalars=1)
     length = plan.grid.length
-    flat = Layout(None, ((length,),), (np.dtype(np.float32),), length)
+    flat = TreeLayout(None, ((length,),), (np.dtype(np.float32),), length)
     memories = [reducer.init(bucket.layout), reducer.init(flat)]
     memories = restore_memory(comm, memories, memory)
     shards = check_shards(comm, shards, reducer.reduce_terms is not None)

@@ -13,20 +13,22 @@ from dml.models.curvature import (
 )
 from dml.strategies.factor_plan import example_layers
 from dml.strategies.kfac.state import initial
-from dml.strategies.parameters import split_shards
-from dml.strategies.term_gradients import Compute, Split, separate_terms
+from dml.strategies.loops.parameters import split_shards
+from dml.strategies.loops.term_gradients import Compute, Split, separate_terms
 from dml.types import BadInput, Comm, Problem
 from dml.wire.plans.curvature import Grid, grid
 
 
-class Plan(NamedTuple):
+class KfacPlan(NamedTuple):
     """The dense layers of a model, and their owners and gradient workers."""
 
     layers: Sequence[DenseLayer]
     grid: Grid
 
 
-def make_plan(problem: Problem, index: np.ndarray, ranks: int, fraction: float) -> Plan:
+def make_plan(
+    problem: Problem, index: np.ndarray, ranks: int, fraction: float
+) -> KfacPlan:
     """Return the plan of a problem with a model.
 
     Args:
@@ -42,7 +44,7 @@ def make_plan(problem: Problem, index: np.ndarray, ranks: int, fraction: float) 
             "matrices, for --strategy=kfac, got one without; pass "
             "--strategy=synchronous"
         )
-    return Plan(layers, grid([layer.sizes for layer in layers], ranks, fraction))
+    return KfacPlan(layers, grid([layer.sizes for layer in layers], ranks, fraction))
 
 
 def initial_curvature(problem: Problem) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def initial_curvature(problem: Problem) -> dict[str, Any]:
 
 
 def term_curvatures(
-    comm: Comm, problem: Problem, plan: Plan, shards: int, microbatches: int
+    comm: Comm, problem: Problem, plan: KfacPlan, shards: int, microbatches: int
 ) -> tuple[Split, Compute, Compute]:
     """Return how minibatches are divided, and two functions that return terms.
 

@@ -18,7 +18,7 @@ import numpy as np
 from dml.models.curvature import DenseLayer
 from dml.types import BadInput, CountedComm
 from dml.update import curvature as update
-from dml.update.curvature import Rule, pack_triangle, unpack_triangle
+from dml.update.curvature import CurvatureRule, pack_triangle, unpack_triangle
 from dml.wire.collectives.all_gather_parts import all_gather_parts
 from dml.wire.comm.once import once_per_call
 from dml.wire.plans.curvature import Grid, triangle
@@ -42,7 +42,7 @@ class CurvatureState:
         comm: CountedComm,
         layers: Sequence[DenseLayer],
         grid: Grid,
-        rule: Rule,
+        rule: CurvatureRule,
         state: Mapping[str, Any] | None,
     ) -> None:
         self.layers, self.grid, self.rule = layers, grid, update.checked(rule)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from dml.models.backward import gradient_order
-from dml.strategies.parameters import restore_memory
+from dml.strategies.loops.parameters import restore_memory
 from dml.types import CountedComm, Problem, Reducer
 from dml.wire.reducers.buckets import buckets, fill, gradient_views
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from dml.wire.plans.offload import FETCH, Move
+from dml.wire.plans.offloading.offload import FETCH, Move
 
 HOST = "pinned_host"  # memory kind
 

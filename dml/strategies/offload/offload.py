@@ -22,12 +22,12 @@ import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
+from dml.strategies.loops.parameters import Update, split_shards
 from dml.strategies.offload.exchange import Exchange
 from dml.strategies.offload.memory import DeviceMemory
 from dml.strategies.offload.program import Shapes, Turn
 from dml.strategies.offload.recording import record
 from dml.strategies.offload.runner import Runner
-from dml.strategies.parameters import Update, split_shards
 from dml.types import (
     BadInput,
     CountedComm,
@@ -41,7 +41,7 @@ from dml.types import (
 )
 from dml.types.ranges import Number, OneOf, Size, checked
 from dml.update.layers import join_states, separable, split_state
-from dml.wire.plans.offload import RULES
+from dml.wire.plans.offloading.offload import RULES
 
 MB = 1e6
 UNLIMITED = 1 << 62  # bytes
@@ -73,7 +73,7 @@ def offload(
       comm: Ranks.
       timer: Measures the phases.
       device_mb: Device memory for training in MB; 0: unlimited.
-      rule: Rule of evictions, a key of `wire.plans.offload.RULES`.
+      rule: Rule of evictions, a key of `wire.plans.offloading.offload.RULES`.
       ahead: Whether buffers are fetched before they are needed.
       reducer: Computes the mean of gradients; None on one rank.
       prefetch: Number of minibatches prepared in the background.

@@ -7,7 +7,7 @@ from dml.strategies.offload.exchange import Exchange
 from dml.strategies.offload.memory import nbytes
 from dml.strategies.offload.programs import Compiled
 from dml.types import identity
-from dml.wire.plans.offload import Access, Iteration
+from dml.wire.plans.offloading.offload import Access, Iteration
 
 NOT_COMPILED = Compiled(identity, 0, 0, 0.0, 0.0)
 
@@ -56,7 +56,7 @@ class Program(NamedTuple):
 
     @property
     def iteration(self) -> Iteration:
-        """The argument of `dml.wire.plans.prefetching.plans`."""
+        """The argument of `dml.wire.plans.offloading.prefetching.plans`."""
         return Iteration(self.sizes, [each.access for each in self.operations])
 
     def add(

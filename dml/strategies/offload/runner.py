@@ -10,8 +10,15 @@ from dml.metrics.timer import Timer
 from dml.strategies.offload.memory import DeviceMemory
 from dml.strategies.offload.program import Operation, Program, Shapes, Turn
 from dml.types import identity
-from dml.wire.plans.offload import FETCH, WRITE_BACK, Iteration, Move, moved, next_uses
-from dml.wire.plans.prefetching import plans
+from dml.wire.plans.offloading.offload import (
+    FETCH,
+    WRITE_BACK,
+    Iteration,
+    Move,
+    moved,
+    next_uses,
+)
+from dml.wire.plans.offloading.prefetching import plans
 
 
 class Runner:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.server.replicated import (
     first_with_rows,
     serve_replica,

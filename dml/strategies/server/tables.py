@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.types import BadInput, Params, Problem, Rows
-from dml.wire.comm.buffers import Layout, layout, pack, unpack
+from dml.wire.comm.buffers import TreeLayout, layout, pack, unpack
 
 
 def as_table(problem: Problem) -> Problem:
@@ -106,6 +106,6 @@ def pack_gradient(
     return loss, packed_T
 
 
-def unpack_table(table_Tx1: np.ndarray, flat_layout: Layout) -> Params:
+def unpack_table(table_Tx1: np.ndarray, flat_layout: TreeLayout) -> Params:
     """Return the elements of a table of one column as a tree."""
     return unpack(table_Tx1[:, 0], flat_layout)

@@ -17,7 +17,7 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,
-    Table,
+    EpochTable,
     Workers,
     allocate_gradients,
     settle,
@@ -80,7 +80,7 @@ def average(
         def mean() -> np.ndarray:
             return tables.mean(axis=0, dtype=np.float64).astype(start.dtype)
 
-        table = Table(lambda data, steps: None, mean)
+        table = EpochTable(lambda data, steps: None, mean)
         yield from train_epochs(
             problem,
             batches,

@@ -166,7 +166,7 @@ def allocate_gradients(problem: Problem) -> np.ndarray:
     return np.empty((max_rows, *problem.params.shape[1:]), problem.params.dtype)
 
 
-class Table(NamedTuple):
+class EpochTable(NamedTuple):
     """The functions by which `train_epochs` reads the table after an epoch.
 
     Attributes:
@@ -183,8 +183,8 @@ class Table(NamedTuple):
     measure: Callable[[np.ndarray], dict[str, float]] = lambda sums: {}
 
 
-def shared_table(problem: Problem, shared: State, workers: Workers) -> Table:
-    """Return the Table of a table that all workers share; rank 0 initialises it."""
+def shared_table(problem: Problem, shared: State, workers: Workers) -> EpochTable:
+    """Return the functions of a table that workers share; rank 0 initialises it."""
     if workers.comm.rank == 0:
         shared.table[...] = problem.params
     chunk = chunks(len(shared.table), workers.comm.size)[workers.comm.rank]
@@ -192,7 +192,7 @@ def shared_table(problem: Problem, shared: State, workers: Workers) -> Table:
     def settle_chunk(data: Any, steps: int) -> None:
         settle(problem.kernel, data, steps, shared.table[chunk], shared.velocity[chunk])
 
-    return Table(settle_chunk, shared.table.copy)
+    return EpochTable(settle_chunk, shared.table.copy)
 
 
 def train_epochs(
@@ -203,7 +203,7 @@ def train_epochs(
     workers: Workers,
     timer: Timer,
     work: Callable[[Any, Order, EpochSettings, Worker], np.ndarray],
-    table: Table,
+    table: EpochTable,
     counts: Sequence[str] = ("rows_changed",),
     delay: int = 0,
     updates: Callable[[Order], int] = attrgetter("steps"),
@@ -265,7 +265,7 @@ def train_epochs(
         comm.Barrier()
 
 
-def collect(table: Table, comm: CountedComm) -> np.ndarray | None:
+def collect(table: EpochTable, comm: CountedComm) -> np.ndarray | None:
     """Return a copy of the table on rank 0, None elsewhere; collective."""
     copy = table.copy() if comm.rank == 0 else None
     comm.Barrier()

@@ -12,8 +12,8 @@ from dml.wire.averaging.exchange import (
     floating,
 )
 from dml.wire.comm.plain import as_comm
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults
-from dml.wire.plans.mixing import Edges, Topology, edge_arrivals, edges
+from dml.wire.plans.averaging.faults import LOST, NO_FAULTS, Faults
+from dml.wire.plans.averaging.mixing import Edges, Topology, edge_arrivals, edges
 
 
 def gossip(

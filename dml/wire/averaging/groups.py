@@ -9,8 +9,8 @@ from dml.wire.averaging.exchange import floating
 from dml.wire.collectives.halving_doubling import halving_doubling_allreduce
 from dml.wire.comm.members import Members
 from dml.wire.comm.plain import as_comm
-from dml.wire.plans.faults import NO_FAULTS, Faults, participates
-from dml.wire.plans.mixing import Topology
+from dml.wire.plans.averaging.faults import NO_FAULTS, Faults, participates
+from dml.wire.plans.averaging.mixing import Topology
 
 
 def group_average(

@@ -19,7 +19,7 @@ from dml.types import ANY, Comm, Status
 from dml.types.messages import check_nbytes
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.sides import Side
+from dml.wire.plans.averaging.sides import Side
 
 NOTHING = np.empty(0, np.uint8)  # message after the last request of an active rank
 

@@ -8,8 +8,8 @@ from dml.types import Comm
 from dml.wire.averaging.exchange import Outgoing, Transit, exchange, floating
 from dml.wire.averaging.gossip import expected
 from dml.wire.comm.plain import as_comm
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults
-from dml.wire.plans.mixing import Topology, edge_arrivals, edges
+from dml.wire.plans.averaging.faults import LOST, NO_FAULTS, Faults
+from dml.wire.plans.averaging.mixing import Topology, edge_arrivals, edges
 
 HEAD = 8  # bytes of the weight, before the values of a message
 

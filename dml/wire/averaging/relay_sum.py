@@ -16,7 +16,7 @@ from dml.wire.averaging.exchange import (
 )
 from dml.wire.averaging.push_sum import HEAD
 from dml.wire.comm.plain import as_comm
-from dml.wire.plans.faults import LOST, NO_FAULTS, Faults, arrivals
+from dml.wire.plans.averaging.faults import LOST, NO_FAULTS, Faults, arrivals
 from dml.wire.plans.trees import Tree
 
 

@@ -8,7 +8,7 @@ from dml.types import BadInput, Comm, Op
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.byteps import NO_RANK, Plan, Slot, byteps_pieces
+from dml.wire.plans.byteps import NO_RANK, BytePSPlan, Slot, byteps_pieces
 from dml.wire.plans.topology import SEGMENT, chunks
 
 Transfer = tuple[Slot, np.ndarray, np.ndarray]  # outgoing and incoming pieces
@@ -55,11 +55,11 @@ def byteps_allreduce(
     if workers < 2:
         return
     pieces, stages = byteps_pieces(workers, spare, buffer.nbytes, segment)
-    plan = Plan(workers, spare, stages, chunks(len(buffer), pieces))
+    plan = BytePSPlan(workers, spare, stages, chunks(len(buffer), pieces))
     (work if comm.rank < workers else serve)(comm, buffer, op, plan)
 
 
-def work(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
+def work(comm: Comm, buffer: np.ndarray, op: Op, plan: BytePSPlan) -> None:
     """Push and pull the pieces, and reduce the pieces that this worker serves.
 
     The first half of the stages pushes, the second half pulls. Terms are stored until
@@ -84,7 +84,7 @@ def work(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
         exchange(comm, slots)
 
 
-def serve(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:
+def serve(comm: Comm, buffer: np.ndarray, op: Op, plan: BytePSPlan) -> None:
     """Receive and reduce one piece per stage; send the sum of the previous stage."""
     longest = plan.parts[0].stop
     terms = np.empty((plan.workers, longest), buffer.dtype)

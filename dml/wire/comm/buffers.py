@@ -132,7 +132,7 @@ def address(buffer: np.ndarray) -> int:
     return buffer.__array_interface__["data"][0]
 
 
-class Layout(NamedTuple):
+class TreeLayout(NamedTuple):
     """Positions of the leaves of a pytree in a vector."""
 
     tree: Any  # structure of the pytree; None for a single numpy array
@@ -141,16 +141,16 @@ class Layout(NamedTuple):
     length: int  # number of elements of the vector
 
 
-def layout(tree: Any) -> Layout:
+def layout(tree: Any) -> TreeLayout:
     """Return the layout of a vector that has the leaves of a pytree in order."""
     if isinstance(tree, np.ndarray):  # strategies for tables of rows run without JAX
-        return Layout(None, (tree.shape,), (tree.dtype,), tree.size)
+        return TreeLayout(None, (tree.shape,), (tree.dtype,), tree.size)
     import jax
 
     leaves, structure = jax.tree.flatten(tree)
     shapes = tuple(np.shape(leaf) for leaf in leaves)
     dtypes = tuple(np.dtype(leaf.dtype) for leaf in leaves)
-    return Layout(structure, shapes, dtypes, sum(map(math.prod, shapes)))
+    return TreeLayout(structure, shapes, dtypes, sum(map(math.prod, shapes)))
 
 
 def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
@@ -168,7 +168,7 @@ def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
             np.multiply(values, factor, out=target, casting="unsafe")
 
 
-def unpack(buffer: np.ndarray, layout: Layout, copy: bool = True) -> Any:
+def unpack(buffer: np.ndarray, layout: TreeLayout, copy: bool = True) -> Any:
     """Return a vector as a pytree of arrays: copies, or views where dtypes agree."""
     leaves, start = [], 0
     for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):

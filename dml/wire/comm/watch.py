@@ -28,7 +28,7 @@ import numpy as np
 from dml.types import BadInput, Comm
 from dml.wire.collectives.broadcast import broadcast
 from dml.wire.comm.plain import as_comm
-from dml.wire.comm.watch_state import State, state_of_threads, table
+from dml.wire.comm.watch_state import WatchState, state_of_threads, table
 from dml.wire.mesh.coordinator import bind_address, coordinator_address
 
 EX_TEMPFAIL = 75  # exit code after which a scheduler may start the run again
@@ -120,7 +120,7 @@ class Watch:
         self.thread: threading.Thread | None = None
         self.server: socket.socket | None = None
         # On rank 0, by rank: the last states, and when they were received.
-        self.states: dict[int, State] = {}
+        self.states: dict[int, WatchState] = {}
         self.received: dict[int, float] = {}
         self.lost_at = 0.0  # when the first connection of a rank was lost
 
@@ -158,12 +158,12 @@ class Watch:
         self.thread = threading.Thread(target=run, name="dml.watch", daemon=True)
         self.thread.start()
 
-    def state(self) -> State:
+    def state(self) -> WatchState:
         """Return the state of this rank."""
         shown = state_of_threads(threading.get_ident())
         seconds = time.monotonic() - self.begun
         host = socket.gethostname()
-        return State(self.steps, seconds, left=self.left, host=host, **shown)
+        return WatchState(self.steps, seconds, left=self.left, host=host, **shown)
 
     def period(self) -> float:
         return min(PERIOD, self.seconds / 4)
@@ -195,7 +195,7 @@ class Watch:
         """Receive the states of all ranks; end the run if one completes no step."""
         assert self.server
         now = time.monotonic()
-        self.states = dict.fromkeys(range(self.size), State())
+        self.states = dict.fromkeys(range(self.size), WatchState())
         self.received = dict.fromkeys(range(self.size), now)
         with self.server, selectors.DefaultSelector() as selector:
             selector.register(self.server, selectors.EVENT_READ)
@@ -229,7 +229,7 @@ class Watch:
                     client.rank = int(message["rank"])
                 else:
                     message |= {name: tuple(message[name]) for name in LISTS}
-                    self.states[client.rank] = State(**message)
+                    self.states[client.rank] = WatchState(**message)
                     self.received[client.rank] = time.monotonic()
         except (OSError, ValueError, KeyError, TypeError):  # not of a rank of this run
             return False
@@ -255,7 +255,7 @@ class Watch:
                     client.sendall(b"!")
             self.end()
 
-    def aged(self, rank: int, now: float) -> State:
+    def aged(self, rank: int, now: float) -> WatchState:
         """Return the state of a rank, with the time since its last report."""
         state, age = self.states[rank], now - self.received[rank]
         if state.left or age < 3 * PERIOD:
@@ -263,7 +263,7 @@ class Watch:
         call = f"no report for {age:.0f} s; before: {state.call or 'none'}"
         return state._replace(seconds=state.seconds + age, call=call, kind="")
 
-    def tell(self, why: str, states: dict[int, State]) -> None:
+    def tell(self, why: str, states: dict[int, WatchState]) -> None:
         """Print a table, and write it to the file."""
         text = f"dml.watch: {why}; all ranks exit with {self.code}\n{table(states)}"
         sys.stderr.write(text)

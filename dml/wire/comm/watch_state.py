@@ -46,7 +46,7 @@ PLAIN = (
 )
 
 
-class State(NamedTuple):
+class WatchState(NamedTuple):
     """What a rank does.
 
     Attributes:
@@ -73,7 +73,7 @@ class State(NamedTuple):
 
 
 def state_of_threads(own: int | None) -> dict[str, Any]:
-    """Return the fields of a State that the threads of this process show.
+    """Return the fields of a WatchState that the threads of this process show.
 
     Args:
       own: Identifier of a thread that is left out.
@@ -150,7 +150,7 @@ def peers_of(call: str, frame: FrameType) -> tuple[str, tuple[int, ...]]:
     return "peer", (peer,) if peer >= 0 else ()
 
 
-def waits_for(rank: int, states: Mapping[int, State]) -> str:
+def waits_for(rank: int, states: Mapping[int, WatchState]) -> str:
     """Return the ranks for which a rank waits, as text; nothing if it computes."""
     own = states[rank]
     if own.left or not own.kind:
@@ -165,7 +165,7 @@ def waits_for(rank: int, states: Mapping[int, State]) -> str:
     return rank_text(elsewhere) if elsewhere else "all are in it"
 
 
-def table(states: Mapping[int, State]) -> str:
+def table(states: Mapping[int, WatchState]) -> str:
     """Return a table of what all ranks do."""
     head = ("rank", "host", "step", "seconds", "in", "waits for")
     rows = [head]

@@ -37,7 +37,7 @@ class Call(NamedTuple):
     begun: float = 0.0  # seconds, by the clock of the rank
 
 
-class State(NamedTuple):
+class RankState(NamedTuple):
     """The state of a rank; without calls the rank computes or has ended."""
 
     calls: tuple[Call, ...] = ()
@@ -47,7 +47,7 @@ class State(NamedTuple):
     query: int = 0  # number of the last query of rank 0 before this state
 
 
-def deadlocked_ranks(states: Mapping[int, State]) -> list[int]:
+def deadlocked_ranks(states: Mapping[int, RankState]) -> list[int]:
     """Return the ranks that wait for each other or for a rank that has ended.
 
     This is the largest set of waiting ranks in which every call needs a rank of the set
@@ -67,7 +67,7 @@ def deadlocked_ranks(states: Mapping[int, State]) -> list[int]:
         waiting = blocked
 
 
-def is_blocked(call: Call, silent: set[int], states: Mapping[int, State]) -> bool:
+def is_blocked(call: Call, silent: set[int], states: Mapping[int, RankState]) -> bool:
     """Return whether the call can only return after a message of a silent rank."""
     missing = [
         peer
@@ -77,7 +77,7 @@ def is_blocked(call: Call, silent: set[int], states: Mapping[int, State]) -> boo
     return len(missing) == len(call.peers) if call.any_peer else bool(missing)
 
 
-def has_entered(call: Call, state: State | None) -> bool:
+def has_entered(call: Call, state: RankState | None) -> bool:
     """Return whether a rank in this state has made the same collective call."""
     calls = state.calls if state else ()
     return bool(call.collective) and any(
@@ -105,7 +105,7 @@ class Watchdog:
         self.closing = threading.Event()
         self.thread: threading.Thread | None = None
         # On rank 0:
-        self.states: dict[int, State] = {}  # by rank
+        self.states: dict[int, RankState] = {}  # by rank
         self.received: dict[int, float] = {}  # times of the last states, by rank
         self.suspected: list[tuple] = []  # (rank, calls) of ranks in a deadlock
         self.printed_wait = 0.0  # seconds of waiting at the last printed report
@@ -141,7 +141,7 @@ class Watchdog:
             return
         self.closing.set()
         self.thread.join()
-        self.report(State(ended=True))
+        self.report(RankState(ended=True))
         while self.comm.rank == 0 and not self.all_have_ended():
             self.receive()
             time.sleep(1e-3)
@@ -150,7 +150,7 @@ class Watchdog:
         states = self.states.values()
         return len(states) == self.comm.size and all(state.ended for state in states)
 
-    def state(self, now: float) -> State:
+    def state(self, now: float) -> RankState:
         """Return the state of this rank."""
         calls = []
         all_calls_are_long = True
@@ -173,9 +173,9 @@ class Watchdog:
         if not all_calls_are_long or not in_blocking_call(frame):
             calls = []
         longest = max((now - call.begun for call in calls), default=0.0)
-        return State(tuple(calls), location(frame), False, longest)
+        return RankState(tuple(calls), location(frame), False, longest)
 
-    def report(self, state: State) -> None:
+    def report(self, state: RankState) -> None:
         """Send the state to rank 0."""
         state = state._replace(query=self.query)
         if self.comm.rank == 0:
@@ -199,7 +199,7 @@ class Watchdog:
         while self.comm.rank == 0 and self.comm.iprobe():
             self.handle(*self.comm.recv())
 
-    def handle(self, rank: int, state: State) -> None:
+    def handle(self, rank: int, state: RankState) -> None:
         """Store the state of a rank on rank 0; end a deadlock or print long waits."""
         self.states[rank], self.received[rank] = state, time.monotonic()
         suspects = deadlocked_ranks(self.states)
@@ -278,7 +278,7 @@ def of_library(name: str) -> bool:
     return name.startswith((WIRE, STANDARD, "<frozen")) or "site-packages" in name
 
 
-def state_text(states: Mapping[int, State], rank: int, age: float) -> str:
+def state_text(states: Mapping[int, RankState], rank: int, age: float) -> str:
     """Return the state of a rank as text.
 
     Args:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dml.types import BadInput
 
 
-class Sizes(NamedTuple):
+class ProductSizes(NamedTuple):
     """The sizes of a product: a K x M matrix, transposed, times a K x N matrix.
 
     Attributes:
@@ -58,12 +58,12 @@ class Nodes(NamedTuple):
     both: bool = True
 
 
-def factor_words(sizes: Sizes, nodes: Nodes) -> float:
+def factor_words(sizes: ProductSizes, nodes: Nodes) -> float:
     """Return the words that a worker sends and receives by factors."""
     return 2 * sizes.factors * (nodes.workers - 1)
 
 
-def server_words(sizes: Sizes, nodes: Nodes) -> float:
+def server_words(sizes: ProductSizes, nodes: Nodes) -> float:
     """Return the words of the node with most of them, by parameter servers."""
     workers, servers = nodes.workers, nodes.servers
     if nodes.both:
@@ -71,20 +71,22 @@ def server_words(sizes: Sizes, nodes: Nodes) -> float:
     return 2 * sizes.kernel * max(1.0, workers / servers)
 
 
-def allreduce_words(sizes: Sizes, nodes: Nodes) -> float:
+def allreduce_words(sizes: ProductSizes, nodes: Nodes) -> float:
     """Return the words that a worker sends and receives by a ring all-reduce."""
     return 4 * sizes.kernel * (nodes.workers - 1) / nodes.workers
 
 
 # In the order of preference among equal words: factors first, as in the paper.
-WORDS: dict[str, Callable[[Sizes, Nodes], float]] = {
+WORDS: dict[str, Callable[[ProductSizes, Nodes], float]] = {
     "factors": factor_words,
     "allreduce": allreduce_words,
     "server": server_words,
 }
 
 
-def choose(sizes: Sizes, nodes: Nodes, schemes: Sequence[str] = tuple(WORDS)) -> str:
+def choose(
+    sizes: ProductSizes, nodes: Nodes, schemes: Sequence[str] = tuple(WORDS)
+) -> str:
     """Return the exchange with the fewest words: the rule of HybComm.
 
     With the schemes "factors" and "server" it is the rule of the paper: factors if
@@ -103,7 +105,7 @@ def choose(sizes: Sizes, nodes: Nodes, schemes: Sequence[str] = tuple(WORDS)) ->
     return min(schemes, key=lambda scheme: WORDS[scheme](sizes, nodes))
 
 
-def last_factor_nodes(sizes: Sizes, most: int = 1 << 20) -> int:
+def last_factor_nodes(sizes: ProductSizes, most: int = 1 << 20) -> int:
     """Return the most workers, each also a server, for which factors are chosen.
 
     Factors are chosen if PK(M + N) ≤ 2MN; 1 if this holds for no P above 1.

@@ -19,7 +19,7 @@ replicas if tensor x data devices fit on a host, and all stages if all devices d
 from typing import NamedTuple
 
 from dml.wire.costs.allreduce import Rates, gather_seconds
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 
 
 class Work(NamedTuple):
@@ -57,7 +57,7 @@ class Seconds(NamedTuple):
         return sum(self)
 
 
-def seconds(work: Work, plan: Plan, machine: Machine) -> Seconds:
+def seconds(work: Work, plan: MeshPlan, machine: Machine) -> Seconds:
     """Predict the seconds of a step from the slowest stage."""
     # seconds of one microbatch
     compute = stage_flops(work, plan) / (plan.tensor * machine.flops)
@@ -76,12 +76,12 @@ def seconds(work: Work, plan: Plan, machine: Machine) -> Seconds:
     )
 
 
-def blocks(work: Work, plan: Plan) -> int:
+def blocks(work: Work, plan: MeshPlan) -> int:
     """Return the number of blocks of the largest stage."""
     return -(-work.layers // plan.stage)
 
 
-def stage_flops(work: Work, plan: Plan) -> float:
+def stage_flops(work: Work, plan: MeshPlan) -> float:
     """Return the flops of a microbatch on the last stage, which also has the head."""
     # scores, and sums of values: Narayanan 2021, eq. 3
     attention = 12 * work.width * work.length
@@ -96,7 +96,7 @@ def all_reduce_seconds(size: int, nbytes: float, rates: Rates) -> float:
     return 2 * gather_seconds(size, int(nbytes), rates)
 
 
-def data_seconds(work: Work, plan: Plan, machine: Machine) -> float:
+def data_seconds(work: Work, plan: MeshPlan, machine: Machine) -> float:
     """Return the seconds of communication between the d replicas.
 
     A pass sends (d - 1)/d of a device's gradients around a ring. An all-reduce has two

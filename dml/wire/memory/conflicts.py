@@ -16,6 +16,7 @@ from dml.types import BadInput, Edges
 LINE = 16  # rows assigned together to a worker, so that no cache line has two writers
 
 
+# The name must not change: Numba reads it from the cache of compiled kernels.
 class Plan(NamedTuple):
     """The assignment of edges, and of deferred rows, to workers.
 

@@ -19,6 +19,7 @@ class Sync(NamedTuple):
     flags: np.ndarray  # int64: barrier counts of workers, LINE elements apart
 
 
+# The name must not change: Numba reads it from the cache of compiled kernels.
 class State(NamedTuple):
     """The table, its velocity, and the synchronisation of its workers."""
 

@@ -38,7 +38,7 @@ class Slot(NamedTuple):
     received: int  # index of the received piece
 
 
-class Plan(NamedTuple):
+class BytePSPlan(NamedTuple):
     """The messages of every slot of every stage.
 
     In slot r of a stage, spare host j receives a piece from worker r+j, and sends a

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dml.types import BadInput
-from dml.wire.plans.stages import balanced_parts
+from dml.wire.plans.pipeline.stages import balanced_parts
 
 
 class Layer(NamedTuple):

@@ -8,7 +8,7 @@ tensor     slices of every matrix; partial results are summed inside each block
 from typing import NamedTuple
 
 
-class Plan(NamedTuple):
+class MeshPlan(NamedTuple):
     """Division of a step; by default one device and one example per step."""
 
     data: int = 1  # replicas

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dml.wire.plans.stages import balanced_parts
+from dml.wire.plans.pipeline.stages import balanced_parts
 
 Shape = tuple[int, ...]
 

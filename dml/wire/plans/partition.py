@@ -43,7 +43,7 @@ class Partition(NamedTuple):
         return int(self.edges[server + 1] - self.edges[server])
 
 
-class Part(NamedTuple):
+class KeyPart(NamedTuple):
     """The keys of a request that belong to one server."""
 
     server: int
@@ -85,14 +85,14 @@ def partition(
     return Partition(edges, order, position)
 
 
-def split_keys(partition: Partition, keys: Keys) -> Iterator[Part]:
+def split_keys(partition: Partition, keys: Keys) -> Iterator[KeyPart]:
     """Yield the part of the keys on each server, for all servers in order."""
     if isinstance(keys, slice):
         yield from split_range(partition, keys)
         return
     positions = keys if partition.position is None else partition.position[keys]
     if partition.servers == 1:
-        yield Part(0, slice(0, len(keys)), positions.astype(np.int32, copy=False))
+        yield KeyPart(0, slice(0, len(keys)), positions.astype(np.int32, copy=False))
         return
     owner = np.searchsorted(partition.edges[1:], positions, "right")
     order = np.argsort(owner, kind="stable")
@@ -100,10 +100,10 @@ def split_keys(partition: Partition, keys: Keys) -> Iterator[Part]:
     for server in range(partition.servers):
         selection = order[stops[server] : stops[server + 1]]
         local = (positions[selection] - partition.edges[server]).astype(np.int32)
-        yield Part(server, selection, local)
+        yield KeyPart(server, selection, local)
 
 
-def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
+def split_range(partition: Partition, keys: slice) -> Iterator[KeyPart]:
     """Yield the part of each server, for keys that are consecutive rows."""
     start, stop = keys.start, keys.stop
     if partition.rows is not None and (start, stop) != (0, len(partition.rows)):
@@ -114,9 +114,9 @@ def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
         low, high = (int(np.clip(edge, first, last)) for edge in (start, stop))
         local = slice(low - int(first), high - int(first))
         if partition.rows is None:
-            yield Part(server, slice(low - start, high - start), local)
+            yield KeyPart(server, slice(low - start, high - start), local)
         else:
-            yield Part(server, partition.rows_of(server), local)
+            yield KeyPart(server, partition.rows_of(server), local)
 
 
 def imbalance(partition: Partition, weight: np.ndarray | None = None) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Task(NamedTuple):
+class ShardTask(NamedTuple):
     """Consecutive minibatches of one shard.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tasks:
     def __init__(self, shards: int, first: int, available: Callable[[int, int], int]):
         self.progress, self.available = [first] * shards, available
 
-    def assign(self, worker: int, count: int) -> Task:
+    def assign(self, worker: int, count: int) -> ShardTask:
         """Return the next task of a worker, from the shard with the least progress.
 
         Of several such shards, the shard with the number of the worker is preferred.
@@ -49,6 +49,6 @@ class Tasks:
         """
         least = min(self.progress)
         shard = worker if self.progress[worker] == least else self.progress.index(least)
-        task = Task(shard, least, self.available(least, count))
+        task = ShardTask(shard, least, self.available(least, count))
         self.progress[shard] += task.length
         return task

@@ -32,7 +32,7 @@ class Step(NamedTuple):
     width: int  # number of chunks that are sent
 
 
-class Plan(NamedTuple):
+class WindowsPlan(NamedTuple):
     """An all-gather of p chunks."""
 
     place: np.ndarray  # by rank: position of its chunk on the circle
@@ -48,7 +48,7 @@ class Pattern(NamedTuple):
       power: Whether the plan needs a power of two of ranks; others are folded.
     """
 
-    plan: Callable[[int], Plan]
+    plan: Callable[[int], WindowsPlan]
     counts: Callable[[int], Sequence[int]]
     power: bool = False
 
@@ -108,7 +108,7 @@ def shifted(size: int, distance: int, start: int, count: int) -> Step:
     )
 
 
-def nested(size: int, partners: Sequence[np.ndarray]) -> Plan:
+def nested(size: int, partners: Sequence[np.ndarray]) -> WindowsPlan:
     """Return the all-gather of 2^k ranks by exchanges, partners[k-1] to partners[0].
 
     After the exchange with partners[s], all ranks that are connected by partners[s], …,
@@ -125,7 +125,7 @@ def nested(size: int, partners: Sequence[np.ndarray]) -> Plan:
     for exchanged, partner in enumerate(reversed(partners)):
         count = 1 << exchanged
         steps.append(Step(partner, partner, place & -count, count))
-    return Plan(place, tuple(steps))
+    return WindowsPlan(place, tuple(steps))
 
 
 def longest(length: int, parts: int, count: int) -> int:
@@ -175,7 +175,7 @@ def scatter_rounds(
 class Places(NamedTuple):
     """The places of a plan, after folding; arrays are by place, except `own`."""
 
-    plan: Plan
+    plan: WindowsPlan
     ranks: np.ndarray  # rank at the place
     nbytes: np.ndarray  # bytes of its chunk, or of the chunks of its pair
     own: np.ndarray  # by rank: bytes of its chunk
@@ -283,7 +283,9 @@ def along_rounds(
         yield from rounds
 
 
-def inner_gather(plan: Plan, ranks: np.ndarray, nbytes: np.ndarray) -> Iterator[Round]:
+def inner_gather(
+    plan: WindowsPlan, ranks: np.ndarray, nbytes: np.ndarray
+) -> Iterator[Round]:
     """Yield the rounds of a plan.
 
     Args:

@@ -13,7 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import Comm, Grads, Params
-from dml.wire.comm.buffers import ALIGN, Layout, address, allocate, layout, pack, unpack
+from dml.wire.comm.buffers import (
+    ALIGN,
+    TreeLayout,
+    address,
+    allocate,
+    layout,
+    pack,
+    unpack,
+)
 from dml.wire.comm.once import once
 
 
@@ -22,7 +30,7 @@ class Bucket(NamedTuple):
 
     names: tuple[str, ...]  # names of the parameters
     buffer: np.ndarray  # the gradients, then the scalars of the last bucket
-    layout: Layout  # layout of {name: gradient} in the buffer
+    layout: TreeLayout  # layout of {name: gradient} in the buffer
 
 
 def buckets(
@@ -51,7 +59,7 @@ def buckets(
 
 def divide(
     params: Mapping[str, Params], order: Sequence[str], nbytes: float, scalars: int
-) -> tuple[list[tuple[tuple[str, ...], slice, Layout]], int, np.dtype]:
+) -> tuple[list[tuple[tuple[str, ...], slice, TreeLayout]], int, np.dtype]:
     """Divide parameters into buckets, which start at cache lines; see `buckets`.
 
     Returns:
@@ -115,7 +123,7 @@ def gradient_views(bucket: Bucket) -> tuple[dict[str, Grads], int]:
     )
 
 
-def _nbytes(layout: Layout) -> int:
+def _nbytes(layout: TreeLayout) -> int:
     return sum(
         math.prod(shape) * dtype.itemsize
         for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True)

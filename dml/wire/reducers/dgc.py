@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import AllReduce, Comm, Memory, Reducer
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.reducers.codecs import Codec, check_fraction
 from dml.wire.reducers.codecs.largest import top_k
 from dml.wire.reducers.lossy import float32_reducer, refuse_statistics
@@ -27,7 +27,7 @@ MOMENTUM = 0.9
 STAGE = 64  # updates of a stage of the warm-up
 
 
-class Sums(NamedTuple):
+class DgcSums(NamedTuple):
     """Sums of a rank's terms.
 
     Attributes:
@@ -49,10 +49,10 @@ def dgc(fraction: float, allreduce: AllReduce) -> Reducer:
     check_fraction(fraction)
     codec = cache(top_k)
 
-    def init(layout: Layout) -> Memory:
+    def init(layout: TreeLayout) -> Memory:
         refuse_statistics(layout, "dgc")
         zeros = np.zeros(layout.length, np.float32)
-        return Memory(Sums(zeros, zeros), np.zeros(1, np.int64))
+        return Memory(DgcSums(zeros, zeros), np.zeros(1, np.int64))
 
     def reduce(comm: Comm, gradient: np.ndarray, memory: Memory) -> Memory:
         (momentum, unsent), step = memory
@@ -69,7 +69,7 @@ def send_largest(
     gradient: np.ndarray,
     momentum: np.ndarray,
     unsent: np.ndarray,
-) -> Sums:
+) -> DgcSums:
     """Replace the gradient by the sum of what all ranks send; return the new sums."""
     momentum = np.float32(MOMENTUM) * momentum + gradient
     unsent = unsent + momentum
@@ -77,4 +77,4 @@ def send_largest(
     left = np.zeros_like(unsent)
     gather(codec, comm, gradient, left, 0)
     momentum[left != unsent] = 0  # NaN differs from itself
-    return Sums(momentum, left)
+    return DgcSums(momentum, left)

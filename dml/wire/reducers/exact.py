@@ -7,7 +7,7 @@ import numpy as np
 
 from dml.types import AllReduce, Comm, Reducer
 from dml.wire.collectives.sum_parts import sum_parts
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.plain import as_comm
 from dml.wire.reducers.rows import sum_rows
 
@@ -22,7 +22,7 @@ def exact(allreduce: AllReduce) -> Reducer:
       allreduce: A value of `dml.wire.collectives.ALLREDUCE`.
     """
 
-    def init(layout: Layout) -> None:
+    def init(layout: TreeLayout) -> None:
         return None
 
     def reduce(comm: Comm, buffer: np.ndarray, state: Any) -> None:

@@ -28,7 +28,7 @@ from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
 from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import (
-    Layout,
+    TreeLayout,
     allocate,
     flat,
     is_registered,
@@ -66,7 +66,7 @@ def order_free(allreduce: AllReduce, bits: int = 32, most: int = 0) -> Reducer:
     sums = FixedPoint(allreduce, bits, most)
 
     # The state is constant: the length of the gradient, in a tree without leaves.
-    def init(layout: Layout) -> Length:
+    def init(layout: TreeLayout) -> Length:
         return {layout.length: None}
 
     def reduce(comm: Comm, buffer: np.ndarray, state: Length) -> Length:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import STATISTICS, AllReduce, BadInput, Comm, Memory, Reducer
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.plain import as_comm
 from dml.wire.reducers.codecs import Codec
 from dml.wire.reducers.codecs.hashing import seed_of, stream_of
@@ -37,7 +37,7 @@ class Lossy(NamedTuple):
       unbiased: Whether the expected sum is exact.
     """
 
-    init: Callable[[Layout], Any]
+    init: Callable[[TreeLayout], Any]
     sum: Sum
     unbiased: bool = False
 
@@ -50,7 +50,7 @@ def coded(codec: Codec, transport: Transport = automatic) -> Lossy:
       transport: Sums the codes of all ranks; a value of `transports.TRANSPORTS`.
     """
 
-    def start(layout: Layout) -> Steps:
+    def start(layout: TreeLayout) -> Steps:
         return {stream_of(layout): np.zeros(1, np.int64)}
 
     def add_up(comm: Comm, term: np.ndarray, lost: Any, steps: Steps) -> Steps:
@@ -76,7 +76,7 @@ def compressed(lossy: Lossy, allreduce: AllReduce, feedback: bool = False) -> Re
             "cancel out over steps by themselves; leave +feedback out"
         )
 
-    def init(layout: Layout) -> Memory:
+    def init(layout: TreeLayout) -> Memory:
         error = np.zeros(layout.length, np.float32) if feedback else None
         return Memory(error, lossy.init(layout))
 
@@ -93,7 +93,7 @@ def compressed(lossy: Lossy, allreduce: AllReduce, feedback: bool = False) -> Re
 
 
 def float32_reducer(
-    init: Callable[[Layout], Memory],
+    init: Callable[[TreeLayout], Memory],
     reduce: Callable[[Comm, np.ndarray, Memory], Memory],
     allreduce: AllReduce,
 ) -> Reducer:
@@ -106,7 +106,7 @@ def float32_reducer(
     """
 
     # The length is in the structure of the state, which is not saved with its leaves.
-    def init_with_length(layout: Layout) -> dict[int, Memory]:
+    def init_with_length(layout: TreeLayout) -> dict[int, Memory]:
         return {layout.length: init(layout)}
 
     def reduce_gradient(
@@ -129,7 +129,7 @@ def float32_reducer(
     return Reducer(init_with_length, reduce_gradient)
 
 
-def refuse_statistics(layout: Layout, name: str) -> None:
+def refuse_statistics(layout: TreeLayout, name: str) -> None:
     """Raise BadInput if a layout has running statistics, for a reducer with momentum.
 
     Their gradient is a difference that the update rule subtracts as it is.

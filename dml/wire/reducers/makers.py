@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from dml import extend
 from dml.types import AllReduce, BadInput, Reducer
 from dml.wire.reducers import names
 from dml.wire.reducers.codecs import Codec
-from dml.wire.reducers.codecs.largest import top_k
-from dml.wire.reducers.codecs.levels import int8, qsgd, terngrad
-from dml.wire.reducers.codecs.powers import natural
-from dml.wire.reducers.codecs.signs import one_bit, sign
 from dml.wire.reducers.dgc import dgc
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.fixed_point import order_free
@@ -60,6 +57,13 @@ def codec(make: Callable[..., Codec]) -> Make:
         return compressed(coded(made, transport), allreduce, choice.feedback)
 
     return make_codec
+
+
+def named_codec(name: str) -> Callable[..., Codec]:
+    """Return the function of a codec in the table of names."""
+    module = import_module(f"dml.wire.reducers.codecs.{names.REDUCERS[name].codec}")
+    make: Callable[..., Codec] = getattr(module, name)
+    return make
 
 
 def own_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
@@ -145,18 +149,12 @@ def make_robust(
 MAKERS: dict[str, Make] = {
     "exact": make_exact,
     "order_free": make_order_free,
-    "qsgd": codec(qsgd),
-    "terngrad": codec(terngrad),
-    "natural": codec(natural),
-    "int8": codec(int8),
-    "sign": codec(sign),
-    "one_bit": codec(one_bit),
     "vote": make_vote,
     "one_bit_adam": with_memory(one_bit_adam),
-    "top_k": codec(top_k),
     "dgc": with_memory(dgc),
     "random_k": make_random_k,
     "power_sgd": low_rank(power_sgd),
     "power_sgd_alternating": low_rank(power_sgd_alternating),
     **dict.fromkeys(RULES, make_robust),
+    **{name: codec(named_codec(name)) for name in names.CODES},
 }

@@ -17,7 +17,6 @@ from dml.wire.reducers.exact import exact
 
 FEEDBACK = "feedback"
 LOSSLESS = ("exact", "order_free")
-CODES = ("qsgd", "terngrad", "natural", "int8", "sign", "one_bit", "top_k")
 DIRECTIONS = ("dgc", "one_bit_adam")  # have momentum; the update rule is sgd
 TRANSPORTS = ("gather", "scatter", "two_level", "ring")  # of codes; see `transports`
 ROBUST = (
@@ -49,10 +48,13 @@ class Argument(NamedTuple):
     Attributes:
       kind: int or float; None: there is no argument.
       default: Its value if it is omitted.
+      codec: Module of `dml.wire.reducers.codecs` whose function of the reducer's name
+        returns a Codec; empty: the reducer is not a sum of codes.
     """
 
     kind: Callable[[str], Any] | None = None
     default: Any = None
+    codec: str = ""
 
 
 def faulty(text: str) -> tuple[int]:
@@ -81,15 +83,15 @@ def whole(text: str) -> int:
 REDUCERS: Mapping[str, Argument] = {
     "exact": Argument(),
     "order_free": Argument(int, 32),  # bits of the integers
-    "qsgd": Argument(int, 4),  # levels
-    "terngrad": Argument(),
-    "natural": Argument(),
-    "int8": Argument(),
-    "sign": Argument(),
-    "one_bit": Argument(),
+    "qsgd": Argument(int, 4, "levels"),  # levels
+    "terngrad": Argument(codec="levels"),
+    "natural": Argument(codec="powers"),
+    "int8": Argument(codec="levels"),
+    "sign": Argument(codec="signs"),
+    "one_bit": Argument(codec="signs"),
     "vote": Argument(),
     "one_bit_adam": Argument(int, 100),  # updates of the warm-up
-    "top_k": Argument(float, 0.01),  # fraction of the elements
+    "top_k": Argument(float, 0.01, "largest"),  # fraction of the elements
     "dgc": Argument(float, 0.001),  # fraction of the elements
     "random_k": Argument(float, 0.01),  # fraction of the elements
     "power_sgd": Argument(int, 2),  # rank
@@ -97,6 +99,7 @@ REDUCERS: Mapping[str, Argument] = {
     **dict.fromkeys(ROBUST, Argument(faulty, (1,))),  # number f of attackers
     "centred_clipping": Argument(faulty_and_radius, (1,)),  # f, radius
 }
+CODES = tuple(name for name, argument in REDUCERS.items() if argument.codec)
 
 
 class Choice(NamedTuple):
@@ -165,7 +168,7 @@ def parse(text: str) -> Choice:
     check_suffixes(name, suffixes, text)
     if at:
         check_transport(name, code, transport, text)
-    kind, default = REDUCERS[name]
+    kind, default, _ = REDUCERS[name]
     if not colon:
         return Choice(name, default, transport, tuple(suffixes))
     if kind is None:

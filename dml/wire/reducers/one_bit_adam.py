@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import AllReduce, BadInput, Comm, Memory, Reducer
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.reducers.codecs.hashing import seed_of
 from dml.wire.reducers.codecs.signs import sign
 from dml.wire.reducers.lossy import float32_reducer, refuse_statistics
@@ -57,7 +57,7 @@ def one_bit_adam(warm_up: int, allreduce: AllReduce) -> Reducer:
         )
     codec = sign()
 
-    def init(layout: Layout) -> Memory:
+    def init(layout: TreeLayout) -> Memory:
         refuse_statistics(layout, "one_bit_adam")
         zeros = np.zeros(layout.length, np.float32)
         return Memory(zeros, Moments(np.zeros(1, np.int64), zeros, zeros))

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import AllReduce, BadInput, Comm
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.reducers.lossy import Lossy
 
 MIN_RATIO = 2  # least compression ratio of a matrix that is approximated
@@ -41,7 +41,7 @@ def power_sgd(rank: int, allreduce: AllReduce) -> Lossy:
     """
     check_rank(rank)
 
-    def start(layout: Layout) -> Any:
+    def start(layout: TreeLayout) -> Any:
         return {layout.shapes: first_factors(layout, rank)}
 
     def add_up(comm: Comm, term: np.ndarray, lost: Any, state: Any) -> Any:
@@ -74,7 +74,7 @@ def power_sgd_alternating(rank: int, allreduce: AllReduce) -> Lossy:
     """
     check_rank(rank)
 
-    def start(layout: Layout) -> Any:
+    def start(layout: TreeLayout) -> Any:
         bases = [basis_of(factor) for factor in first_factors(layout, rank)]
         return {layout.shapes: (np.zeros(1, np.int64), bases)}
 
@@ -106,7 +106,7 @@ def check_rank(rank: int) -> None:
         raise BadInput(f"expected a rank of 1 to 1024, got {rank}; correct it")
 
 
-def first_factors(layout: Layout, rank: int) -> list[np.ndarray]:
+def first_factors(layout: TreeLayout, rank: int) -> list[np.ndarray]:
     """Return a random factor of each approximated matrix, equal on all ranks."""
     if not any(is_approximated(shape, rank) for shape in layout.shapes):
         shapes = ", ".join(map(str, layout.shapes[:8]))

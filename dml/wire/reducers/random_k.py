@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dml.types import AllReduce, Comm
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.reducers.codecs import check_fraction
 from dml.wire.reducers.codecs.hashing import seed_of, stream_of
 from dml.wire.reducers.lossy import Lossy, Steps
@@ -29,7 +29,7 @@ def random_k(fraction: float, allreduce: AllReduce, feedback: bool = False) -> L
     """
     check_fraction(fraction)
 
-    def start(layout: Layout) -> Steps:
+    def start(layout: TreeLayout) -> Steps:
         return {stream_of(layout): np.zeros(1, np.int64)}
 
     def add_up(comm: Comm, term: np.ndarray, lost: Any, steps: Steps) -> Steps:

@@ -23,7 +23,7 @@ from numba import njit
 
 from dml.types import AllReduce, Comm
 from dml.wire.collectives.all_gather_parts import all_gather_parts
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import chunks
 from dml.wire.reducers.codecs.signs import add_signs, pack_signs
@@ -40,7 +40,7 @@ def vote(allreduce: AllReduce) -> Lossy:
       allreduce: Sums the mean absolute values.
     """
 
-    def start(layout: Layout) -> None:
+    def start(layout: TreeLayout) -> None:
         return None
 
     def add_up(comm: Comm, term: np.ndarray, lost: Any, state: None) -> None:

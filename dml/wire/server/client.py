@@ -18,7 +18,7 @@ import numpy as np
 
 from dml.types import BadInput, CountedComm
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.partition import Part, Partition, split_keys
+from dml.wire.plans.partition import KeyPart, Partition, split_keys
 from dml.wire.reducers.rows import Keys, length
 from dml.wire.server.header import (
     BITS,
@@ -101,7 +101,7 @@ class Client:
         self.versions = np.zeros(len(ranks), np.int64)
         self.replies, self.changes = [0] * len(ranks), [0] * len(ranks)
         self.rows_pulled = self.rows_pushed = 0
-        self.split: tuple[Any, list[Part]] = (None, [])  # last keys and their parts
+        self.split: tuple[Any, list[KeyPart]] = (None, [])  # last keys and their parts
         self.rows = int(partition.edges[-1])
 
     def pull(
@@ -244,7 +244,7 @@ class Client:
             "no other messages to servers"
         )
 
-    def reply_memory(self, part: Part, out: np.ndarray | None) -> np.ndarray:
+    def reply_memory(self, part: KeyPart, out: np.ndarray | None) -> np.ndarray:
         """Return memory for the rows of a server: a part of `out` if possible."""
         if out is not None and isinstance(part.selection, slice):
             return out[part.selection]
@@ -254,7 +254,7 @@ class Client:
         """Allocate a number of rows."""
         return np.empty((count, self.width), np.float32)
 
-    def parts(self, keys: Keys) -> list[Part]:
+    def parts(self, keys: Keys) -> list[KeyPart]:
         """Split keys by server; cached, as a push mostly has the keys of its pull."""
         if self.split[0] is not keys:
             self.check(keys)

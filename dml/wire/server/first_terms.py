@@ -24,7 +24,7 @@ from dml.types import ANY, Comm, Request, Status
 from dml.types.messages import check_nbytes
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.decoding import Plan
+from dml.wire.plans.codes.decoding import DecodingPlan
 from dml.wire.reducers.robust.coded import add_in_order, combine
 
 HEADER = 2  # words: numbers of the run and of the update
@@ -91,7 +91,7 @@ class Master:
       unused: Number of terms since the last sum that were discarded.
     """
 
-    def __init__(self, comm: Comm, plan: Plan, length: int, run: int = 0):
+    def __init__(self, comm: Comm, plan: DecodingPlan, length: int, run: int = 0):
         self.comm, self.plan = as_comm(comm), plan
         self.length, self.run = length, run
         self.status, self.unused = Status(), 0
@@ -142,7 +142,9 @@ class Master:
         self.comm.Waitall([request for request, _ in self.sending])
 
 
-def decode(plan: Plan, weights: np.ndarray, terms: dict[int, np.ndarray]) -> np.ndarray:
+def decode(
+    plan: DecodingPlan, weights: np.ndarray, terms: dict[int, np.ndarray]
+) -> np.ndarray:
     """Return the weighted sum of terms.
 
     Terms that are gradients of parts are added in the order of parts, so that the sum

@@ -34,7 +34,7 @@ SLOT = 64  # the values are in a slot of shared memory, see slots.py
 SECOND = 128  # they are in the second slot
 
 
-class Head(NamedTuple):
+class ServerHead(NamedTuple):
     """The head of a message from a worker to a server."""
 
     kind: int

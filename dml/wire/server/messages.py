@@ -8,7 +8,7 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.comm.metered import count_copy
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.partition import Part, Partition
+from dml.wire.plans.partition import KeyPart, Partition
 from dml.wire.reducers.rows import Keys, length
 from dml.wire.server.header import (
     FORMAT,
@@ -112,7 +112,7 @@ class Outbox:
 
     def send(
         self,
-        part: Part,
+        part: KeyPart,
         kind: int,
         clock: int,
         acknowledged: Acknowledged,

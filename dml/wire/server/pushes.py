@@ -21,7 +21,7 @@ from dml.wire.server.header import (
     KEYS,
     NBYTES,
     SLOT,
-    Head,
+    ServerHead,
     bits_end,
     is_separate,
     keys_end,
@@ -36,7 +36,7 @@ class Push(NamedTuple):
     """A gradient from one worker."""
 
     worker: int
-    head: Head
+    head: ServerHead
     keys: Keys  # rows of this server
     grads: np.ndarray
 
@@ -68,7 +68,7 @@ class Pushes:
         self.receives: dict[int, Any] = {}  # posted receives of values, by rank
         self.status = Status()
 
-    def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
+    def keys(self, worker: int, head: ServerHead, message: np.ndarray) -> Keys:
         """Return the rows of a message; store a new list of keys."""
         rows, start = head.rows, head.start
         if not rows:  # from a worker that waits for a clock
@@ -87,7 +87,7 @@ class Pushes:
         return keys
 
     def read(
-        self, worker: int, head: Head, message: np.ndarray, nbytes: int
+        self, worker: int, head: ServerHead, message: np.ndarray, nbytes: int
     ) -> Push | None:
         """Return the gradient of a message, or None if its values have not arrived.
 
@@ -134,7 +134,7 @@ class Pushes:
 
     # Values that are a second message.
 
-    def announce(self, worker: int, head: Head, keys: Keys) -> None:
+    def announce(self, worker: int, head: ServerHead, keys: Keys) -> None:
         """Post the receive of the values of a gradient."""
         values_RxD = np.empty((length(keys), self.width), np.float32)
         self.announced[worker] = Push(worker, head, keys, values_RxD)

@@ -15,14 +15,14 @@ from dml.types import Comm, Shard
 from dml.wire.comm.metered import count_copy, uncounted
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
-from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, Head, is_separate
+from dml.wire.server.header import LAST, REPLY_FLOATS, SLOT, ServerHead, is_separate
 from dml.wire.server.slots import Channel
 from dml.wire.server.validation import Malformed
 
 REPLIES, CHANGES = 0, 1  # kinds of messages of rows
 
 
-class State(NamedTuple):
+class ServerState(NamedTuple):
     """The state of the server, sent before rows."""
 
     clock: int
@@ -78,7 +78,7 @@ class Replies:
         sent = sum(len(messages[REPLIES]) for messages in self.sent)
         return sent + sum(counts[REPLIES] for counts in self.received_counts)
 
-    def reply(self, worker: int, keys: Keys, state: State, kind: int) -> None:
+    def reply(self, worker: int, keys: Keys, state: ServerState, kind: int) -> None:
         """Start to send a worker the rows of its pull, a message of this kind."""
         if kind & SLOT and not isinstance(keys, slice):
             message = self.send_slot(worker, keys, state, kind)
@@ -88,7 +88,7 @@ class Replies:
         if self.push_based:
             self.reads[worker, keys] = True
 
-    def send_rows(self, worker: int, keys: Keys, state: State, tag: Tag) -> Sent:
+    def send_rows(self, worker: int, keys: Keys, state: ServerState, tag: Tag) -> Sent:
         """Send state and rows: a range without a copy, few rows in one message."""
         requests: list[Any] = []
         send = self.comm.Isend
@@ -109,7 +109,9 @@ class Replies:
             requests.append(send(packed, worker, tag))
         return Sent(requests, buffer)
 
-    def send_slot(self, worker: int, keys: np.ndarray, state: State, kind: int) -> Sent:
+    def send_slot(
+        self, worker: int, keys: np.ndarray, state: ServerState, kind: int
+    ) -> Sent:
         """Copy rows to the slot that the worker has selected; send the state."""
         slot = self.channels[worker].replies.values(kind, len(keys) * self.width)
         rows = self.gather(keys, slot, 0)
@@ -117,7 +119,7 @@ class Replies:
         head = np.array([*state, len(keys)])
         return Sent([self.comm.Isend(head, worker, Tag.VALUES)], None)
 
-    def send_changes(self, worker: int, state: State) -> None:
+    def send_changes(self, worker: int, state: ServerState) -> None:
         """Start to send a worker the changed rows that it has read."""
         changed = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
         count = len(changed)
@@ -160,7 +162,7 @@ class Replies:
             self.shard.values = self.shard.values.copy()
             self.uncopied.clear()
 
-    def release_received(self, worker: int, head: Head) -> None:
+    def release_received(self, worker: int, head: ServerHead) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
         received = self.received_counts[worker]
         if head.replies == received[REPLIES] and head.changes == received[CHANGES]:

@@ -26,13 +26,13 @@ from dml.wire.server.header import (
     PULL,
     PUSH,
     SLOT,
-    Head,
+    ServerHead,
     max_nbytes,
 )
 from dml.wire.server.inbox import Inbox
 from dml.wire.server.pushes import Push, Pushes
 from dml.wire.server.refusals import Refusals
-from dml.wire.server.replies import REPLIES, Replies, State
+from dml.wire.server.replies import REPLIES, Replies, ServerState
 from dml.wire.server.slots import Channel
 from dml.wire.server.updates import Applied, Updates
 from dml.wire.server.validation import Limits, Malformed, Stale, read_valid
@@ -225,7 +225,7 @@ class Server:
             return "a message after the last one"
         return "too many bytes" if nbytes == TOO_LONG else f"{nbytes} bytes"
 
-    def answer(self, worker: int, head: Head, keys: Keys) -> None:
+    def answer(self, worker: int, head: ServerHead, keys: Keys) -> None:
         """Answer a pull, now or when its clock is complete."""
         if head.kind & SLOT:
             slots = self.pushes.slots(worker, replies=True)
@@ -331,7 +331,7 @@ class Server:
                 self.out.send_changes(worker, self.state(worker))
         self.out.dirty[:] = False
 
-    def state(self, worker: int) -> State:
+    def state(self, worker: int) -> ServerState:
         """Return the state that is sent to a worker before rows."""
         updates = self.updates
-        return State(self.clocks.closed, updates.version, updates.applied[worker])
+        return ServerState(self.clocks.closed, updates.version, updates.applied[worker])

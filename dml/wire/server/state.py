@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.wire.server.header import Head
+from dml.wire.server.header import ServerHead
 from dml.wire.server.pushes import Push
 from dml.wire.server.replies import Sent
 from dml.wire.server.server import Server
@@ -115,4 +115,4 @@ def restore(server: Server, tree: dict[str, Any]) -> None:
 
 def restore_push(worker: int, head: list[Any], keys: Any, grads: np.ndarray) -> Push:
     """Return a push from its fields."""
-    return Push(worker, Head(*head), keys, grads)
+    return Push(worker, ServerHead(*head), keys, grads)

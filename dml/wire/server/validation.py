@@ -23,7 +23,7 @@ from dml.wire.server.header import (
     PUSH,
     SECOND,
     SLOT,
-    Head,
+    ServerHead,
     keys_end,
 )
 
@@ -39,7 +39,7 @@ KINDS = frozenset(
 MAX_CLOCK = 1 << 48
 MAX_WEIGHT = 1e6
 
-new = tuple.__new__  # Head._make takes a microsecond
+new = tuple.__new__  # ServerHead._make takes a microsecond
 unpack = FORMAT.unpack_from
 
 
@@ -69,7 +69,7 @@ class Limits(NamedTuple):
 
 def read_valid(
     message: np.ndarray, nbytes: int, limits: Limits, clocks: int, version: int
-) -> Head:
+) -> ServerHead:
     """Return the head of a message; raise Malformed for one that no client sends.
 
     Args:
@@ -79,7 +79,7 @@ def read_valid(
       clocks: Number of clocks that the worker has ended.
       version: Version of the server's rows.
     """
-    head = new(Head, unpack(message.data))
+    head = new(ServerHead, unpack(message.data))
     kind, count, start, clock, read_version, _, _, weight, _, run = head
     rows, lists, skips, this_run = limits
     # one function without calls, since its time is part of the time of every message

@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.types import BadInput
 from dml.wire.averaging.exchange import floating
-from dml.wire.plans.deadlines import close_time
+from dml.wire.plans.averaging.deadlines import close_time
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.exchange import (
     Exchange,

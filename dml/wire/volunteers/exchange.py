@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dml.wire.plans.load_balance import shares
+from dml.wire.plans.averaging.load_balance import shares
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.liveness import Watch, late_after
 from dml.wire.volunteers.messages import Message

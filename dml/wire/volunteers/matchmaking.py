@@ -12,7 +12,7 @@
 import math
 from collections.abc import Callable
 
-from dml.wire.plans.deadlines import close_time
+from dml.wire.plans.averaging.deadlines import close_time
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.liveness import Watch, late_after
 from dml.wire.volunteers.messages import Message

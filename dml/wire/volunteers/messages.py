@@ -50,7 +50,7 @@ ENTRY = np.dtype(
 )
 
 
-class Head(NamedTuple):
+class VolunteerHead(NamedTuple):
     """The head of a message."""
 
     kind: int
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 class Message(NamedTuple):
     """A received message; `body` is valid until the next receive."""
 
-    head: Head
+    head: VolunteerHead
     body: np.ndarray  # bytes
 
     def entries(self) -> np.ndarray:
@@ -75,7 +75,7 @@ class Message(NamedTuple):
         return self.body.view(ENTRY)
 
 
-def pack(head: Head, nbytes: int = 0) -> np.ndarray:
+def pack(head: VolunteerHead, nbytes: int = 0) -> np.ndarray:
     """Return a message with a head and an uninitialized body of `nbytes`."""
     message = np.empty(NBYTES + nbytes, np.uint8)
     FORMAT.pack_into(message.data, 0, *head._replace(length=nbytes))
@@ -84,7 +84,7 @@ def pack(head: Head, nbytes: int = 0) -> np.ndarray:
 
 def unpack(message: np.ndarray) -> Message:
     """Return the head and the body of a message of at least NBYTES bytes."""
-    return Message(Head(*FORMAT.unpack_from(message.data)), message[NBYTES:])
+    return Message(VolunteerHead(*FORMAT.unpack_from(message.data)), message[NBYTES:])
 
 
 def well_formed(message: Message, source: int, size: int, width: int) -> bool:
@@ -136,7 +136,7 @@ def is_bandwidth(value: float) -> bool:
     return value == 0 or BANDWIDTHS[0] <= value <= BANDWIDTHS[1]
 
 
-def with_body(head: Head, entries: np.ndarray) -> np.ndarray:
+def with_body(head: VolunteerHead, entries: np.ndarray) -> np.ndarray:
     """Return a message whose body consists of entries."""
     message = pack(head, entries.nbytes)
     message[NBYTES:] = entries.view(np.uint8)

@@ -12,7 +12,7 @@ from dml.wire.comm.plain import as_comm
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.liveness import WINDOW, RoundTrips, Watch
 from dml.wire.volunteers.mailbox import Mailbox
-from dml.wire.volunteers.messages import Head, Message
+from dml.wire.volunteers.messages import Message, VolunteerHead
 from dml.wire.volunteers.settings import DEFAULTS, Settings, check
 from dml.wire.volunteers.views import Entry, View, expected, latest, merge
 
@@ -153,10 +153,12 @@ class Peer:
         """Return the peers that may enter a round."""
         return expected(self.view, self.absent) - self.dropped.keys()
 
-    def head(self, kind: int, number: int = 0, about: int = 0) -> Head:
+    def head(self, kind: int, number: int = 0, about: int = 0) -> VolunteerHead:
         """Return a head of the current round."""
         ids = self.id, self.settings.run, self.round
-        return Head(kind, *ids, number, about, self.priority, self.bandwidth, 0)
+        return VolunteerHead(
+            kind, *ids, number, about, self.priority, self.bandwidth, 0
+        )
 
     def send(self, dest: int, kind: int, number: int = 0, about: int = 0) -> None:
         """Send a message without a body."""
@@ -224,14 +226,14 @@ class Peer:
             self.begun.pop(head.sender, None)
         return True
 
-    def record_beat(self, head: Head) -> None:
+    def record_beat(self, head: VolunteerHead) -> None:
         """Record the round of the sender of a message in the view."""
         known = self.view.get(head.sender, Entry())
         # GONE is sent by a peer in the round `number`, about an earlier one
         beat = max(known.beat, head.number if head.kind == m.GONE else head.round)
         self.view[head.sender] = Entry(beat, head.priority, head.bandwidth)
 
-    def answer_old(self, head: Head) -> None:
+    def answer_old(self, head: VolunteerHead) -> None:
         """Answer a peer that is in an earlier round."""
         group = self.groups.get(head.round)
         inside = group is not None and head.sender in group.members
@@ -245,7 +247,7 @@ class Peer:
             else:
                 self.send_gone(head)
 
-    def send_gone(self, head: Head) -> None:
+    def send_gone(self, head: VolunteerHead) -> None:
         """Send GONE: this peer has left the round of a message."""
         gone = self.head(m.GONE, self.round)._replace(round=head.round)
         self.mailbox.send(head.sender, m.with_body(gone, self.entries()))

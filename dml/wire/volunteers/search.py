@@ -104,7 +104,7 @@ def on_release(peer: Peer, search: Search, message: Message) -> None:
             send_hello_to_leader(peer, search, head)
 
 
-def send_hello_to_leader(peer: Peer, search: Search, head: m.Head) -> None:
+def send_hello_to_leader(peer: Peer, search: Search, head: m.VolunteerHead) -> None:
     """Send HELLO to the leader of a RELEASE."""
     if head.about not in search.excluded:
         search.hello_sent.add(head.about)

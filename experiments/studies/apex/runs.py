@@ -23,7 +23,7 @@ from dml.environments.named import find
 from dml.models.policies.q_learning import q_problem
 from dml.problems import given
 from dml.runs.writers import Row
-from dml.strategies.actors.apex.settings import Settings as Replay
+from dml.strategies.actors.apex.settings import ApexSettings as Replay
 from dml.types import Comm
 from dml.update.dense import make
 from studies.rl.settings import REPLAY, Settings

@@ -11,14 +11,14 @@ import numpy as np
 
 from dml.runs.writers import Row
 from dml.sim.averaging.groups import group_average
-from dml.wire.plans.contraction import (
+from dml.wire.plans.averaging.contraction import (
     equal_groups,
     grid_variances,
     independent_groups,
     published_groups,
 )
-from dml.wire.plans.faults import NO_FAULTS, Faults
-from dml.wire.plans.graphs import topology
+from dml.wire.plans.averaging.faults import NO_FAULTS, Faults
+from dml.wire.plans.averaging.graphs import topology
 
 GROUPS = ((16, 8), (64, 8), (256, 32))  # peers and groups
 BATCH = 1 << 20  # values of restarts that are drawn at once

@@ -16,9 +16,9 @@ from dml.wire.averaging.groups import group_average
 from dml.wire.averaging.push_sum import estimate, push_sum
 from dml.wire.averaging.relay_sum import relay_sum
 from dml.wire.comm import Metered
-from dml.wire.plans.faults import NO_FAULTS, Faults
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.mixing import Topology
+from dml.wire.plans.averaging.faults import NO_FAULTS, Faults
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.mixing import Topology
 from dml.wire.plans.trees import Tree, tree
 
 LARGEST_SIDE = 32  # of a grid

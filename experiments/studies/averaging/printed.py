@@ -17,8 +17,8 @@ import numpy as np
 
 from dml.runs.writers import Row
 from dml.sim.averaging.gossip import push_sum
-from dml.wire.plans.faults import Faults
-from dml.wire.plans.graphs import topology
+from dml.wire.plans.averaging.faults import Faults
+from dml.wire.plans.averaging.graphs import topology
 from studies.averaging.rounds import TARGETS, first_below
 
 SIDE = 32  # of the grid with two axes, and of random groups

@@ -11,9 +11,9 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.results import Run
 from dml.runs.writers import Row
-from dml.wire.plans.contraction import rounds_to
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.mixing import MAX_DENSE, gap, matrix, spectral_gap
+from dml.wire.plans.averaging.contraction import rounds_to
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.mixing import MAX_DENSE, gap, matrix, spectral_gap
 from studies.averaging import contractions, printed, rounds
 from studies.averaging.methods import evaluate
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from dml.runs.writers import Row
 from dml.wire.averaging.push_sum import HEAD
-from dml.wire.plans.contraction import rounds_to
-from dml.wire.plans.faults import Faults
-from dml.wire.plans.mixing import Topology, messages
+from dml.wire.plans.averaging.contraction import rounds_to
+from dml.wire.plans.averaging.faults import Faults
+from dml.wire.plans.averaging.mixing import Topology, messages
 from dml.wire.plans.trees import Tree
 from studies.averaging.methods import (
     ITEMSIZE,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.boosting import Data, Settings, train
-from dml.data.tables.named import Table
+from dml.data.tables.named import NamedTable
 from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import BadInput, CountedComm
@@ -57,7 +57,9 @@ def fair(given: Settings) -> Settings:
     return replace(given, min_rows=0, min_hessian=1.0, categories=())
 
 
-def lightgbm(training: Table, given: Settings, threads: int, quantised: bool) -> Peer:
+def _lightgbm(
+    training: NamedTable, given: Settings, threads: int, quantised: bool
+) -> Peer:
     import lightgbm as library
 
     options = {
@@ -80,7 +82,7 @@ def lightgbm(training: Table, given: Settings, threads: int, quantised: bool) ->
     return Peer(booster.update, booster.predict)
 
 
-def xgboost(training: Table, given: Settings, threads: int) -> Peer:
+def _xgboost(training: NamedTable, given: Settings, threads: int) -> Peer:
     import xgboost as library
 
     bins = {"max_bin": given.bins + 1, "nthread": threads}
@@ -104,18 +106,18 @@ def xgboost(training: Table, given: Settings, threads: int) -> Peer:
     return Peer(grow, lambda x: booster.predict(library.DMatrix(x)))
 
 
-def installed(training: Table, given: Settings, threads: int) -> dict[str, Peer]:
+def installed(training: NamedTable, given: Settings, threads: int) -> dict[str, Peer]:
     """Return the models of the installed libraries, by name."""
     peers = {}
     if importlib.util.find_spec("lightgbm"):
         for name, quantised in (("LightGBM", False), ("LightGBM quantised", True)):
-            peers[name] = lightgbm(training, given, threads, quantised)
+            peers[name] = _lightgbm(training, given, threads, quantised)
     if importlib.util.find_spec("xgboost"):
-        peers["XGBoost"] = xgboost(training, given, threads)
+        peers["XGBoost"] = _xgboost(training, given, threads)
     return peers
 
 
-class Clock:
+class _Clock:
     """Seconds and processor seconds of turns, by name."""
 
     def __init__(self) -> None:
@@ -134,8 +136,8 @@ class Clock:
 def compare(
     comm: CountedComm,
     own: Data,
-    training: Table,
-    held_out: Table,
+    training: NamedTable,
+    held_out: NamedTable,
     given: Settings,
 ) -> list[Row]:
     """Train in turns; return a row for dml and each library; collective.
@@ -153,7 +155,7 @@ def compare(
             f"with --peers, got {given.rounds} rounds; correct --simulate or --rounds"
         )
     peers = installed(training, given, comm.size) if comm.rank == 0 else {}
-    clock = Clock()
+    clock = _Clock()
 
     def turns() -> None:
         if comm.rank == 0:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dml.boosting import Model
-from dml.data.tables.named import Table
+from dml.data.tables.named import NamedTable
 from dml.figures import style as figures
 from dml.runs.results import Run
 from dml.runs.writers import Row
@@ -15,7 +15,7 @@ from dml.runs.writers import Row
 SHOWN = 15  # columns in the figure
 
 
-def scores(model: Model, held_out: Table) -> dict[str, float]:
+def scores(model: Model, held_out: NamedTable) -> dict[str, float]:
     """Return the error of numbers, or accuracy and area under the curve of classes."""
     made = model.predictions(held_out.x)
     if not held_out.classes:
@@ -26,7 +26,7 @@ def scores(model: Model, held_out: Table) -> dict[str, float]:
     return found
 
 
-def score(made: np.ndarray, held_out: Table) -> float:
+def score(made: np.ndarray, held_out: NamedTable) -> float:
     """Return the RMSE of numbers, the area of 2 classes, or the loss of more."""
     if not held_out.classes:
         return float(np.sqrt(np.mean((made - held_out.y) ** 2)))

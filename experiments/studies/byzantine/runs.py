@@ -19,7 +19,7 @@ from studies.byzantine.training import Sizes, accuracy, labels
 MAX_ATTACKERS = 1024
 
 
-class Plan(NamedTuple):
+class ByzantinePlan(NamedTuple):
     """The trainings of a run.
 
     Attributes:
@@ -62,10 +62,10 @@ class Plan(NamedTuple):
         return list(dict.fromkeys(every))
 
 
-def plan(values: flags.FlagValues) -> Plan:
+def plan(values: flags.FlagValues) -> ByzantinePlan:
     """Return the trainings of the flags; raise BadInput before the first one."""
     attackers = sorted(set(counts(values)))
-    made = Plan(
+    made = ByzantinePlan(
         skews=unique(values.skews),
         rules=unique(values.rules),
         attacks=unique(values.attacks),
@@ -116,7 +116,7 @@ def unique(text: str) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
-def rows(plan: Plan) -> Iterator[Row]:
+def rows(plan: ByzantinePlan) -> Iterator[Row]:
     """Train every cell; yield the row of each line when its cells are trained."""
     cells = plan.trainings
     call, prepare = partial(accuracy, plan.sizes), compiling.enable_cache

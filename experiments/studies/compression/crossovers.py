@@ -35,7 +35,7 @@ TITLES = {
 }
 
 
-class Plan(NamedTuple):
+class CrossoverPlan(NamedTuple):
     """The networks and updates of a run.
 
     Attributes:
@@ -58,12 +58,12 @@ class Core(NamedTuple):
     flop: float
 
 
-def plan(values: flags.FlagValues) -> Plan:
+def plan(values: flags.FlagValues) -> CrossoverPlan:
     """Return the plan of the flags; raise BadInput if they do not fit."""
     ranks = flags.integers(values, "ranks")
     examples = flags.integers(values, "examples")
     gbps = flags.positive_numbers(values, "gbps")
-    return Plan(ranks, gbps, examples, 1e-6 * values.latency_us)
+    return CrossoverPlan(ranks, gbps, examples, 1e-6 * values.latency_us)
 
 
 def columns(ranks: Sequence[int]) -> dict[str, Columns]:
@@ -92,7 +92,7 @@ def measure_core(length: int, repeats: int) -> Core:
     return Core(speeds.adding_seconds(length, repeats), speeds.flop_seconds(repeats))
 
 
-def rows(measured: Sequence[Speed], plan: Plan, core: Core) -> Iterator[Row]:
+def rows(measured: Sequence[Speed], plan: CrossoverPlan, core: Core) -> Iterator[Row]:
     """Yield a row for each code, and for each code and number of examples."""
     for speed in measured:
         yield measured_row(speed)
@@ -116,7 +116,7 @@ def measured_row(speed: Speed) -> Row:
     }
 
 
-def crossover_row(speed: Speed, plan: Plan, core: Core, examples: int) -> Row:
+def crossover_row(speed: Speed, plan: CrossoverPlan, core: Core, examples: int) -> Row:
     """Return the bandwidths below which a code pays, and the setups where it does.
 
     Args:

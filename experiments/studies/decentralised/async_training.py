@@ -16,7 +16,7 @@ from dml.types import Batch, Comm, CountedComm
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Delayed, Metered
-from dml.wire.comm.buffers import Layout, layout, unpack
+from dml.wire.comm.buffers import TreeLayout, layout, unpack
 from dml.wire.reducers.exact import exact
 
 CLASSES, CLUSTERS = 4, 8  # clusters of a class
@@ -154,7 +154,7 @@ def recorded_draws(
         yield speed
 
 
-def curve(task: Task, trace: Trace, like: Layout, points: int) -> list[Point]:
+def curve(task: Task, trace: Trace, like: TreeLayout, points: int) -> list[Point]:
     """Return evaluations of the parameters of a rank, or of the mean of all ranks.
 
     Args:

@@ -27,7 +27,7 @@ from studies.deep import flags as deep_flags
 from studies.deep import strategies
 from studies.deep.following import FollowingWriter, following, saved_on_worker_0
 from studies.deep.preparation import (
-    Task,
+    DeepTask,
     evaluate_held_out,
     prepare,
     progress_line,
@@ -126,7 +126,7 @@ def prepare_run(
     values: flags.FlagValues,
     comm: CountedComm,
     requests: Requests,
-    built: Task,
+    built: DeepTask,
 ) -> tuple[Elastic, Setup, int]:
     """Return the elastic run, the arguments of its strategy, and the total updates.
 
@@ -164,7 +164,7 @@ def train_rank(
     comm: CountedComm,
     path: Path,
     stopped: Callable[[], bool],
-    built: Task,
+    built: DeepTask,
 ) -> dict[str, Any]:
     """Train on this rank as a worker or a spare; return the summary of worker 0.
 

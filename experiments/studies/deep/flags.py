@@ -17,7 +17,7 @@ from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.norms import Axis
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.plans import coding
+from dml.wire.plans.codes import coding
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.strategies import STRATEGIES
 

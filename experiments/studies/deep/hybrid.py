@@ -19,7 +19,7 @@ from dml.strategies.hybrid.picture import mesh_lines
 from dml.types import BadInput, Step, Tensor
 from dml.wire.collectives import broadcast
 from dml.wire.mesh import axes, devices
-from dml.wire.plans.pipelines import SCHEDULES
+from dml.wire.plans.pipeline.schedules import SCHEDULES
 from studies.deep.setup import Setup
 
 HYBRID_FLAGS = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]

@@ -41,7 +41,7 @@ EXTENSION = (
 )
 
 
-class Task(NamedTuple):
+class DeepTask(NamedTuple):
     """A network and its data.
 
     model: the network.
@@ -68,7 +68,7 @@ class Task(NamedTuple):
 
 
 def prepare(
-    values: flags.FlagValues, comm: CountedComm, task: Task
+    values: flags.FlagValues, comm: CountedComm, task: DeepTask
 ) -> tuple[Setup, int]:
     """Return the arguments of the strategy, new or resumed, and the total updates."""
     total = deep_flags.total(values, task.count)
@@ -203,7 +203,7 @@ def stopped_text(done: int, updates: int, path: Path) -> str:
     return f"stopped after update {done} of {updates}; to resume, pass --resume={path}"
 
 
-def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:
+def evaluate_held_out(task: DeepTask, rank: int, params: Params) -> dict[str, Any]:
     """Evaluate on held-out data; rank 0 only."""
     if rank:
         return {}
@@ -214,5 +214,5 @@ def evaluate_held_out(task: Task, rank: int, params: Params) -> dict[str, Any]:
     return metrics
 
 
-def progress_line(speed: Speed, task: Task, row: Mapping[str, Any]) -> str:
+def progress_line(speed: Speed, task: DeepTask, row: Mapping[str, Any]) -> str:
     return f"loss {row['loss']:.4f}  {speed.rate:,.0f} {task.unit}/s"

@@ -17,10 +17,10 @@ from dml.strategies import STRATEGIES as ALL
 from dml.strategies.kfac.plan import initial_curvature
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.update import muon
-from dml.update.curvature import Rule
+from dml.update.curvature import CurvatureRule
 from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
-from dml.wire.plans.coding import make_code
+from dml.wire.plans.codes.coding import make_code
 from dml.wire.reducers import names as reducer_names
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.setup import Setup, output_names
@@ -68,7 +68,7 @@ def owned(setup: Setup) -> dict[str, Any]:
 
 def kfac(setup: Setup) -> dict[str, Any]:
     values = setup.values
-    rule = Rule(*(values[name].value for name in CURVATURE))
+    rule = CurvatureRule(*(values[name].value for name in CURVATURE))
     return {"fraction": values.fraction or 1.0, "rule": rule}
 
 
@@ -112,7 +112,7 @@ READ_BY = {
 def steps(setup: Setup) -> Iterator[Step]:
     """Return the Steps of --strategy."""
     name, problem = setup.values.strategy, setup.problem
-    train_by = strategy(name, problem, setup.comm.size if name == "serial" else 1)
+    train_by = strategy(name, problem, setup.comm.size)
     return train_by(
         problem,
         setup.batches,

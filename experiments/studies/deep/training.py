@@ -1,6 +1,6 @@
 """Training of a deep network by the flags.
 
-The flags determine a Task, its Problem, and the Steps of a strategy. Filters then
+The flags determine a DeepTask, its Problem, and the Steps of a strategy. Filters then
 guard, renumber, trace, verify and save the Steps.
 """
 
@@ -27,7 +27,7 @@ from dml.wire.mesh import devices
 from studies.deep import elastic, strategies
 from studies.deep import flags as deep_flags
 from studies.deep.preparation import (
-    Task,
+    DeepTask,
     prepare,
     progress_line,
     save_checkpoint,
@@ -37,7 +37,7 @@ from studies.deep.steps import Speed, guarded, renumbered
 
 
 def run(
-    values: flags.FlagValues, argv: list[str], name: str, task: Callable[[], Task]
+    values: flags.FlagValues, argv: list[str], name: str, task: Callable[[], DeepTask]
 ) -> list[dict[str, Any]]:
     """Train by the flags.
 
@@ -69,7 +69,7 @@ def train_rank(
     comm: CountedComm,
     path: Path,
     stopped: Callable[[], bool],
-    task: Callable[[], Task],
+    task: Callable[[], DeepTask],
 ) -> dict[str, Any]:
     """Train on this rank; return its summary.
 

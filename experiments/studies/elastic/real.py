@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from lab import started
 
+from dml import processes
 from dml.runs import results
 from dml.types import BadInput
 
@@ -35,7 +36,7 @@ class Kill(NamedTuple):
     process: int
 
 
-class Plan(NamedTuple):
+class ElasticPlan(NamedTuple):
     """Ranks and kills of a run.
 
     Attributes:
@@ -66,7 +67,7 @@ class Plan(NamedTuple):
 def has_ulfm() -> bool:
     """Return whether mpirun is one of Open MPI with ULFM."""
     try:
-        info = Path(started.mpirun()).with_name("ompi_info")
+        info = Path(processes.mpirun()).with_name("ompi_info")
     except BadInput:
         return False
     if not info.exists():
@@ -76,7 +77,7 @@ def has_ulfm() -> bool:
 
 
 def train(
-    plan: Plan, options: Sequence[str], out: Path
+    plan: ElasticPlan, options: Sequence[str], out: Path
 ) -> tuple[list[Kill], list[tuple[float, int]]]:
     """Run vision.py on ranks that are killed; return the kills and the progress.
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from lab import started
 
-from studies.elastic.real import Kill, Plan, recoveries
+from studies.elastic.real import ElasticPlan, Kill, recoveries
 
 MEAN = 0.01  # virtual seconds between two deaths by default
 
 
 def train(
-    plan: Plan, options: Sequence[str], out: Path
+    plan: ElasticPlan, options: Sequence[str], out: Path
 ) -> tuple[list[Kill], list[tuple[float, int]]]:
     """Run vision.py on virtual ranks that die; return the deaths and the progress.
 

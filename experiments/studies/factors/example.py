@@ -13,11 +13,11 @@ from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.collectives.ring import ring_allreduce
 from dml.wire.collectives.sharded_server import server_allreduce
 from dml.wire.comm import Metered
-from dml.wire.costs.factors import WORDS, Nodes, Sizes
+from dml.wire.costs.factors import WORDS, Nodes, ProductSizes
 from dml.wire.reducers.sufficient_factors import Columns, gather_factors
 
 WORKERS = 8
-PAPER = Sizes(32, 4096, 4096)
+PAPER = ProductSizes(32, 4096, 4096)
 
 
 class Counted(Metered):
@@ -47,10 +47,10 @@ class Role(NamedTuple):
     scheme: str
     nodes: Nodes
     published: float | None
-    exchange: Callable[[Comm, Sizes], None]
+    exchange: Callable[[Comm, ProductSizes], None]
 
 
-def by_factors(comm: Comm, sizes: Sizes) -> None:
+def by_factors(comm: Comm, sizes: ProductSizes) -> None:
     k, m, n = sizes
     pair = np.ones((k, m), np.int8), np.ones((k, n), np.int8)
     rows = {"w": [k] * comm.size}
@@ -58,7 +58,7 @@ def by_factors(comm: Comm, sizes: Sizes) -> None:
 
 
 def by_sums(
-    comm: Comm, sizes: Sizes, allreduce: Callable[..., None] = ring_allreduce
+    comm: Comm, sizes: ProductSizes, allreduce: Callable[..., None] = ring_allreduce
 ) -> None:
     # words are elements of any size: those of one byte take the least memory
     allreduce(comm, np.zeros(sizes.kernel, np.int8))
@@ -80,7 +80,7 @@ ROLES = (
 )
 
 
-def rows(sizes: Sizes = PAPER) -> Iterator[Row]:
+def rows(sizes: ProductSizes = PAPER) -> Iterator[Row]:
     """Yield the counted and computed words of each role.
 
     Args:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dml.models.layers.blocks import SIZES
 from dml.models.networks import alexnet
-from dml.wire.costs.factors import Sizes
+from dml.wire.costs.factors import ProductSizes
 
 CLASSES, CLASSES_22K = 1000, 21841  # of ImageNet, and of all of its images
 IMAGE = 224  # height and width of an image
@@ -37,9 +37,9 @@ class Layer(NamedTuple):
     inputs: int
     outputs: int
 
-    def sizes(self, examples: int) -> Sizes:
+    def sizes(self, examples: int) -> ProductSizes:
         """Return the sizes of the gradient's product for the examples of a worker."""
-        return Sizes(self.rows * examples, self.inputs, self.outputs)
+        return ProductSizes(self.rows * examples, self.inputs, self.outputs)
 
 
 class Network(NamedTuple):
@@ -60,7 +60,7 @@ def alexnet_layers(unit: int = 32) -> Iterator[Layer]:
     Args:
       unit: Number that is multiplied by all widths; 32 in AlexNet.
     """
-    sizes = alexnet.Sizes(unit, 11, 4)
+    sizes = alexnet.AlexNetSizes(unit, 11, 4)
     shape = (IMAGE, IMAGE, 3)
     filters = alexnet.network_layers(shape, CLASSES, sizes, alexnet.PUBLISHED)
     for number, one in enumerate(filters, 1):

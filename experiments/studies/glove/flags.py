@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lab import flags, readers
+from lab import flags
 from lab.shared_flags import MAX_COUNT
 
 from dml import extend
@@ -15,26 +15,8 @@ from studies.server import flags as server_flags
 
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
-BATCH_STRATEGIES = ("operation", "synchronous", "mesh")
 SERVER_BATCH = 131_072  # records of a minibatch of servers without staleness
 STALE_BATCH = 32_768  # with stale gradients: biases overshoot in larger minibatches
-
-
-def columns(values: flags.FlagValues, size: int) -> int:
-    """Return the number of columns of a vector on a rank."""
-    return values.dim // size if values.strategy == "operation" else values.dim
-
-
-def kernels(values: flags.FlagValues) -> str:
-    """Return the name of the kernels that a run needs: records, batches or servers."""
-    if values.strategy == "server":
-        return "servers"
-    serial_batches = values.strategy == "serial" and values.batch > 0
-    return (
-        "batches"
-        if serial_batches or values.strategy in BATCH_STRATEGIES
-        else "records"
-    )
 
 
 def order(values: flags.FlagValues) -> Order:
@@ -48,22 +30,6 @@ def order(values: flags.FlagValues) -> Order:
         values.x_max,
         values.alpha,
     )
-
-
-READERS = {  # strategies that read a flag, if not all do
-    "batch": ["serial", "operation", "synchronous", "mesh", "server"],
-    "medium": ["rotation"],
-    "rows": ["synchronous"],
-    "columns": ["mesh"],
-    "allreduce": ["operation", "synchronous"],
-    **dict.fromkeys(readers.SERVER, ["server"]),
-}
-
-
-def check(values: flags.FlagValues) -> None:
-    """Raise BadInput for a flag that is set and that the strategy does not read."""
-    readers.check(values, "strategy", READERS)
-    readers.check_consistency(values)
 
 
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:

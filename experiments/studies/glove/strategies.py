@@ -1,25 +1,21 @@
-"""Strategies of GloVe by name, their arguments from the flags, and the start value."""
+"""Strategies of GloVe by name, and their arguments from the flags."""
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab import flags
+from lab import flags, readers
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.models.networks.glove import glove
-from dml.runs import checkpoints, results
 from dml.strategies import strategy
+from dml.strategies.glove.compiled import compile_ahead
 from dml.strategies.glove.problem import columns, minibatches, order
 from dml.strategies.glove.served import on_servers
 from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
-from dml.train import last_step
-from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
+from dml.types import BadInput, CountedComm, Problem, Step
 from dml.update.rows import AdaGrad
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.all_gather_parts import dense_is_cheaper
@@ -145,82 +141,77 @@ def server(setup: Setup) -> Iterator[Step]:
     )
 
 
-STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
-    "serial": serial,
-    "hogwild": hogwild,
-    "rotation": rotation,
-    "operation": operation,
-    "synchronous": synchronous,
-    "mesh": mesh,
-    "server": server,
+def server_batch(values: flags.FlagValues, size: int) -> int:
+    workers = server_flags.roles(values, size).workers
+    by_clock = server_flags.rule(values, workers).by_clock
+    return glove_flags.SERVER_BATCH if by_clock else glove_flags.STALE_BATCH
+
+
+class GloveStrategy(NamedTuple):
+    """A strategy of GloVe.
+
+    Attributes:
+      train: Setup -> the Steps.
+      reads: Flags that not all strategies read.
+      kernels: Compiled loops of a run: records, batches or servers.
+      batch: (flags, number of ranks) -> the default number of records of a minibatch.
+      least: Fewest ranks.
+      alone: Whether the strategy runs on one rank only.
+      devices: Whether the strategy runs on the devices of one rank.
+      divided: Whether a rank has a part of each vector.
+    """
+
+    train: Callable[[Setup], Iterator[Step]]
+    reads: Sequence[str] = ()
+    kernels: str = "batches"
+    batch: Callable[[flags.FlagValues, int], int] = lambda *_: glove_flags.BATCH
+    least: int = 1
+    alone: bool = False
+    devices: bool = False
+    divided: bool = False
+
+
+STRATEGIES = {
+    "serial": GloveStrategy(serial, ["batch"], "records", alone=True),
+    "hogwild": GloveStrategy(hogwild, [], "records"),
+    "rotation": GloveStrategy(rotation, ["medium"], "records"),
+    "operation": GloveStrategy(operation, ["batch", "allreduce"], divided=True),
+    "synchronous": GloveStrategy(synchronous, ["batch", "allreduce", "rows"]),
+    "mesh": GloveStrategy(mesh, ["batch", "columns"], devices=True),
+    "server": GloveStrategy(
+        server, ["batch", *readers.SERVER], "servers", server_batch, least=2
+    ),
 }
-MIN_RANKS = {"server": 2}  # fewest ranks of a strategy; default 1
+
+
+def check(values: flags.FlagValues) -> None:
+    """Raise BadInput for a flag that is set and that the strategy does not read."""
+    by_flag: dict[str, list[str]] = {}
+    for name, entry in STRATEGIES.items():
+        for flag in entry.reads:
+            by_flag.setdefault(flag, []).append(name)
+    readers.check(values, "strategy", by_flag)
+    readers.check_consistency(values)
 
 
 def sizes(name: str, ranks: Iterable[int]) -> list[int]:
     """Return the numbers of ranks on which a strategy can train."""
-    if name == "serial":
-        return [1]
-    return [size for size in ranks if size >= MIN_RANKS.get(name, 1)]
+    entry = STRATEGIES[name]
+    return [1] if entry.alone else [size for size in ranks if size >= entry.least]
+
+
+def compile_kernels(values: flags.FlagValues, comm: CountedComm) -> None:
+    """Compile the loops of --strategy once per host."""
+    entry = STRATEGIES[values.strategy]
+    by_batches = values.batch and entry.kernels == "records"  # serial
+    dim = values.dim // comm.size if entry.divided else values.dim
+    compile_ahead(comm, dim, "batches" if by_batches else entry.kernels)
 
 
 def batch(values: flags.FlagValues, size: int) -> int:
     """Return the records of a minibatch."""
-    if values.strategy != "server":
-        return values.batch or glove_flags.BATCH
-    workers = server_flags.roles(values, size).workers
-    by_clock = server_flags.rule(values, workers).by_clock
-    return values.batch or (
-        glove_flags.SERVER_BATCH if by_clock else glove_flags.STALE_BATCH
-    )
-
-
-# Flags that a resumed run may change. Results of rotation do not depend on the medium.
-FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
-FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
-
-
-def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
-    """Return the flags and sizes that a resumed run must share."""
-    chosen = flags.chosen(values).items()
-    fixed = {f"--{k}": v for k, v in chosen if k not in FREE}
-    return fixed | {"words": words, "records": records}
-
-
-def begin(
-    values: flags.FlagValues, rank: int, words: int, rules: Mapping[str, Any]
-) -> tuple[int, Embeddings]:
-    """Return the number of completed epochs and the state after them."""
-    if not values.resume:
-        return 0, glove(words, values.dim, values.tables).init(values.seed)
-
-    def warn(line: str) -> None:
-        if rank == 0:
-            sys.stderr.write(f"{line}\n")
-
-    folder = Path(values.resume, checkpoints.FOLDER)
-    shapes = state_shapes(words * values.tables, values.dim)
-    epoch, arrays, _ = checkpoints.load(folder, rules, shapes, warn)
-    complete = results.folder_status(Path(values.resume)) == results.DONE
-    if epoch > values.epochs or (epoch == values.epochs and complete):
-        raise BadInput(
-            f"expected more epochs than the {epoch} of the run in {values.resume}, got "
-            f"--epochs={values.epochs}; the run is complete: pass a larger --epochs"
-        )
-    return epoch, Embeddings(**arrays)
-
-
-def state_shapes(rows: int, dim: int) -> dict[str, str]:
-    """Return the dtypes and shapes of the state of `rows` words and contexts."""
-    matrix, vector = f"float32[{rows}, {dim}]", f"float32[{rows}]"
-    return dict(zip(Embeddings._fields, (matrix, vector, matrix, vector), strict=True))
-
-
-def finished(setup: Setup, done: int) -> Step | None:
-    """Return the last step of an earlier run if it had all epochs."""
-    if setup.epochs:
-        return None
-    return last_step(setup.flags.resume, setup.problem.params, epoch=done)
+    default = STRATEGIES[values.strategy].batch(values, size)
+    return values.batch or default
 
 
 def steps(setup: Setup, done: int) -> Iterator[Step]:
@@ -228,7 +219,7 @@ def steps(setup: Setup, done: int) -> Iterator[Step]:
 
     All epochs have equally many updates.
     """
-    for step in STRATEGIES[setup.flags.strategy](setup) if setup.epochs else ():
+    for step in STRATEGIES[setup.flags.strategy].train(setup) if setup.epochs else ():
         assert step.epoch
         before = done * (step.number // step.epoch)
         yield step._replace(number=before + step.number, epoch=done + step.epoch)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.sim.delays import DelayDistribution, expected
-from dml.wire.plans.decoding import Plan, make_plan
+from dml.wire.plans.codes.decoding import DecodingPlan, make_plan
 
 LOAD, FIXED = "load", "fixed"
 TAILS = (LOAD, FIXED)
@@ -38,7 +38,7 @@ class Scheme(NamedTuple):
 
     name: str
     code: str
-    plan: Plan
+    plan: DecodingPlan
     share: float = 1.0
 
     @property

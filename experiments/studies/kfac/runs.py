@@ -11,7 +11,7 @@ from dml.data.minibatches import draws
 from dml.problems import given
 from dml.strategies.kfac.plan import make_plan
 from dml.types import Problem
-from dml.update.curvature import Rule
+from dml.update.curvature import CurvatureRule
 from dml.update.dense import Optimizer, make
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans import curvature
@@ -20,7 +20,7 @@ from dml.wire.reducers.exact import exact
 from dml.wire.reducers.fixed_point import order_free
 
 SHARDS, BATCH = 8, 128
-RULE = Rule(damping=0.03, curvature_every=5, inverses_every=10, limit=0.3)
+RULE = CurvatureRule(damping=0.03, curvature_every=5, inverses_every=10, limit=0.3)
 TARGETS = (0.1, 0.03)  # training losses, means of WINDOW updates
 WINDOW = 10
 RING = ALLREDUCE["ring"]

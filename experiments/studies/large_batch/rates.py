@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dml.update.schedules import linear_scaling, schedule
-from studies.large_batch.training import Plan
+from studies.large_batch.training import LargeBatchPlan
 
 WARMUPS = {  # whether the rate is multiplied by k; shape of the warm-up
     "unscaled": (False, "none"),
@@ -17,7 +17,7 @@ WARMUPS = {  # whether the rate is multiplied by k; shape of the warm-up
 
 
 def learning_rates(
-    plan: Plan, factor: int, warmup: str, flags: FlagValues
+    plan: LargeBatchPlan, factor: int, warmup: str, flags: FlagValues
 ) -> np.ndarray:
     """Return the learning rate of every update.
 

@@ -11,7 +11,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, printer
 from dml.wire.costs import allreduce as cost
 from studies.large_batch.claims import BASELINE, SCALED
-from studies.large_batch.training import Plan, Result
+from studies.large_batch.training import LargeBatchPlan, Result
 
 GOYAL = {  # errors in % at 8192 images; the baseline has 256
     BASELINE: "23.60 ± 0.12",
@@ -62,7 +62,12 @@ TIMES: Columns = {
 
 
 def row(
-    plan: Plan, workers: int, warmup: str, rates: Any, target: float, runs: list[Result]
+    plan: LargeBatchPlan,
+    workers: int,
+    warmup: str,
+    rates: Any,
+    target: float,
+    runs: list[Result],
 ) -> dict[str, Any]:
     """Return the row of the trainings with all seeds.
 

@@ -33,7 +33,7 @@ MODELS: dict[str, Callable[[tuple[int, ...], int], Model]] = {
 momentum = partial(make, "momentum")
 
 
-class Plan(NamedTuple):
+class LargeBatchPlan(NamedTuple):
     """The model, images and sizes of all trainings.
 
     model: the network.
@@ -89,7 +89,9 @@ class Result(NamedTuple):
     snapshots: Sequence[Params] = ()
 
 
-def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) -> Plan:
+def plan(
+    model: str, data: str, base: int, factors: Sequence[int], epochs: int
+) -> LargeBatchPlan:
     """Plan trainings on the same number of images, in full minibatches.
 
     Args:
@@ -114,7 +116,9 @@ def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) 
     leaves = jax.tree.leaves(network_model.init(jax.random.key(0)))
     sizes = minibatches // every, every, sum(leaf.size for leaf in leaves)
     measure = accuracy(network_model, held_out)
-    return Plan(network_model, training, held_out, base, largest, *sizes, measure)
+    return LargeBatchPlan(
+        network_model, training, held_out, base, largest, *sizes, measure
+    )
 
 
 def accuracy(model: Model, held_out: Batch) -> Partial:
@@ -127,7 +131,7 @@ def accuracy(model: Model, held_out: Batch) -> Partial:
 
 
 def train(
-    plan: Plan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
+    plan: LargeBatchPlan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
 ) -> Result:
     """Train with `factor` workers.
 
@@ -163,7 +167,9 @@ def train(
     )
 
 
-def noise_scales(plan: Plan, snapshots: Sequence[Params], seed: int) -> list[float]:
+def noise_scales(
+    plan: LargeBatchPlan, snapshots: Sequence[Params], seed: int
+) -> list[float]:
     """Return the gradient noise scale up to each snapshot."""
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *snapshots)
     first_indices = (

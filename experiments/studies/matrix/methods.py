@@ -1,8 +1,8 @@
 """The columns of the matrix: a table of strategies with their arguments.
 
-A new strategy is a new row of METHODS; the matrix and its tests then cover it.
-Strategies whose batches actors make have no indices of examples; see rl.py. Methods
-that divide a minibatch among equally many workers, and add in their order, are
+A strategy without a row in ROWS is a column without options; the matrix and its tests
+cover it. Strategies whose batches actors make have no indices of examples; see rl.py.
+Methods that divide a minibatch among equally many workers, and add in their order, are
 bit-identical to `serial`, which accumulates equally many parts.
 """
 
@@ -16,12 +16,13 @@ from dml import extend
 from dml.case import Case
 from dml.problems import Entry
 from dml.sim.delays import delay_distribution
-from dml.strategies import DECENTRALISED, rotation, strategy
+from dml.strategies import DECENTRALISED, STRATEGIES, entry_of, load, rotation
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.shared.workers import Descent
 from dml.types import identity
 from dml.wire.collectives import ALLREDUCE
+from dml.wire.mesh import devices
 from dml.wire.reducers.exact import exact
 from dml.wire.server.consistency import Choice, consistency
 
@@ -64,18 +65,21 @@ class Method(NamedTuple):
     """A strategy and the arguments of its call.
 
     Attributes:
-      strategy: Name in dml.strategies.
-      own: Options of the strategy, or a function of the entry that returns them.
+      strategy: Name of a strategy.
+      own: Options of the strategy, or a function of the entry that returns them. Others
+        follow from its signature, see `offered`.
       fabric: One rank, ranks, or the devices or threads of one rank.
       ranks: Number of ranks.
       reads: Returns the entry with the batches and the update of the strategy.
+      allreduce: Name of the all-reduce of sums.
     """
 
     strategy: str
-    own: Own | Callable[[Entry], Own] = {}
-    fabric: str = RANKS
-    ranks: int = WORKERS
-    reads: Callable[[Entry], Entry] = identity
+    own: Own | Callable[[Entry], Own]
+    fabric: str
+    ranks: int
+    reads: Callable[[Entry], Entry]
+    allreduce: str
 
     def case(self, entry: Entry, updates: int) -> Case:
         """Return the training of a problem with a number of updates."""
@@ -83,14 +87,40 @@ class Method(NamedTuple):
         return Case(
             self.reads(entry),
             self.strategy,
-            {**own, **entry.own.get(self.strategy, {})},
+            {**self.offered(entry), **own, **entry.own.get(self.strategy, {})},
             ranks=self.ranks,
             steps=EPOCHS if self.reads in (by_examples, by_blocks) else updates,
         )
 
+    def offered(self, entry: Entry) -> Own:
+        """Return the values of those parameters that the strategy has."""
+        allreduce = extend.find(self.allreduce, ALLREDUCE, extend.ALLREDUCES)
+        offered = {
+            "reducer": lambda: exact(allreduce),
+            "allreduce": lambda: allreduce,
+            "batch": lambda: entry.batch,
+            "axes": lambda: devices.mesh(data=0),
+        }
+        named = extend.accepted(load(self.strategy), offered)
+        return {name: value() for name, value in named.items()}
 
-def reducing(name: str, **own: Any) -> Own:
-    return {"reducer": exact(ALLREDUCE[name]), **own}
+
+def method(
+    strategy: str,
+    own: Own | Callable[[Entry], Own] = {},  # noqa: B006
+    *,
+    fabric: str = "",
+    ranks: int = 0,
+    reads: Callable[[Entry], Entry] | None = None,
+    allreduce: str = "star",
+) -> Method:
+    """Return a Method whose other fields follow from the strategy's record."""
+    record = entry_of(strategy)
+    ranks = ranks or (1 if record.alone or record.devices else WORKERS)
+    if not fabric:
+        fabric = DEVICES if record.devices else RANKS if ranks > 1 else ONE_RANK
+    reads = reads or (by_examples if record.epochs else identity)
+    return Method(strategy, own, fabric, ranks, reads, allreduce)
 
 
 def attacked(entry: Entry) -> Own:
@@ -103,18 +133,11 @@ def attacked(entry: Entry) -> Own:
 def served(name: str) -> Method:
     rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), WORKERS)
     own = {"setup": Setup(Roles(WORKERS, (WORKERS,)), rule)}
-    return Method("server", own, RANKS, WORKERS + 1, on_servers)
-
-
-def on_mesh(entry: Entry) -> Own:
-    from dml.wire.mesh import devices
-
-    return {"axes": devices.mesh(data=0)}
+    return method("server", own, ranks=WORKERS + 1, reads=on_servers)
 
 
 def on_stages(pipeline: str, entry: Entry) -> Own:
     from dml.strategies.hybrid.parts import Pipeline
-    from dml.wire.mesh import devices
 
     axes = devices.mesh(data=1, stage=WORKERS, tensor=1)
     return {"axes": axes, "pipeline": Pipeline(pipeline, 4)}
@@ -131,56 +154,56 @@ def private(entry: Entry) -> Own:
 
 CODED = {"code": "repetition:1", "workers": 3 * WORKERS}
 DELAYED = {"distribution": delay_distribution("constant:3"), "seed": SEED}
-METHODS: dict[str, Method] = {
-    "serial": Method("serial", {"accumulate": WORKERS}, ONE_RANK, 1),
-    "synchronous star": Method("synchronous", reducing("star")),
-    "synchronous ring": Method("synchronous", reducing("ring")),
-    "local": Method("local", reducing("star", every=2)),
-    "poseidon": Method(
-        "poseidon", {"allreduce": ALLREDUCE["star"], "scheme": "factors"}
+OUTER: Mapping[str, Own] = {  # decentralised strategies with a centre
+    "easgd": {},
+    "diloco": {"outer_every": 2},
+    "async_diloco": {"outer_every": 2},
+}
+ROWS = {
+    "serial": method("serial", {"accumulate": WORKERS}),
+    "synchronous star": method("synchronous"),
+    "synchronous ring": method("synchronous", allreduce="ring"),
+    "local": method("local", {"every": 2}),
+    "poseidon": method("poseidon", {"scheme": "factors"}),
+    "owned": method("owned"),
+    "kfac": method("kfac"),
+    "coded": method("coded", CODED),
+    "coded under attack": method("coded", attacked),
+    "zeno": method("zeno", lambda entry: {"rate": entry.rate, "seed": SEED}),
+    "gradient_coding": method(  # six workers in three groups
+        "gradient_coding", {"code": "repetition:1"}, ranks=2 * WORKERS + 1
     ),
-    "owned": Method("owned", reducing("star")),
-    "kfac": Method("kfac", reducing("star")),
-    "coded": Method("coded", CODED),
-    "coded under attack": Method("coded", attacked),
-    "zeno": Method("zeno", lambda entry: {"rate": entry.rate, "seed": SEED}),
-    "gradient_coding": Method(  # six workers in three groups
-        "gradient_coding", {"code": "repetition:1"}, RANKS, 2 * WORKERS + 1
-    ),
-    **{
-        name: Method(name)
-        for name in DECENTRALISED
-        if name not in ("easgd", "diloco", "async_diloco")
-    },
-    "easgd": Method("easgd", {"allreduce": ALLREDUCE["star"]}),
-    "diloco": Method("diloco", reducing("star", outer_every=2)),
-    "async_diloco": Method("async_diloco", {"outer_every": 2}),
-    "mesh": Method("mesh", on_mesh, DEVICES, 1),
-    "hybrid gpipe": Method("hybrid", partial(on_stages, "gpipe"), DEVICES, 1),
-    "hybrid 1f1b": Method("hybrid", partial(on_stages, "1f1b"), DEVICES, 1),
-    "sharded": Method("sharded", on_mesh, DEVICES, 1),
-    "offload": Method("offload", reducing("star", device_mb=1.0)),
-    "scan": Method("scan", {}, ONE_RANK, 1, by_equal_minibatches),
+    **{name: method(name) for name in DECENTRALISED if name not in OUTER},
+    **{name: method(name, own) for name, own in OUTER.items()},
+    "mesh": method("mesh"),
+    "hybrid gpipe": method("hybrid", partial(on_stages, "gpipe")),
+    "hybrid 1f1b": method("hybrid", partial(on_stages, "1f1b")),
+    "sharded": method("sharded"),
+    "offload": method("offload", {"device_mb": 1.0}),
+    "scan": method("scan", reads=by_equal_minibatches),
     **{
         f"server {name}": served(name)
         for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
     },
-    "hogwild on 1 worker": Method("hogwild", {}, ONE_RANK, 1, by_examples),
-    "hogwild_private": Method("hogwild_private", private, ONE_RANK, 1, by_examples),
-    "delayed": Method("delayed", DELAYED, ONE_RANK, 1, by_examples),
-    "average": Method("average", {"threads": WORKERS}, THREADS, 1, by_examples),
-    "cyclades": Method(
-        "cyclades", partial(deferring, np.zeros), THREADS, 1, by_examples
+    "hogwild on 1 worker": method("hogwild", ranks=1),
+    "hogwild_private": method("hogwild_private", private, ranks=1),
+    "delayed": method("delayed", DELAYED),
+    "average": method("average", {"threads": WORKERS}, ranks=1, fabric=THREADS),
+    "cyclades": method(
+        "cyclades", partial(deferring, np.zeros), ranks=1, fabric=THREADS
     ),
-    "minibatch": Method(
-        "cyclades", partial(deferring, np.ones), THREADS, 1, by_examples
+    "minibatch": method(
+        "cyclades", partial(deferring, np.ones), ranks=1, fabric=THREADS
     ),
-    "rotation on 1 rank": Method("rotation", {}, ONE_RANK, 1, by_blocks),
-    "rotation": Method("rotation", reads=by_blocks),
-    "operation": Method(
-        "operation",
-        lambda entry: {"allreduce": ALLREDUCE["ring"], "batch": entry.batch},
-    ),
+    "rotation on 1 rank": method("rotation", ranks=1, reads=by_blocks),
+    "rotation": method("rotation", reads=by_blocks),
+    "operation": method("operation", allreduce="ring"),
+}
+OWN_ROWS = {row.strategy for row in ROWS.values()}
+METHODS = ROWS | {
+    name: method(name)
+    for name, entry in STRATEGIES.items()
+    if name not in OWN_ROWS and "play" not in entry.needs
 }
 
 
@@ -192,15 +215,9 @@ def find_method(name: str) -> Method:
     """
     if name in METHODS:
         return METHODS[name]
-    strategy_name, _, allreduce = name.partition(" ")
-    if strategy_name == "synchronous" and allreduce:
-        function = extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
-        return Method(strategy_name, {"reducer": exact(function)})
+    strategy, _, allreduce = name.partition(" ")
+    if strategy == "synchronous" and allreduce:
+        extend.find(allreduce, ALLREDUCE, extend.ALLREDUCES)
+        return method(strategy, allreduce=allreduce)
     extend.find(name, {}, extend.STRATEGIES)
-
-    def own(entry: Entry) -> Own:
-        ring = ALLREDUCE["ring"]
-        offered = {"reducer": exact(ring), "allreduce": ring, "batch": entry.batch}
-        return extend.accepted(strategy(name, entry.make()), offered)
-
-    return Method(name, own)
+    return method(name, allreduce="ring")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dml.figures import style as figures
 from dml.models.memory import DeviceBytes, fullest_device
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 from studies.memory.search import GB, Candidate, Search, mesh_text, options_text
 
 
@@ -32,7 +32,7 @@ def bars(
     }
 
 
-def label(plan: Plan) -> str:
+def label(plan: MeshPlan) -> str:
     """Return a label of two lines for a plan."""
     microbatches = f"{plan.microbatch} x {plan.microbatches}"
     return f"{mesh_text(plan)}\n{options_text(plan)}, {microbatches}"

@@ -8,7 +8,7 @@ from dml.models.memory import DeviceBytes, block_parameters, fullest_device
 from dml.models.networks.transformer import SIZES, Shape
 from dml.types import BadInput
 from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 
 GB = 10**9
 DOUBLINGS = 4  # numbers of devices to try: the fewest that fit, times 1, 2, 4, 8
@@ -63,7 +63,7 @@ class Search(NamedTuple):
 class Candidate(NamedTuple):
     """A plan that fits, the memory of its fullest device, and the time of a step."""
 
-    plan: Plan
+    plan: MeshPlan
     memory: DeviceBytes
     seconds: Seconds
 
@@ -77,7 +77,7 @@ def divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
-def meshes(search: Search) -> list[Plan]:
+def meshes(search: Search) -> list[MeshPlan]:
     """Return every mesh, smallest first.
 
     Heads are not split, stages have equal numbers of blocks, and the tensor axis is
@@ -90,13 +90,13 @@ def meshes(search: Search) -> list[Plan]:
         [size for size in divisors(heads) if size <= host and host % size == 0],
     )
     plans = (
-        Plan(data, stage, tensor, 1, search.workload.batch // data, search.schedule)
+        MeshPlan(data, stage, tensor, 1, search.workload.batch // data, search.schedule)
         for data, stage, tensor in axes
     )
     return sorted(plans, key=lambda plan: plan.devices)
 
 
-def variants(mesh: Plan) -> Iterator[Plan]:
+def variants(mesh: MeshPlan) -> Iterator[MeshPlan]:
     """Yield a plan for each combination of microbatch, remat, sequence and ZeRO."""
     examples = mesh.microbatches
     sizes = [1 << k for k in range(examples.bit_length()) if examples % (1 << k) == 0]
@@ -114,13 +114,13 @@ def variants(mesh: Plan) -> Iterator[Plan]:
         )
 
 
-def fitting(search: Search, plan: Plan) -> DeviceBytes | None:
+def fitting(search: Search, plan: MeshPlan) -> DeviceBytes | None:
     """Return the memory of the fullest device; None if it exceeds the limit."""
     device = fullest_device(search.workload.shape, search.workload.causal, plan)
     return device if device.total <= search.limit else None
 
 
-def can_fit(search: Search, mesh: Plan) -> bool:
+def can_fit(search: Search, mesh: MeshPlan) -> bool:
     """Return whether the model fits on the mesh with the plan of least memory."""
     smallest = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
     return any(
@@ -186,13 +186,13 @@ def cheapest(plans_by_devices: dict[int, list[Candidate]]) -> Candidate:
     )
 
 
-def mesh_text(plan: Plan) -> str:
+def mesh_text(plan: MeshPlan) -> str:
     """Return a plan's mesh as text for --mesh."""
     axes = {"data": plan.data, "stage": plan.stage, "tensor": plan.tensor}
     return ",".join(f"{k}:{n}" for k, n in axes.items() if n > 1) or "data:1"
 
 
-def options_text(plan: Plan) -> str:
+def options_text(plan: MeshPlan) -> str:
     """Return the options of a plan as text."""
     options = {"remat": plan.remat, "sequence": plan.sequence}
     options[f"zero {plan.zero}"] = plan.data > 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dml.runs.writers import Row
-from dml.wire.plans.offload import (
+from dml.wire.plans.offloading.offload import (
     FETCH,
     RULES,
     WRITE_BACK,

@@ -18,7 +18,7 @@ from dml.types import Comm, Problem, Step
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
-from dml.wire.plans.offload import RULES, Iteration, demand, moved
+from dml.wire.plans.offloading.offload import RULES, Iteration, demand, moved
 from dml.wire.reducers.exact import exact
 from studies.offload.workload import Workload, adam, capacities
 

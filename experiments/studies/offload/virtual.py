@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dml.runs.writers import Row
-from dml.wire.plans.offload import Access, Iteration, moved
-from dml.wire.plans.prefetching import plans, timeline
+from dml.wire.plans.offloading.offload import Access, Iteration, moved
+from dml.wire.plans.offloading.prefetching import plans, timeline
 from studies.offload.workload import Device, Workload, adam, capacities
 
 WARM_UP, ITERATIONS = 4, 12  # of a plan, before the period that is measured

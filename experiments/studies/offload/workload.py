@@ -13,7 +13,7 @@ from dml.strategies.offload.program import Program, Shapes
 from dml.strategies.offload.recording import record
 from dml.types import Batch, Model, Problem
 from dml.update.dense import Optimizer, make
-from dml.wire.plans.offload import Iteration
+from dml.wire.plans.offloading.offload import Iteration
 
 LEARNING_RATE = 1e-3
 

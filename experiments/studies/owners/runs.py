@@ -27,7 +27,7 @@ SHARDS, BATCH, CLIP, RATE, DECAY = 8, 16, 1.0, 2e-3, 0.1
 REDUCERS = {"exact": exact, "order_free": order_free}
 
 
-class Plan(NamedTuple):
+class OwnersPlan(NamedTuple):
     """The model, the optimizer and the length of a training.
 
     Attributes:
@@ -60,12 +60,12 @@ def problem(shape: Shape, seed: int) -> Problem:
 
 
 @cache  # the optimizer is a static argument of the compiled update
-def optimizer(plan: Plan, clip: float) -> Optimizer:
+def optimizer(plan: OwnersPlan, clip: float) -> Optimizer:
     """Return the optimizer; strategies that clip themselves pass an infinite clip."""
     return make(plan.optimizer, RATE, clip=clip, decay=DECAY, outputs=outputs_of(plan))
 
 
-def case(plan: Plan, strategy: str, reducer: str) -> Case:
+def case(plan: OwnersPlan, strategy: str, reducer: str) -> Case:
     """Return a training by "synchronous" or "owned", with a key of REDUCERS.
 
     order_free sums have 8 logical shards on any number of ranks.
@@ -81,7 +81,7 @@ def case(plan: Plan, strategy: str, reducer: str) -> Case:
     return Case(given(task, batches, update), strategy, own)
 
 
-def train(plan: Plan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]:
+def train(plan: OwnersPlan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]:
     """Return the row of a training on virtual ranks; see `case`."""
     measured = measure(case(plan, strategy, reducer)._replace(ranks=ranks))
     predicted = words(owners_of(plan, ranks))
@@ -100,32 +100,32 @@ def train(plan: Plan, strategy: str, ranks: int, reducer: str) -> dict[str, Any]
     }
 
 
-def costs(plan: Plan) -> Any:
+def costs(plan: OwnersPlan) -> Any:
     """Return params -> costs of updates, by which owners are balanced; None: sizes."""
     if plan.optimizer != "muon":
         return None
     return partial(muon.costs, outputs_of(plan))
 
 
-def outputs_of(plan: Plan) -> Sequence[str]:
+def outputs_of(plan: OwnersPlan) -> Sequence[str]:
     """Return the names of the params of the output layer."""
     model = problem(plan.shape, plan.seed).model
     assert model
     return model.layers[-1].names
 
 
-def leaves_of(plan: Plan) -> int:
+def leaves_of(plan: OwnersPlan) -> int:
     return len(jax.tree.leaves(problem(plan.shape, plan.seed).params))
 
 
-def owners_of(plan: Plan, ranks: int) -> Owners:
+def owners_of(plan: OwnersPlan, ranks: int) -> Owners:
     """Return the owners of the GPT's leaves, with one scalar for the loss."""
     params, rule = problem(plan.shape, plan.seed).params, costs(plan)
     shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
     return owners(shapes, ranks, rule and rule(params), scalars=1)
 
 
-def update_seconds(plan: Plan, ranks: int, repeats: int) -> dict[str, Any]:
+def update_seconds(plan: OwnersPlan, ranks: int, repeats: int) -> dict[str, Any]:
     """Return the row with the seconds of an update on the slowest rank.
 
     This process updates the leaves of one rank after another, without messages.
@@ -149,7 +149,7 @@ def update_seconds(plan: Plan, ranks: int, repeats: int) -> dict[str, Any]:
 
 
 def time_update(
-    plan: Plan, ranks: int, rank: int, repeats: int, comm: CountedComm
+    plan: OwnersPlan, ranks: int, rank: int, repeats: int, comm: CountedComm
 ) -> float:
     """Return the least seconds of the update of one rank's leaves."""
     params, update = problem(plan.shape, plan.seed).params, optimizer(plan, np.inf)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from dml.evaluation.vectors import replacing
+from dml.files import replacing
 from dml.runs import results
 from dml.types import BadInput
 

@@ -22,8 +22,8 @@ from dml.strategies.hybrid.post_validation import (
     validate_update,
     within,
 )
-from dml.wire.plans.pipeline_times import output_of, stage_work
-from dml.wire.plans.pipelines import FORWARD, SPLIT, Schedule, make
+from dml.wire.plans.pipeline.schedules import FORWARD, SPLIT, Schedule, make
+from dml.wire.plans.pipeline.times import output_of, stage_work
 from studies.pipeline.virtual import Stage, execute, tag
 
 MINIBATCHES = 20

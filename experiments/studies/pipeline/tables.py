@@ -7,9 +7,9 @@ from lab.claims import grouped
 
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
-from dml.wire.plans import pipeline_facts as facts
-from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
-from dml.wire.plans.stages import imbalance
+from dml.wire.plans.pipeline import facts
+from dml.wire.plans.pipeline.schedules import SCHEDULES, Schedule, make, pipedream
+from dml.wire.plans.pipeline.stages import imbalance
 from studies.pipeline import post_validation
 from studies.pipeline.virtual import CUTS, Layers, speed_up
 from studies.pipeline.zero_bubble import (
@@ -158,7 +158,7 @@ def stage_counts(counts: Sequence[int]) -> str:
     return " ".join(map(str, short))
 
 
-class Table(NamedTuple):
+class PipelineTable(NamedTuple):
     """A table: title, columns, a generator of rows, and a row's summary entries."""
 
     title: str
@@ -170,14 +170,14 @@ class Table(NamedTuple):
 SPEED_UPS = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
 STAGES = {"K": (2, "{stages}")}
 PUBLISHED = {"published": (9, "{published:.2f}")}
-TABLES: dict[str, Table] = {
-    "grid": Table(
+TABLES: dict[str, PipelineTable] = {
+    "grid": PipelineTable(
         "GPipe's Table 2, Transformer: speed-up over one device, KM/(M + K - 1)",
         STAGES | {"M": (2, "{microbatches}")} | PUBLISHED | SPEED_UPS,
         grid,
         lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
     ),
-    "imbalance": Table(
+    "imbalance": PipelineTable(
         f"GPipe's Table 2, AmoebaNet: uneven layers, M = {AMOEBANET_MICROBATCHES}, "
         "speed-up at most K / imbalance",
         STAGES
@@ -190,7 +190,7 @@ TABLES: dict[str, Table] = {
             f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
         },
     ),
-    "measured": Table(
+    "measured": PipelineTable(
         "On real devices with one core each: speed-up over one device, time of a step "
         "relative to gpipe, and MB of temporary buffers",
         STAGES
@@ -208,7 +208,7 @@ TABLES: dict[str, Table] = {
             ],
         },
     ),
-    "schedules": Table(
+    "schedules": PipelineTable(
         "Schedules with v parts per stage; in flight: largest number of microbatches "
         "with saved activations",
         {
@@ -227,7 +227,7 @@ TABLES: dict[str, Table] = {
             f"staleness_{row['schedule']}": max(row["staleness"]),
         },
     ),
-    "zero_bubble": Table(
+    "zero_bubble": PipelineTable(
         "Bubble in F + B + W, for stages of equal or measured (ms) F, B, W; run: in a "
         "run without flushes",
         {
@@ -249,7 +249,7 @@ TABLES: dict[str, Table] = {
             else {}
         ),
     ),
-    "post_validation": Table(
+    "post_validation": PipelineTable(
         "Clipping by the norm of all stages: ms per minibatch at F = B = W, with a "
         "barrier or post-validated",
         {

@@ -10,7 +10,7 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, Writer, cell, collector
-from dml.wire.plans.templates import (
+from dml.wire.plans.pipeline.templates import (
     Pipeline,
     Templates,
     batch_shares,

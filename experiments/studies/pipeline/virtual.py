@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import BadInput, Request
-from dml.wire.plans.pipeline_times import input_of, output_of, stage_work
-from dml.wire.plans.pipelines import Schedule, make
-from dml.wire.plans.stages import balanced_parts, equal_parts
+from dml.wire.plans.pipeline.schedules import Schedule, make
+from dml.wire.plans.pipeline.stages import balanced_parts, equal_parts
+from dml.wire.plans.pipeline.times import input_of, output_of, stage_work
 
 FIRST_TAG = 16  # of activations and gradients; other messages have smaller tags
 REPEATS = 20  # timings of a layer, of which the minimum is used

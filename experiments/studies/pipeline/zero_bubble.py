@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dml.runs.writers import Row
-from dml.wire.plans import pipeline_facts as facts
-from dml.wire.plans.pipeline_times import bubble_seconds
-from dml.wire.plans.pipelines import SPLIT, make
-from dml.wire.plans.slots import instructions, slot_count
+from dml.wire.plans.pipeline import facts
+from dml.wire.plans.pipeline.schedules import SPLIT, make
+from dml.wire.plans.pipeline.slots import instructions, slot_count
+from dml.wire.plans.pipeline.times import bubble_seconds
 
 EQUAL_LABEL, EQUAL = "F = B = W", (1.0, 1.0, 1.0)
 MINIBATCHES = 6  # of a run in which no stage waits for the updates of others

@@ -12,7 +12,7 @@ import numpy as np
 from dml.figures import pages
 from dml.planner import memory, runs, search, seconds
 from dml.types import BadInput
-from studies.plan.rows import GIB, Query
+from studies.plan.question import GIB, Query
 
 FACTORS = (0.25, 0.5, 1, 2, 4)  # of the number of devices and of the network
 EACH = 3  # meshes for each choice of micro batch and recomputation

@@ -8,7 +8,7 @@ from typing import Any
 from dml.figures import style as figures
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
-from studies.plan.rows import Found
+from studies.plan.question import Found
 
 COLUMNS: dict[str, Columns] = {
     "meshes": {

@@ -22,8 +22,8 @@ from dml.wire.comm import first_of_each_host
 from dml.wire.server.consistency import Consistency
 from studies.server.problems import PROBLEMS
 from studies.server.runs import (
-    Plan,
     RunResult,
+    ServerPlan,
     simulate_single_process,
     train_on_servers,
 )
@@ -61,7 +61,7 @@ def compare(
       trials: (comm, run) -> the cases; None on all ranks except 0. All ranks call
         run(update, rule, worker_options, servers, **plan) for each case: update has
         the factories of the servers' shards and of the workers' updates, rule maps
-        the number of workers to a consistency, plan are fields of Plan.
+        the number of workers to a consistency, plan are fields of ServerPlan.
       columns: Columns of the printed table, which has a row for each case.
       summarize: cases -> the summary.
       draw: (run folder, cases) -> None; draws the figures.
@@ -82,7 +82,9 @@ def compare(
             scale = flag_values.scale  # unit of the sleeps of real ranks
             comm = Sleeping(comm, longest=scale)  # type: ignore[assignment]
         batch = flag_values.batch or defaults.batch
-        default_plan = Plan(batch, flag_values.clocks, flag_values.seed, scale=scale)
+        default_plan = ServerPlan(
+            batch, flag_values.clocks, flag_values.seed, scale=scale
+        )
 
         def run(
             update: tuple[MakeShard, MakeShard],

@@ -19,7 +19,7 @@ from dml.metrics.timer import Timer
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import delay_distribution, step_seconds
-from dml.strategies.parameters import Update
+from dml.strategies.loops.parameters import Update
 from dml.strategies.server.report import (
     Collected,
     Report,
@@ -51,7 +51,7 @@ MAX_PANEL_VALUE = 1e6  # largest value in a panel
 INTEGERS = ("worker", "clock", "staleness", "rows", "late", "server")  # of LOGGED
 
 
-class Plan(NamedTuple):
+class ServerPlan(NamedTuple):
     """The minibatches of a run, and the delays of its workers."""
 
     batch: int  # examples in a minibatch, over all workers
@@ -94,7 +94,7 @@ def train_on_servers(
     problem: Problem,
     update: Update,
     setup: Setup,
-    plan: Plan,
+    plan: ServerPlan,
     writer: Writer = SILENT,
     report: Report | None = None,
 ) -> RunResult | None:

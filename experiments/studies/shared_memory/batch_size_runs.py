@@ -31,7 +31,7 @@ MAX_EXAMPLES_RATIO = 2.0  # a rate is abandoned at this multiple of the fewest e
 LOWEST = 2.0**-12  # lowest tried rate as a ratio to the first one
 
 
-class Plan(NamedTuple):
+class BatchSizePlan(NamedTuple):
     """A problem, its initial objective and its target.
 
     Attributes:
@@ -61,7 +61,7 @@ class Fastest(NamedTuple):
     examples: float
 
 
-def plan_from_flags(name: str, values: Any) -> Plan:
+def plan_from_flags(name: str, values: Any) -> BatchSizePlan:
     """Generate the data set of a name in DATA, and compute its least objective."""
     if values.nonzeros > values.features:
         raise BadInput(
@@ -78,7 +78,7 @@ def plan_from_flags(name: str, values: Any) -> Plan:
     data = logistic.documents(shuffle(batch, values.seed), values.mu)
     start = np.zeros(values.features, np.float32)
     least = logistic.objective(logistic.optimum(data, values.features), data)
-    return Plan(
+    return BatchSizePlan(
         models.problem(logistic, data, start),
         logistic.objective(start, data),
         (1 + values.within) * least,
@@ -133,7 +133,7 @@ def select_examples(data: Documents, first: int, last: int) -> Documents:
 
 
 def descent(
-    plan: Plan, batch: int, rate: float, comm: CountedComm, threads: int = 1
+    plan: BatchSizePlan, batch: int, rate: float, comm: CountedComm, threads: int = 1
 ) -> Iterator[tuple[int, np.ndarray, float]]:
     """Train; yield for each window: examples so far, table, seconds of an update.
 
@@ -170,7 +170,7 @@ def descent(
 
 
 def examples_to_target(
-    plan: Plan, batch: int, rate: float, comm: CountedComm, limit: float
+    plan: BatchSizePlan, batch: int, rate: float, comm: CountedComm, limit: float
 ) -> float:
     """Return the number of examples to the target; inf above the limit."""
     kernel = plan.problem.kernel
@@ -190,7 +190,9 @@ def examples_to_target(
     return np.inf
 
 
-def search_rate(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
+def search_rate(
+    plan: BatchSizePlan, batch: int, rate: float, comm: CountedComm
+) -> Fastest:
     """Search by factors of 2, from this rate, the rate with the fewest examples."""
     tried: dict[float, float] = {}
 
@@ -211,7 +213,9 @@ def search_rate(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Faste
     return Fastest(best, examples(best))
 
 
-def bounds(plan: Plan, batch: int, search: Fastest, comm: CountedComm) -> list[float]:
+def bounds(
+    plan: BatchSizePlan, batch: int, search: Fastest, comm: CountedComm
+) -> list[float]:
     """Return the bounds of the batch size at the start, and along the fastest run."""
     bound = diversity(plan.problem.kernel.data, len(plan.problem.params))
     values = [bound(plan.problem.params)]
@@ -223,7 +227,7 @@ def bounds(plan: Plan, batch: int, search: Fastest, comm: CountedComm) -> list[f
 
 
 def step_seconds(
-    plan: Plan, batch: int, rate: float, comm: CountedComm, threads: int
+    plan: BatchSizePlan, batch: int, rate: float, comm: CountedComm, threads: int
 ) -> float:
     """Return the median seconds of an update by this number of workers."""
     wide = plan._replace(window=max(plan.window, plan.problem.examples // 16))

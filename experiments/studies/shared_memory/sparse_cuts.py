@@ -10,7 +10,7 @@ import numpy as np
 from dml.data.sparse.brain_volume import volume
 from dml.data.sparse.dimacs import dimacs
 from dml.data.sparse.entities import entities
-from dml.data.sparse.graphs import Graph, generate, photograph
+from dml.data.sparse.graphs import WeightedGraph, generate, photograph
 from dml.figures import segments
 from dml.models.sparse import cuts as model
 from dml.models.sparse.cuts_optimum import Optimum, flow, optimum
@@ -76,7 +76,9 @@ def cuts(
     return Task(model, load, ENTITIES if data == "entities" else OTHERS)
 
 
-def cut_measures(graph: Graph, cut_data: model.Cuts, labels: np.ndarray) -> Measures:
+def cut_measures(
+    graph: WeightedGraph, cut_data: model.Cuts, labels: np.ndarray
+) -> Measures:
     """Return the cost of a cut, and the share of correct labels if they are known."""
     corners = model.corner_table(labels, graph.labels)
     cut = {"cut": graph.constant + model.cut_value(corners, cut_data)}
@@ -87,7 +89,7 @@ def cut_measures(graph: Graph, cut_data: model.Cuts, labels: np.ndarray) -> Meas
 
 
 def compare_with_optimum(
-    graph: Graph, measures: Measures, labels: np.ndarray, best: Optimum
+    graph: WeightedGraph, measures: Measures, labels: np.ndarray, best: Optimum
 ) -> dict[str, float]:
     """Compare with the least cut, or with a lower bound for more than two labels.
 
@@ -104,7 +106,7 @@ def compare_with_optimum(
     }
 
 
-GRAPHS: dict[str, Callable[[Sizes, int], Graph]] = {
+GRAPHS: dict[str, Callable[[Sizes, int], WeightedGraph]] = {
     "volume": lambda sizes, seed: volume(*sizes, seed),
     "photograph": lambda sizes, seed: photograph(PHOTOGRAPH, *sizes[1:], seed),
     "entities": lambda sizes, seed: entities(seed=seed),

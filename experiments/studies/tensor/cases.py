@@ -27,7 +27,7 @@ from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import Shape, transformer
 from dml.types import BadInput, Batch, Layer, Params
 from studies.tensor import measurements
-from studies.tensor.measurements import Operands, Part, Specs
+from studies.tensor.measurements import CompiledLayer, Operands, Specs
 
 LAYERS = {"embed": 0, "block": 1, "head": -1}  # indices of a transformer's layers
 EMPTY = Batch(np.zeros(0), np.zeros(0))
@@ -87,8 +87,8 @@ class Selection(NamedTuple):
 class Case(NamedTuple):
     """Functions of the number of devices: dense layer, divided layer, formula."""
 
-    dense: Callable[[int], Part]
-    cut: Callable[[int], Part]
+    dense: Callable[[int], CompiledLayer]
+    cut: Callable[[int], CompiledLayer]
     formula: Callable[[int], Formula]
 
 
@@ -143,7 +143,7 @@ def transformer_cases(
             np.float32(1) if name == "head" else weights,
         )
 
-        def cut(size: int) -> Part:
+        def cut(size: int) -> CompiledLayer:
             tensor = tensor_transformer(shape, True, size, sequence=sequence)
             layer = tensor.layers[LAYERS[name]]
             specs, partial = (

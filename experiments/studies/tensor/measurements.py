@@ -1,7 +1,7 @@
 """One layer, dense or divided over devices: its compiled forward and backward pass.
 
 `dense` and `cut` compile a layer for given operands and partition specs. A compiled
-`Part` has outputs and gradients to compare and collectives to count.
+`CompiledLayer` has outputs and gradients to compare and collectives to count.
 """
 
 import os
@@ -53,7 +53,7 @@ class Specs(NamedTuple):
     partial: Any
 
 
-class Part(NamedTuple):
+class CompiledLayer(NamedTuple):
     """A compiled layer.
 
     run: function that returns the output, and the gradients of params and of the input.
@@ -96,15 +96,15 @@ def forward_backward(layer: Layer, partial_grads: Any, operands: Operands) -> An
     return out, grads, input_grads
 
 
-def dense(layer: Layer, operands: Operands) -> Part:
+def dense(layer: Layer, operands: Operands) -> CompiledLayer:
     """Compile a layer for one device."""
     complete = jax.tree.map(lambda leaf: False, operands.params)  # no partial gradients
     program = jax.jit(partial(forward_backward, layer, complete))
     compiled = program.lower(operands).compile()
-    return Part(partial(compiled, jax.device_put(operands)), [], complete)
+    return CompiledLayer(partial(compiled, jax.device_put(operands)), [], complete)
 
 
-def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> Part:
+def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> CompiledLayer:
     """Compile a layer that is divided over `size` devices."""
     stacked = jax.tree.map(
         lambda is_partial, spec: PartitionSpec(AXIS) if is_partial else spec,
@@ -128,12 +128,12 @@ def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> Part:
         check_vma=False,
     )
     compiled = jax.jit(program).lower(placed).compile()
-    return Part(
+    return CompiledLayer(
         partial(compiled, placed), collectives(compiled.as_text()), specs.partial
     )
 
 
-def run_and_sum(part: Part) -> Any:
+def run_and_sum(part: CompiledLayer) -> Any:
     """Return a layer's output and gradients, with partial gradients summed."""
     out, grads, input_grads = jax.device_get(part.run())
     summed = jax.tree.map(
@@ -144,7 +144,7 @@ def run_and_sum(part: Part) -> Any:
     return out, summed, input_grads
 
 
-def largest_difference(part: Part, reference: Part) -> float:
+def largest_difference(part: CompiledLayer, reference: CompiledLayer) -> float:
     """Return the largest difference relative to the maximum of its array."""
 
     def relative(actual: np.ndarray, expected: np.ndarray) -> float:

@@ -23,7 +23,7 @@ from dml.strategies.shared.workers import Descent
 from dml.types import AllReduce, CountedComm, Problem, Reducer
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
-from dml.wire.plans.coding import DEFAULT, make_code
+from dml.wire.plans.codes.coding import DEFAULT, make_code
 from dml.wire.reducers import names as reducer_names
 from dml.wire.reducers.checked import checked
 from dml.wire.server.consistency import Choice, consistency
@@ -58,7 +58,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     own |= options.parse(values.options, name, options.settable(function))
     if name == "coded":
         own["rule"] = reducer_names.estimator(values.reduce)
-    if name in ("coded", "zeno"):
+    if options.takes(function, ["byzantine"]):
         own["byzantine"] = adversaries.byzantine(values)
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every

@@ -11,7 +11,8 @@ from dml.types.ranges import SEEDS
 from dml.wire.collectives import broadcast, swarm_broadcast
 from dml.wire.costs import square_cube
 from dml.wire.costs.square_cube import Speeds, Stage
-from dml.wire.plans import load_balance, swarm
+from dml.wire.plans import swarm
+from dml.wire.plans.averaging import load_balance
 
 MEMBERS = 16
 PEERS = (1, 2, 3, 4, 7, 8, 16, 33, 64, 100, 256)

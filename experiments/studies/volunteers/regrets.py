@@ -6,7 +6,7 @@ import numpy as np
 
 from dml.runs.writers import Row
 from dml.sim.delays import delay_distribution
-from dml.wire.plans import deadlines
+from dml.wire.plans.averaging import deadlines
 
 DELAYS = (
     "constant:1",

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from dml.data.sparse import brain_volume, entities, graphs
 from dml.data.sparse.dimacs import dimacs, write
-from dml.data.sparse.graphs import Graph, generate, photograph, validate
+from dml.data.sparse.graphs import WeightedGraph, generate, photograph, validate
 from dml.types import BadInput
 
 
@@ -74,7 +74,7 @@ def test_a_generated_graph_has_patches_and_a_photograph_its_figure():
     assert 0 <= graph.picture.min() < graph.picture.max() <= 1
 
 
-ONE = Graph(
+ONE = WeightedGraph(
     *(3, 2, np.int32([[0, 1], [1, 2]]), np.ones(2, np.float32)),
     *(np.int32([[0, 0], [2, 1]]), np.ones(2, np.float32)),
 )

@@ -18,7 +18,7 @@ from dml import sim
 from dml.data.text.generated import generate
 from dml.extend import load
 from dml.runs import results
-from dml.strategies import bucket_sums
+from dml.strategies.loops import bucket_sums
 from dml.types import BadInput, Step
 from dml.update import dense
 from dml.update.dense import make

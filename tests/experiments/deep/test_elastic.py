@@ -8,7 +8,7 @@ import vision
 from lab import flags
 from studies.deep.following import write_recoveries
 from studies.deep.requests import Requests, requested_workers
-from studies.elastic.real import Plan
+from studies.elastic.real import ElasticPlan
 
 from dml.runs import results
 from dml.types import BadInput
@@ -136,4 +136,4 @@ def test_every_recovery_since_the_last_update_is_written(tmp_path):
     ("ranks", "spares", "kills", "most"), [(9, 1, 5, 5), (9, 1, 99, 8), (4, 0, 99, 3)]
 )
 def test_workers_are_killed_until_one_rank_is_left(ranks, spares, kills, most):
-    assert Plan(ranks, spares, kills, 1.0, 0).most_kills == most
+    assert ElasticPlan(ranks, spares, kills, 1.0, 0).most_kills == most

@@ -9,7 +9,13 @@ from lab import flags
 from studies.large_batch import rates
 from studies.large_batch import training as large_batch_training
 from studies.large_batch.report import critical_batch, row, speed_ups
-from studies.large_batch.training import Plan, Result, accuracy, noise_scales, train
+from studies.large_batch.training import (
+    LargeBatchPlan,
+    Result,
+    accuracy,
+    noise_scales,
+    train,
+)
 
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
@@ -35,7 +41,7 @@ def plan():
     few = jax.tree.map(lambda leaf: leaf[:50], training)
     model = logistic(FEATURES, CLASSES)
     sizes = 4, 2, 4, 2, 650
-    return Plan(model, few, held_out, *sizes, accuracy(model, held_out))
+    return LargeBatchPlan(model, few, held_out, *sizes, accuracy(model, held_out))
 
 
 def test_workers_in_one_program_learn_what_serial_learns(plan):

@@ -6,8 +6,8 @@ import pytest
 from studies.averaging import printed, rounds
 from studies.averaging.methods import METHODS, evaluate, grid_text, run
 
-from dml.wire.plans.contraction import grid_variances
-from dml.wire.plans.graphs import topology
+from dml.wire.plans.averaging.contraction import grid_variances
+from dml.wire.plans.averaging.graphs import topology
 from tests.experiments.run_folder import check_folder, read_rows
 
 SMALL = "--p=6,16,64 --sides=4x4x4 --absences=0,0.2 --peers=64 --restarts=2"

@@ -54,7 +54,9 @@ def test_real_ranks_that_sleep_take_little_longer_than_virtual_ones(tmp_path):
 def test_without_mpirun_nothing_is_measured_and_a_line_says_so(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(stragglers_ranks.started.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(
+        stragglers_ranks.started.processes.shutil, "which", lambda *_, **__: None
+    )
     _, rows = run(tmp_path, "--measure=8")
     assert [row["measured"] for row in rows] == [None] * 8
     assert "mpirun" in capsys.readouterr().err

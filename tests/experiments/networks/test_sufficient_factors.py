@@ -9,12 +9,12 @@ from studies.factors.layers import NETWORKS, Layer, Network
 from studies.factors.throughput import Cluster, Exchange
 
 from dml.models.factors import dense_layers
-from dml.models.networks.alexnet import Sizes as Maps
+from dml.models.networks.alexnet import AlexNetSizes as Maps
 from dml.models.networks.alexnet import alexnet
 from dml.models.networks.transformer import SIZES, Shape, transformer
 from dml.types import BadInput, Batch
 from dml.wire.costs import allreduce as cost
-from dml.wire.costs.factors import WORDS, Nodes, Sizes
+from dml.wire.costs.factors import WORDS, Nodes, ProductSizes
 from tests.experiments.run_folder import read_rows
 
 EXAMPLES = 2
@@ -108,7 +108,7 @@ def test_ready_times_add_up_the_operations_of_layers():
 
 
 def test_words_are_counted_on_the_busiest_worker():
-    sizes = Sizes(3, 16, 32)
+    sizes = ProductSizes(3, 16, 32)
     counted = {row["role"]: row["counted"] for row in example.rows(sizes)}
     for role in example.ROLES:
         assert counted[role.name] == WORDS[role.scheme](sizes, role.nodes)

@@ -43,8 +43,8 @@ from studies.shared_memory import hogwild_claims as hogwild
 from studies.shuffling import claims as shuffling
 from studies.stragglers import claims as stragglers
 from studies.tensor import claims as tensor
+from studies.topology import allreduce_claims as swing
 from studies.topology import claims as topology
-from studies.topology import swing_claims as swing
 
 from dml.runs import results
 from tests.experiments.papers import claims_cases as of

@@ -8,7 +8,7 @@ from studies.offload import brute_force
 from studies.offload.brute_force import copied_bytes, fetches, least_cost, planned_cost
 
 from dml.types import BadInput
-from dml.wire.plans.offload import Access, Iteration
+from dml.wire.plans.offloading.offload import Access, Iteration
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 SMALL = ["--blocks=1", "--width=8", "--heads=2", "--length=4", "--vocabulary=11"]

@@ -8,9 +8,9 @@ from studies.pipeline.tables import TABLES, TRANSFORMER
 from studies.pipeline.virtual import CUTS, Layers, completion_time, speed_up
 
 from dml.models import layer_costs
-from dml.wire.plans import pipeline_facts as facts
-from dml.wire.plans.pipelines import SCHEDULES, SPLIT, make
-from dml.wire.plans.stages import imbalance
+from dml.wire.plans.pipeline import facts
+from dml.wire.plans.pipeline.schedules import SCHEDULES, SPLIT, make
+from dml.wire.plans.pipeline.stages import imbalance
 from tests.commands import COMPILED, PYTHON, command
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 

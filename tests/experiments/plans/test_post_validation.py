@@ -11,8 +11,8 @@ from studies.pipeline.post_validation import (
 )
 from studies.pipeline.virtual import Stage
 
-from dml.wire.plans.pipeline_times import bubble_seconds
-from dml.wire.plans.pipelines import make
+from dml.wire.plans.pipeline.schedules import make
+from dml.wire.plans.pipeline.times import bubble_seconds
 
 FREE, UNIT = "0,0,0", [1.0, 1.0, 1.0]
 SLOW = "0.01,1e-9,0"

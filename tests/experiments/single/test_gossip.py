@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dml.wire.averaging.gossip import gossip as modular_mix
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.mixing import matrix
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.mixing import matrix
 from experiments.single import gossip
 from tests.experiments.single.proof import broken, ran
 from tests.experiments.single.training import regression, trained

@@ -14,7 +14,7 @@ from dml.sim.delays import delay_distribution, step_seconds
 from dml.strategies.gradient_coding import gradient_coding as strategy
 from dml.types import Problem, Rows
 from dml.wire.comm import Delayed
-from dml.wire.plans.decoding import make_plan
+from dml.wire.plans.codes.decoding import make_plan
 from dml.wire.server.first_terms import HEADER
 from experiments.single import gradient_coding
 from tests.experiments.single.proof import broken, ran

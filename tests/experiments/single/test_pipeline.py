@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from dml.wire.plans import pipeline_facts, slots
-from dml.wire.plans.pipelines import gpipe, one_forward_one_backward
+from dml.wire.plans.pipeline import facts as pipeline_facts
+from dml.wire.plans.pipeline import slots
+from dml.wire.plans.pipeline.schedules import gpipe, one_forward_one_backward
 from experiments.single import pipeline
 from tests.checks import said
 from tests.experiments.single import mesh_main

@@ -17,7 +17,7 @@ from tests.models.layers.axes_main import line
 DEVICES = 4
 CLOSE = 1e-5  # of a leaf's largest number: float32 sums in another order
 SEEN = 1e-2  # of a mutant's gradient
-ABOUT = ((8, 8, 1), 4, alex.Sizes(unit=2, kernel=3, stride=1))
+ABOUT = ((8, 8, 1), 4, alex.AlexNetSizes(unit=2, kernel=3, stride=1))
 LAYERS, WORDS, READ, WRITTEN = 3, 5, 4, 3
 
 

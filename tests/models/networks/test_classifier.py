@@ -13,11 +13,11 @@ from dml.models.networks import resnet as residual
 from dml.models.networks.cnn import cnn
 from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
-from dml.models.networks.resnet import Plan, resnet
+from dml.models.networks.resnet import ResNetPlan, resnet
 from dml.types import BadInput, Batch
 from dml.wire.mesh.devices import mesh
 
-SHAPE, TINY = (8, 8, 1), Plan((1, 1), 2, (3, 3), 1, False, 4)
+SHAPE, TINY = (8, 8, 1), ResNetPlan((1, 1), 2, (3, 3), 1, False, 4)
 MODELS = {
     "mlp": lambda **how: mlp(SHAPE, 10, (7, 5), **how),
     "cnn": lambda **how: cnn(SHAPE, 10, 3, **how),

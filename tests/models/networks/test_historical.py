@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.models.networks.alexnet import PUBLISHED, Sizes, alexnet, network_layers
+from dml.models.networks.alexnet import PUBLISHED, AlexNetSizes, alexnet, network_layers
 from dml.models.networks.towers import crossing_bytes, tower_model
 from dml.models.networks.translator import (
     DECODER,
@@ -24,7 +24,7 @@ def test_on_four_devices(name):
 
 def test_the_papers_sizes_have_the_papers_maps():
     layers = network_layers(
-        (224, 224, 3), 1000, Sizes(unit=32, kernel=11, stride=4), PUBLISHED
+        (224, 224, 3), 1000, AlexNetSizes(unit=32, kernel=11, stride=4), PUBLISHED
     )
     made = [one.outputs for one in layers]
     assert made == [96, 256, 384, 384, 256, 4096, 4096, 1000]
@@ -41,7 +41,7 @@ def test_the_papers_sizes_have_the_papers_maps():
 
 
 def test_what_crosses_is_maps_and_scores():
-    about = ((8, 8, 1), 4, Sizes(unit=2, kernel=3, stride=1))
+    about = ((8, 8, 1), 4, AlexNetSizes(unit=2, kernel=3, stride=1))
     assert crossing_bytes(network_layers(*about, ()), batch=3) == 4 * 3 * 4
     met = 2 * 2 * 2 * 16  # of layer 3: 2 x 2 maps, 8 of each tower, there and back
     assert crossing_bytes(network_layers(*about, (3,)), batch=3) == 4 * 3 * (4 + met)
@@ -58,8 +58,8 @@ def test_what_crosses_is_maps_and_scores():
     [
         ({"shape": (8, 8)}, "images HxWxC.*got"),
         ({"classes": 5}, "multiples of 2.* classes=5"),
-        ({"sizes": Sizes(unit=3)}, "unit=3"),
-        ({"sizes": Sizes(stride=0)}, "of 1 or more"),
+        ({"sizes": AlexNetSizes(unit=3)}, "unit=3"),
+        ({"sizes": AlexNetSizes(stride=0)}, "of 1 or more"),
         ({"crossings": (1,)}, r"2 to 8, got \(1,\)"),
         ({"crossings": (3, 9)}, "3, 9"),
     ],

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dml.data.sparse.graphs import Graph
+from dml.data.sparse.graphs import WeightedGraph
 from dml.models.sparse import cuts as module
 from dml.models.sparse.cuts import (
     PAIR,
@@ -27,7 +27,7 @@ def drawn(nodes, labels, seed, whole=False):
     made = [3 * rng.random(len(part)) for part in (pairs, ends)]
     weights = [np.float32(np.ceil(part) if whole else part) for part in made]
     parts = pairs.astype(np.int32), weights[0], ends.astype(np.int32), weights[1]
-    return Graph(nodes, labels, *parts)
+    return WeightedGraph(nodes, labels, *parts)
 
 
 def every_cut(graph):
@@ -101,7 +101,7 @@ def test_the_flow_is_the_least_of_all_cuts(seed):
 
 def test_a_graph_in_which_nothing_must_be_cut_has_a_flow_of_0():
     pairs, ends = np.int32([[0, 1], [2, 3]]), np.int32([[0, 0], [2, 1]])
-    graph = Graph(4, 2, pairs, np.ones(2, "f4"), ends, np.ones(2, "f4"))
+    graph = WeightedGraph(4, 2, pairs, np.ones(2, "f4"), ends, np.ones(2, "f4"))
     found = flow(graph)
     assert found.cut == found.lower_bound == 0
     np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])

@@ -10,9 +10,10 @@ from dml.sim.volunteers.groups import Rules
 from dml.sim.volunteers.means import group_means
 from dml.sim.volunteers.population import Peers, Traits, population
 from dml.sim.volunteers.rounds import simulate_round
-from dml.wire.plans import load_balance, swarm
-from dml.wire.plans.deadlines import close_time
-from dml.wire.plans.grouping import grid_lines
+from dml.wire.plans import swarm
+from dml.wire.plans.averaging import load_balance
+from dml.wire.plans.averaging.deadlines import close_time
+from dml.wire.plans.averaging.grouping import grid_lines
 
 CHURN = Traits(400.0, 30.0, 2e6, 0.2, 0.6)
 STILL = Traits(bandwidth=2e6)

@@ -17,7 +17,7 @@ from dml.sim.events import Death
 from dml.strategies import strategy
 from dml.strategies.actors.apex.actor import Player, exploration, explore
 from dml.strategies.actors.apex.replay import Replay
-from dml.strategies.actors.apex.settings import Roles, Settings
+from dml.strategies.actors.apex.settings import ApexSettings, Roles
 from dml.types import BadInput, RankFailed, Replayed
 from dml.wire.comm import Delayed, Metered
 from tests.strategies.actors import q_chain
@@ -298,7 +298,7 @@ def test_a_share_epsilon_of_actions_is_random_and_each_equally_often():
 
 def test_an_actor_sends_each_step_of_its_episodes_once():
     """Transitions of two messages continue each other, and have no resets."""
-    settings = Settings(**SMALL)
+    settings = ApexSettings(**SMALL)
     play, params = problem().play, jax.device_get(problem().params)
     player = Player(play, 3, 0.5, settings)
     records = np.concatenate([player.transitions(params, k) for k in range(9)])

@@ -18,8 +18,8 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Delayed, Metered
 from dml.wire.comm.tags import Tag
 from dml.wire.comm.wrapper import Wrapper
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.sides import sides
 from dml.wire.reducers.exact import exact
 from tests.strategies.decentral.test_decentral import (
     DIM,

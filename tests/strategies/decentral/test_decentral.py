@@ -15,8 +15,8 @@ from dml.strategies.decentral.replicas import train_replicas
 from dml.types import BadInput, Problem
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.mixing import matrix
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.mixing import matrix
 from dml.wire.reducers.exact import exact
 from dml.wire.reducers.names import reducer
 

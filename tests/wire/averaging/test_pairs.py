@@ -5,8 +5,8 @@ import pytest
 
 from dml import sim
 from dml.wire.averaging.pairs import pair_averages
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.sides import sides
 
 ROUNDS, LENGTH = 8, 40
 

@@ -17,7 +17,7 @@ from dml.wire.averaging.pairs import Passive
 from dml.wire.comm import Metered
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.chain import Chain
-from dml.wire.plans.decoding import make_plan
+from dml.wire.plans.codes.decoding import make_plan
 from dml.wire.server.barriers import receive_numbers
 from dml.wire.server.first_terms import Master
 from dml.wire.server.inbox import Inbox

@@ -7,7 +7,7 @@ import pytest
 import dml
 from dml import BadInput, sim
 from dml.wire.comm import watch_state
-from dml.wire.comm.watch_state import State, peers_of, table, text_of, waits_for
+from dml.wire.comm.watch_state import WatchState, peers_of, table, text_of, waits_for
 
 
 def here():
@@ -72,13 +72,13 @@ def test_code_without_source_shows_nothing():
 def test_a_rank_waits_for_those_that_are_elsewhere():
     call = {"call": "comm.Barrier()", "place": "a.py:3", "kind": "collective"}
     states = {
-        0: State(4, 9.0, **call),
-        1: State(4, 2.0, "work()", "b.py:1"),
-        2: State(3, 9.0, **call),
-        3: State(4, 1.0, left="left", **call),
-        4: State(4, 9.0, **call),
-        5: State(4, 9.0, "comm.recv(source=9)", "a.py:7", "peer", (1,)),
-        6: State(4, 9.0, "comm.recv()", "a.py:7", "peer"),
+        0: WatchState(4, 9.0, **call),
+        1: WatchState(4, 2.0, "work()", "b.py:1"),
+        2: WatchState(3, 9.0, **call),
+        3: WatchState(4, 1.0, left="left", **call),
+        4: WatchState(4, 9.0, **call),
+        5: WatchState(4, 9.0, "comm.recv(source=9)", "a.py:7", "peer", (1,)),
+        6: WatchState(4, 9.0, "comm.recv()", "a.py:7", "peer"),
     }
     waits = [waits_for(rank, states) for rank in states]
     assert waits[0] == waits[4] == "ranks 1-3, 5-6"
@@ -92,7 +92,7 @@ def test_a_rank_waits_for_those_that_are_elsewhere():
 
 def test_threads_outside_of_libraries_are_named():
     fields = watch_state.state_of_threads(None)
-    assert set(fields) <= set(State._fields)
+    assert set(fields) <= set(WatchState._fields)
 
 
 def test_virtual_ranks_are_not_watched_and_bad_values_refused():

@@ -2,13 +2,19 @@
 
 import pytest
 
-from dml.wire.comm.watchdog import Call, State, deadlocked_ranks, rank_text, state_text
+from dml.wire.comm.watchdog import (
+    Call,
+    RankState,
+    deadlocked_ranks,
+    rank_text,
+    state_text,
+)
 
-ENDED, RUNNING = State(ended=True), State(location="main (x.py:1)")
+ENDED, RUNNING = RankState(ended=True), RankState(location="main (x.py:1)")
 
 
 def waits(*peers, any_peer=False, collective=()):
-    return State((Call("Recv(...)", peers, any_peer, collective),), "main (x.py:1)")
+    return RankState((Call("Recv(...)", peers, any_peer, collective),), "main (x.py:1)")
 
 
 def enters(name, *members):
@@ -37,8 +43,8 @@ def enters(name, *members):
         ([enters("a", 0, 1, 2), enters("a", 0, 1, 2), waits(0)], [0, 1, 2]),
         ([enters("a", 0, 1, 2), RUNNING, ENDED], [0]),
         # A rank in several calls, by threads, is stuck if it is stuck in all of them.
-        ([State(waits(1).calls + waits(2).calls), waits(0), RUNNING], []),
-        ([State(waits(1).calls + waits(2).calls), waits(0), waits(0)], [0, 1, 2]),
+        ([RankState(waits(1).calls + waits(2).calls), waits(0), RUNNING], []),
+        ([RankState(waits(1).calls + waits(2).calls), waits(0), waits(0)], [0, 1, 2]),
     ],
 )
 def test_the_ranks_that_can_only_wait_for_each_other_are_found(states, ranks):

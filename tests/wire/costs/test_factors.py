@@ -14,13 +14,13 @@ from dml.wire.comm import Metered
 from dml.wire.costs.factors import (
     WORDS,
     Nodes,
-    Sizes,
+    ProductSizes,
     choose,
     last_factor_nodes,
 )
 from dml.wire.reducers.sufficient_factors import Columns, gather_factors
 
-PAPER = Sizes(32, 4096, 4096)
+PAPER = ProductSizes(32, 4096, 4096)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,9 @@ def counted(exchange, size):
 
 
 # with an equal part of M x N for every node, so that all nodes have equal words
-@pytest.mark.parametrize("p, sizes", [(2, Sizes(3, 8, 6)), (4, Sizes(2, 12, 8))])
+@pytest.mark.parametrize(
+    "p, sizes", [(2, ProductSizes(3, 8, 6)), (4, ProductSizes(2, 12, 8))]
+)
 def test_words_are_those_that_a_node_sends_and_receives(p, sizes):
     k, m, n = sizes
     columns, rows = {"w": Columns(m, n)}, {"w": [k] * p}
@@ -80,7 +82,7 @@ def test_the_choice_has_the_fewest_words_and_follows_the_rule_of_the_paper():
     grid = itertools.product((1, 3, 32), (1, 7, 90), (2, 40, 500), (1, 2, 5, 16))
     seen = set()
     for k, m, n, p in grid:
-        sizes = Sizes(k, m, n)
+        sizes = ProductSizes(k, m, n)
         for servers, both in ((p, True), (max(1, p // 2), True), (2 * p, False)):
             nodes = Nodes(p, servers, both)
             words = {name: count(sizes, nodes) for name, count in WORDS.items()}
@@ -98,4 +100,4 @@ def test_the_choice_has_the_fewest_words_and_follows_the_rule_of_the_paper():
         assert min(crossing, 199) == max(cheap, default=1)
     assert seen == set(WORDS)
     with pytest.raises(BadInput, match="expected sizes and nodes of 1 or more"):
-        choose(Sizes(0, 4, 4), Nodes(2, 2))
+        choose(ProductSizes(0, 4, 4), Nodes(2, 2))

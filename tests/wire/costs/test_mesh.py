@@ -12,11 +12,11 @@ from dml.wire.costs.mesh import (
     seconds,
     stage_flops,
 )
-from dml.wire.plans.mesh import Plan
+from dml.wire.plans.mesh import MeshPlan
 
 WORK = Work(layers=8, width=64, length=32, vocabulary=100, block=12 * 64**2)
 MACHINE = Machine(1e12, Rates(1e-6, 1e-9, 0.0), Rates(1e-5, 1e-8, 0.0), host=8)
-PLAN = Plan(2, 2, 2, microbatch=2, microbatches=8)
+PLAN = MeshPlan(2, 2, 2, microbatch=2, microbatches=8)
 
 
 def test_an_all_reduce_costs_what_a_ring_does():
@@ -27,7 +27,7 @@ def test_an_all_reduce_costs_what_a_ring_does():
 
 
 def test_one_device_only_computes_six_flops_a_parameter_and_attention():
-    plan = Plan(microbatches=4)
+    plan = MeshPlan(microbatches=4)
     found = seconds(WORK, plan, MACHINE)
     assert found == Seconds(found.compute, 0, 0, 0, 0)
     counted = 6 * (8 * WORK.block + 100 * 64) + 12 * 8 * 64 * 32
@@ -37,20 +37,20 @@ def test_one_device_only_computes_six_flops_a_parameter_and_attention():
 def test_remat_adds_a_third_but_of_the_head():
     head = 6 * 100 * 64 * 32
     once, twice = (
-        stage_flops(WORK, Plan(remat=remat)) - head for remat in (False, True)
+        stage_flops(WORK, MeshPlan(remat=remat)) - head for remat in (False, True)
     )
     assert twice == pytest.approx(4 / 3 * once)
 
 
 def test_the_bubble_is_its_formulas_share():
     for stages, many in ((2, 1), (4, 8), (8, 3)):
-        found = seconds(WORK, Plan(stage=stages, microbatches=many), MACHINE)
+        found = seconds(WORK, MeshPlan(stage=stages, microbatches=many), MACHINE)
         share = found.bubble / (found.total - found.data)
         assert share == pytest.approx((stages - 1) / (many + stages - 1))
 
 
 def test_tensor_sends_four_all_reduces_a_block_and_two_more_with_remat():
-    plan = Plan(tensor=4, microbatch=2, microbatches=3)
+    plan = MeshPlan(tensor=4, microbatch=2, microbatches=3)
     each = all_reduce_seconds(4, 2 * 32 * 64 * 2, MACHINE.inside)
     assert seconds(WORK, plan, MACHINE).tensor == pytest.approx(3 * 8 * 4 * each)
     again = plan._replace(remat=True)

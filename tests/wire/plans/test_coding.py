@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.coding import (
+from dml.wire.plans.codes.coding import (
     CODES,
     check_digits,
     cyclic,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dml.sim.averaging.groups import group_average
-from dml.wire.plans import contraction
-from dml.wire.plans.faults import Faults
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.mixing import matrix
+from dml.wire.plans.averaging import contraction
+from dml.wire.plans.averaging.faults import Faults
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.mixing import matrix
 
 
 def measured(name, size, rounds, draws, absence=0.0):

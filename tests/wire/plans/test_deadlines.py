@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dml.sim.delays import delay_distribution
-from dml.wire.plans import deadlines
-from dml.wire.plans.deadlines import close_time
+from dml.wire.plans.averaging import deadlines
+from dml.wire.plans.averaging.deadlines import close_time
 
 ARRIVALS = [3.0, 1.0, 2.0, 7.0, 2.5]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.coding import cyclic
-from dml.wire.plans.decoding import (
+from dml.wire.plans.codes.coding import cyclic
+from dml.wire.plans.codes.decoding import (
     CODES,
     conditioning,
     make_plan,

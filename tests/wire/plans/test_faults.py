@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.faults import (
+from dml.wire.plans.averaging.faults import (
     LOST,
     Faults,
     arrivals,

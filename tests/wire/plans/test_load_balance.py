@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from dml.types import BadInput
-from dml.wire.plans.load_balance import integer_parts, level, shares
+from dml.wire.plans.averaging.load_balance import integer_parts, level, shares
 
 
 def draws(seed, members, clients=0):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.contraction import rounds_to
-from dml.wire.plans.graphs import TOPOLOGIES, topology
-from dml.wire.plans.mixing import (
+from dml.wire.plans.averaging.contraction import rounds_to
+from dml.wire.plans.averaging.graphs import TOPOLOGIES, topology
+from dml.wire.plans.averaging.mixing import (
     NO_RANK,
     edges,
     gap,

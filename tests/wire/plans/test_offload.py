@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.offload import (
+from dml.wire.plans.offloading.offload import (
     DROP,
     FETCH,
     RULES,
@@ -17,7 +17,7 @@ from dml.wire.plans.offload import (
     moved,
     victims,
 )
-from dml.wire.plans.prefetching import plans, timeline
+from dml.wire.plans.offloading.prefetching import plans, timeline
 
 ITERATIONS = 4
 

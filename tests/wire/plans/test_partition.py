@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dml.types import BadInput
 from dml.wire.plans.partition import imbalance, partition, split_keys
-from dml.wire.plans.stages import balanced_parts, equal_parts
-from dml.wire.plans.stages import imbalance as stage_imbalance
+from dml.wire.plans.pipeline.stages import balanced_parts, equal_parts
+from dml.wire.plans.pipeline.stages import imbalance as stage_imbalance
 from dml.wire.reducers.rows import indices, sum_rows
 
 

@@ -6,9 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dml.types import BadInput
-from dml.wire.plans.pipeline_facts import bubble, in_flight, speed_up, staleness
-from dml.wire.plans.pipelines import SCHEDULES, SPLIT, interleaved, make
-from dml.wire.plans.slots import DIRECTIONS, assign_slots, instructions, slot_count
+from dml.wire.plans.pipeline.facts import bubble, in_flight, speed_up, staleness
+from dml.wire.plans.pipeline.schedules import SCHEDULES, SPLIT, interleaved, make
+from dml.wire.plans.pipeline.slots import (
+    DIRECTIONS,
+    assign_slots,
+    instructions,
+    slot_count,
+)
 
 STAGES, MICROBATCHES = st.integers(1, 8), st.integers(1, 12)
 ROUNDS = PIECES = st.integers(1, 3)

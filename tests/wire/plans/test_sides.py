@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.graphs import topology
-from dml.wire.plans.mixing import matrix
-from dml.wire.plans.sides import sides
+from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.mixing import matrix
+from dml.wire.plans.averaging.sides import sides
 
 BIPARTITE = [
     ("ring", 8),

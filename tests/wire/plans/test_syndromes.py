@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.coding import cyclic, decoding, make_code, repetition
-from dml.wire.plans.syndromes import PROJECTIONS, check_sets, locate
+from dml.wire.plans.codes.coding import cyclic, decoding, make_code, repetition
+from dml.wire.plans.codes.syndromes import PROJECTIONS, check_sets, locate
 
 LENGTH = 40
 

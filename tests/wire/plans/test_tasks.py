@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.data.lookahead import Lookahead
-from dml.wire.plans.tasks import Task, Tasks
+from dml.wire.plans.tasks import ShardTask, Tasks
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -30,7 +30,7 @@ def test_all_minibatches_of_all_shards_are_assigned_once(seed):
 def test_a_worker_has_its_own_shard_while_no_other_has_less_progress():
     tasks = Tasks(3, 0, Lookahead([np.zeros(1)] * 9).available)
     assert [tasks.assign(worker, 4).shard for worker in (0, 1, 2)] == [0, 1, 2]
-    assert tasks.assign(1, 4) == Task(1, 4, 4)
-    assert tasks.assign(1, 4) == Task(0, 4, 4)
-    assert tasks.assign(2, 4) == Task(2, 4, 4)
-    assert tasks.assign(0, 4) == Task(0, 8, 1)  # the last minibatch
+    assert tasks.assign(1, 4) == ShardTask(1, 4, 4)
+    assert tasks.assign(1, 4) == ShardTask(0, 4, 4)
+    assert tasks.assign(2, 4) == ShardTask(2, 4, 4)
+    assert tasks.assign(0, 4) == ShardTask(0, 8, 1)  # the last minibatch

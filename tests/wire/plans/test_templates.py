@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml.types import BadInput
-from dml.wire.plans.templates import (
+from dml.wire.plans.pipeline.templates import (
     Templates,
     batch_shares,
     changes,

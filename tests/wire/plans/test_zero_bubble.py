@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dml.wire.plans.pipeline_facts import idle_ticks, in_flight
-from dml.wire.plans.pipeline_times import bubble_seconds, end_times
-from dml.wire.plans.pipelines import SPLIT, make
-from dml.wire.plans.slots import instructions, slot_count
+from dml.wire.plans.pipeline.facts import idle_ticks, in_flight
+from dml.wire.plans.pipeline.schedules import SPLIT, make
+from dml.wire.plans.pipeline.slots import instructions, slot_count
+from dml.wire.plans.pipeline.times import bubble_seconds, end_times
 
 STAGES, MICROBATCHES = st.integers(1, 8), st.integers(1, 20)
 UNIT = 1.0, 1.0, 1.0

@@ -37,7 +37,9 @@ BAD_ENTRIES = {
 
 def content(kind, body, /, **fields):
     """Return the bytes of a message of the stranger."""
-    head = m.Head(kind, STRANGER, 0, 0, 1, 0, 0, 1.0, len(body))._replace(**fields)
+    head = m.VolunteerHead(kind, STRANGER, 0, 0, 1, 0, 0, 1.0, len(body))._replace(
+        **fields
+    )
     return m.FORMAT.pack(*head).ljust(m.NBYTES, b"\0") + body
 
 

@@ -9,7 +9,7 @@ from studies.volunteers import drops
 from dml import sim
 from dml.sim.events import Death, events
 from dml.types import BadInput
-from dml.wire.plans.grouping import line
+from dml.wire.plans.averaging.grouping import line
 from dml.wire.volunteers import Peer, Settings, average, find_group, settle
 from dml.wire.volunteers import messages as m
 from dml.wire.volunteers.search import Search, handle
@@ -258,7 +258,7 @@ def searching(call):
 
 
 def sent(sender, kind, number=0, about=0, entries=()):
-    head = m.Head(kind, sender, 0, 0, number, about, 0, 1.0, 0)
+    head = m.VolunteerHead(kind, sender, 0, 0, number, about, 0, 1.0, 0)
     return m.unpack(m.with_body(head, np.array(list(entries), m.ENTRY)))
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from dml.data.replay.n_step import transitions
 from dml.models.policies.actor import Actor
 from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex.settings import Settings
+from dml.strategies.actors.apex.settings import ApexSettings
 from dml.types import Params, Play, Replayed, rollout_dtype
-from dml.wire.comm.buffers import Layout, unpack
+from dml.wire.comm.buffers import TreeLayout, unpack
 
 EPISODES = 20  # number of the last episodes in the mean return of an actor
 
@@ -70,7 +70,7 @@ class Player:
       episodes: Number of episodes that have ended.
     """
 
-    def __init__(self, play: Play, rank: int, epsilon: float, settings: Settings):
+    def __init__(self, play: Play, rank: int, epsilon: float, settings: ApexSettings):
         self.play, self.epsilon, self.settings = play, epsilon, settings
         self.actor = Actor(play, settings.seed, rank)
         dtype = rollout_dtype(
@@ -120,8 +120,8 @@ class Acting:
         layouts: Layouts,
         player: Player,
         replay: int,
-        like: Layout,
-        settings: Settings,
+        like: TreeLayout,
+        settings: ApexSettings,
     ):
         self.links, self.layouts, self.player = links, layouts, player
         self.replay, self.like, self.settings = replay, like, settings

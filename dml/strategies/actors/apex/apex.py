@@ -32,14 +32,14 @@ from dml.strategies.actors.apex.actor import Acting, Player, exploration
 from dml.strategies.actors.apex.learner import Learner
 from dml.strategies.actors.apex.messages import LEARNER, Links, layouts
 from dml.strategies.actors.apex.replay import Replay
-from dml.strategies.actors.apex.settings import Roles, Settings
-from dml.strategies.parameters import Update, make_parameters
+from dml.strategies.actors.apex.settings import ApexSettings, Roles
+from dml.strategies.loops.parameters import Update, make_parameters
 from dml.types import CountedComm, Problem, Step, no_op
 from dml.types.ranges import Updates, checked
 from dml.wire.comm.buffers import layout
 
 
-@partial(checked, own=Settings)
+@partial(checked, own=ApexSettings)
 def apex(
     problem: Problem,
     batches: Iterable[Any],
@@ -64,9 +64,9 @@ def apex(
       timer: Measures the phases.
       state: State of the update in an earlier Step; None: the initial state.
       version: Number of updates of an earlier run; its params are those of `problem`.
-      **settings: Fields of Settings that differ from the defaults.
+      **settings: Fields of ApexSettings that differ from the defaults.
     """
-    own, sent = Settings(**settings), comm.bytes_sent
+    own, sent = ApexSettings(**settings), comm.bytes_sent
     roles = Roles(comm.size, own.replays)
     own.check()
     roles.check()

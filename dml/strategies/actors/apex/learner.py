@@ -12,7 +12,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.actors.apex.messages import END, NO_RANK, Layouts, Links, remaining
-from dml.strategies.actors.apex.settings import Roles, Settings
+from dml.strategies.actors.apex.settings import ApexSettings, Roles
 from dml.types import Problem, Replayed, Step
 from dml.wire.comm.buffers import layout, pack, unpack
 
@@ -39,7 +39,7 @@ class Learner:
         layouts: Layouts,
         *,
         roles: Roles,
-        settings: Settings,
+        settings: ApexSettings,
         timer: Timer,
         version: int = 0,
     ):

@@ -22,7 +22,7 @@ import numpy as np
 
 from dml.data.replay.buffer import ReplayBuffer
 from dml.strategies.actors.apex.messages import END, LEARNER, Layouts, Links
-from dml.strategies.actors.apex.settings import Settings
+from dml.strategies.actors.apex.settings import ApexSettings
 
 SMALLEST = 1e-6  # added to errors, so that a transition of error 0 can be sampled
 
@@ -44,7 +44,7 @@ class Replay:
         layouts: Layouts,
         buffer: ReplayBuffer,
         actors: list[int],
-        settings: Settings,
+        settings: ApexSettings,
     ):
         self.links, self.layouts, self.buffer = links, layouts, buffer
         self.actors, self.ratio = set(actors), settings.ratio

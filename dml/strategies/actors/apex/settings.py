@@ -19,7 +19,7 @@ from dml.types.ranges import (
 )
 
 
-class Settings(NamedTuple):
+class ApexSettings(NamedTuple):
     """Settings of a run, equal on all ranks.
 
     Attributes:

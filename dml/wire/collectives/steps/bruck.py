@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dml.wire.plans.windows import Pattern, Plan, shifted
+from dml.wire.plans.windows import Pattern, WindowsPlan, shifted
 
 
 def bruck_counts(size: int) -> list[int]:
@@ -25,12 +25,12 @@ def bruck_counts(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def bruck_plan(size: int) -> Plan:
+def bruck_plan(size: int) -> WindowsPlan:
     """Return the all-gather of `size` ranks."""
     steps = [
         shifted(size, -(1 << i), 0, count) for i, count in enumerate(bruck_counts(size))
     ]
-    return Plan(np.arange(size), tuple(steps))
+    return WindowsPlan(np.arange(size), tuple(steps))
 
 
 BRUCK = Pattern(bruck_plan, bruck_counts)

@@ -7,7 +7,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.steps.run import allreduce_by
 from dml.wire.plans.topology import SEGMENT
-from dml.wire.plans.windows import Pattern, Plan, allreduce_rounds, shifted
+from dml.wire.plans.windows import Pattern, WindowsPlan, allreduce_rounds, shifted
 
 
 def circulant_allreduce(
@@ -45,14 +45,14 @@ def circulant_counts(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def circulant_plan(size: int) -> Plan:
+def circulant_plan(size: int) -> WindowsPlan:
     """Return the all-gather of `size` ranks."""
     counts = circulant_counts(size)
     steps = [
         shifted(size, -skip, 0, count)
         for skip, count in zip(skips(size)[:-1], counts, strict=True)
     ]
-    return Plan(np.arange(size), tuple(steps))
+    return WindowsPlan(np.arange(size), tuple(steps))
 
 
 CIRCULANT = Pattern(circulant_plan, circulant_counts)

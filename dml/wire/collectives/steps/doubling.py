@@ -15,16 +15,16 @@ from functools import lru_cache
 import numpy as np
 
 from dml.wire.collectives.steps.swing import doubled
-from dml.wire.plans.windows import Pattern, Plan, Step
+from dml.wire.plans.windows import Pattern, Step, WindowsPlan
 
 
 @lru_cache(maxsize=64)
-def doubling_plan(size: int) -> Plan:
+def doubling_plan(size: int) -> WindowsPlan:
     """Return the all-gather of `size` ranks, a power of two."""
     ranks, steps = np.arange(size), []
     for count in doubled(size):
         steps.append(Step(ranks ^ count, ranks ^ count, ranks & -count, count))
-    return Plan(ranks, tuple(steps))
+    return WindowsPlan(ranks, tuple(steps))
 
 
 DOUBLING = Pattern(doubling_plan, doubled, power=True)

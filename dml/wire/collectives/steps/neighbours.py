@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dml.wire.plans.windows import Pattern, Plan, Step, shifted
+from dml.wire.plans.windows import Pattern, Step, WindowsPlan, shifted
 
 
 def neighbour_counts(size: int) -> list[int]:
@@ -23,18 +23,18 @@ def neighbour_counts(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def neighbour_plan(size: int) -> Plan:
+def neighbour_plan(size: int) -> WindowsPlan:
     """Return the all-gather of `size` ranks."""
     ranks = np.arange(size)
     if size % 2:
         ring = [shifted(size, 1, -i, 1) for i in range(size - 1)]
-        return Plan(ranks, tuple(ring))
+        return WindowsPlan(ranks, tuple(ring))
     latest, steps = ranks, []
     for i, count in enumerate(neighbour_counts(size)):
         partner = np.where(ranks % 2 == i % 2, ranks + 1, ranks - 1) % size
         steps.append(Step(partner, partner, latest, count))
         latest = latest[partner] if i else ranks & -2
-    return Plan(ranks, tuple(steps))
+    return WindowsPlan(ranks, tuple(steps))
 
 
 NEIGHBOURS = Pattern(neighbour_plan, neighbour_counts)

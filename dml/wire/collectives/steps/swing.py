@@ -9,7 +9,7 @@ import numpy as np
 from dml.types import BadInput, Comm, Op, Round
 from dml.wire.collectives.steps.run import allreduce_by
 from dml.wire.plans.topology import SEGMENT, fold
-from dml.wire.plans.windows import Pattern, Plan, allreduce_rounds, nested
+from dml.wire.plans.windows import Pattern, WindowsPlan, allreduce_rounds, nested
 
 
 def swing_allreduce(
@@ -72,7 +72,7 @@ def doubled(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def swing_plan(size: int, sides: tuple[int, ...]) -> Plan:
+def swing_plan(size: int, sides: tuple[int, ...]) -> WindowsPlan:
     """Return the all-gather of `size` ranks, a power of two."""
     sides = sides or (size,)
     if prod(sides) != size or any(fold(side).extra for side in sides):

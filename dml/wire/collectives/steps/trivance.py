@@ -8,7 +8,7 @@ import numpy as np
 from dml.types import Comm, Op
 from dml.wire.collectives.steps.run import allreduce_along
 from dml.wire.plans.topology import SEGMENT
-from dml.wire.plans.windows import Pattern, Plan, along_rounds, shifted
+from dml.wire.plans.windows import Pattern, WindowsPlan, along_rounds, shifted
 
 
 def trivance_allreduce(
@@ -66,7 +66,7 @@ def trivance_counts(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def trivance_plan(size: int) -> Plan:
+def trivance_plan(size: int) -> WindowsPlan:
     """Return the all-gather of `size` ranks."""
     steps, before = [], 0  # chunks of the window before the own chunk
     for window, left, right in tripled(size):
@@ -76,7 +76,7 @@ def trivance_plan(size: int) -> Plan:
         if right:
             steps.append(shifted(size, -window, -before, right))
         before += left
-    return Plan(np.arange(size), tuple(steps))
+    return WindowsPlan(np.arange(size), tuple(steps))
 
 
 TRIVANCE = Pattern(trivance_plan, trivance_counts)

@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 from numba import njit
 
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 
 GOLDEN = 0x9E3779B9  # 2³² divided by the golden ratio
 
@@ -41,7 +41,7 @@ def seed_of(step: int, rank: int, stream: int = 0) -> int:
     return int(bits[0])
 
 
-def stream_of(layout: Layout) -> int:
+def stream_of(layout: TreeLayout) -> int:
     """Return a hash of the names of a gradient's leaves, equal on all ranks.
 
     The buckets of a gradient have different names, and so different random numbers.

@@ -30,8 +30,8 @@ from itertools import combinations
 import numpy as np
 
 from dml.types import BadInput, Comm
-from dml.wire.plans.coding import Code, decoding
-from dml.wire.plans.syndromes import PROJECTIONS, check_sets, locate
+from dml.wire.plans.codes.coding import Code, decoding
+from dml.wire.plans.codes.syndromes import PROJECTIONS, check_sets, locate
 from dml.wire.plans.topology import segments
 from dml.wire.reducers.robust.estimate import Estimator, estimate_slice
 from dml.wire.reducers.robust.rule import Byzantine

@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.types import AllReduce, BadInput, Comm, Memory, Reducer, Rows, TermMemory
 from dml.wire.collectives.all_gather_parts import all_gather_parts, gather_lengths
-from dml.wire.comm.buffers import Layout
+from dml.wire.comm.buffers import TreeLayout
 from dml.wire.comm.plain import as_comm
 from dml.wire.reducers.lossy import refuse_statistics
 from dml.wire.reducers.robust import workers as own_terms
@@ -23,7 +23,7 @@ from dml.wire.reducers.rows import Keys, indices
 MOMENTUM = 0.9  # of workers, by default
 
 
-class State(NamedTuple):
+class RobustState(NamedTuple):
     """The state of a robust reducer on a rank.
 
     Attributes:
@@ -37,7 +37,7 @@ class State(NamedTuple):
     workers: TermMemory
 
 
-States = dict[int, State]  # the one state, by the length of the gradient
+States = dict[int, RobustState]  # the one state, by the length of the gradient
 
 
 def robust(
@@ -93,7 +93,7 @@ class RobustSums:
 
     # The length is in the structure of the state, which is not saved with its leaves.
 
-    def init(self, layout: Layout) -> States:
+    def init(self, layout: TreeLayout) -> States:
         """Return the state of this rank."""
         if self.momentum:
             refuse_statistics(layout, f"{self.estimator.name}+momentum")
@@ -102,7 +102,7 @@ class RobustSums:
         workers = own_terms.start(length, 1, self.momentum, self.lag)
         errors = np.zeros(2) if self.attackers else None
         common = Memory(common=(np.zeros(1, np.int64), centre, errors))
-        return {length: State(common, TermMemory(workers))}
+        return {length: RobustState(common, TermMemory(workers))}
 
     def reduce(self, comm: Comm, buffer: np.ndarray, states: States) -> States:
         """Replace the term of this rank by the estimate."""
@@ -147,8 +147,8 @@ class RobustSums:
         comm: Comm,
         terms: Sequence[np.ndarray],
         counts: np.ndarray,
-        state: State,
-    ) -> State:
+        state: RobustState,
+    ) -> RobustState:
         """Replace the first term by the estimate; see `reduce_all`."""
         (step, centre, errors), workers = state.common.common, state.workers.arrays
         if not own_terms.fits(workers, len(terms)):
@@ -168,7 +168,9 @@ class RobustSums:
         if self.attackers:
             errors = self.errors(slices, estimated)
         centre = None if centre is None else result
-        return State(Memory(common=(step + 1, centre, errors)), TermMemory(workers))
+        return RobustState(
+            Memory(common=(step + 1, centre, errors)), TermMemory(workers)
+        )
 
     def estimate(
         self, slices: Slices, centre: np.ndarray | None, step: int

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.strategies.parameters import restore_memory
+from dml.strategies.loops.parameters import restore_memory
 from dml.types import BadInput, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered

@@ -5,7 +5,7 @@ K is the number of stages, k the index of a stage, M the number of microbatches.
 
 import numpy as np
 
-from dml.wire.plans.pipelines import FORWARD, IDLE, NEVER, Schedule
+from dml.wire.plans.pipeline.schedules import FORWARD, IDLE, NEVER, Schedule
 
 
 def bubble(schedule: Schedule) -> float:

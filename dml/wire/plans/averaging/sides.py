@@ -13,7 +13,7 @@ import numpy as np
 import scipy  # its submodules are imported when they are used
 
 from dml.types import BadInput
-from dml.wire.plans.mixing import Topology, matrix
+from dml.wire.plans.averaging.mixing import Topology, matrix
 
 
 class Side(NamedTuple):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from dml.wire.plans.offload import FETCH, Iteration, Move, demand
+from dml.wire.plans.offloading.offload import FETCH, Iteration, Move, demand
 
 
 def plans(

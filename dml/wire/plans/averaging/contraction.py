@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dml.wire.plans.mixing import Topology
+from dml.wire.plans.averaging.mixing import Topology
 
 
 def equal_groups(ranks: int, groups: int, participation: float = 1.0) -> float:

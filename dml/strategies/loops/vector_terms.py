@@ -14,8 +14,8 @@ import numpy as np
 
 from dml.data.feed import SplitMinibatch
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Tree, restore_memory
-from dml.strategies.vectors import TableVectors, TreeVectors
+from dml.strategies.loops.parameters import TableParameters, Tree, restore_memory
+from dml.strategies.loops.vectors import TableVectors, TreeVectors
 from dml.types import BadInput, CountedComm, Memory, Step, identity
 
 # (gradients of parts, earlier updates) -> sum of all parts, and measures; collective
@@ -23,7 +23,7 @@ AddUp: TypeAlias = Callable[[np.ndarray, int], tuple[np.ndarray, Mapping[str, fl
 
 
 def train_vectors(
-    parameters: Tree | Table,
+    parameters: Tree | TableParameters,
     vectors: TreeVectors | TableVectors,
     minibatches: Iterable[SplitMinibatch],
     *,

@@ -96,7 +96,7 @@ class Demand(NamedTuple):
     occupied: int
 
 
-class Rule(NamedTuple):
+class EvictionRule(NamedTuple):
     """A choice of buffers to evict.
 
     Attributes:
@@ -110,9 +110,9 @@ class Rule(NamedTuple):
 
 
 RULES = {
-    "belady": Rule(lambda until, since: until),
-    "lru": Rule(lambda until, since: since),
-    "on_demand": Rule(lambda until, since: since, keep=False),
+    "belady": EvictionRule(lambda until, since: until),
+    "lru": EvictionRule(lambda until, since: since),
+    "on_demand": EvictionRule(lambda until, since: since, keep=False),
 }
 
 

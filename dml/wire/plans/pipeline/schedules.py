@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.zero_bubble import Limits, list_schedule
+from dml.wire.plans.pipeline.zero_bubble import Limits, list_schedule
 
 NEVER = IDLE = -1
 FORWARD = 0

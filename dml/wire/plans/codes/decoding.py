@@ -26,22 +26,22 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.coding import (
+from dml.wire.plans.codes.coding import (
     DIGITS,
     Code,
     check_copies,
     check_digits,
     cyclic,
     decoding,
+    read,
     repetition,
 )
 
-DEFAULT = "repetition:1"
 SETS = 1000  # sets of stragglers that are all tried
 DRAWN = 300  # random sets, if there are more
 
 
-class Plan(NamedTuple):
+class DecodingPlan(NamedTuple):
     """A code of the parts of a minibatch, and the number of stragglers.
 
     Attributes:
@@ -112,20 +112,14 @@ CODES: dict[str, Callable[[int, int], Code]] = {
 
 
 @lru_cache(maxsize=16)  # virtual ranks share plans
-def make_plan(text: str, workers: int) -> Plan:
+def make_plan(text: str, workers: int) -> DecodingPlan:
     """Return the plan of `NAME:STRAGGLERS`.
 
     Raises:
       BadInput: There is no such code of this number of workers, or its decoding loses
         more than 3 decimal digits.
     """
-    name, _, value = text.partition(":")
-    if name not in CODES or not (value or "1").isdecimal():
-        raise BadInput(
-            f"expected a code {' or '.join(f'{known}:<stragglers>' for known in CODES)}"
-            f", such as {DEFAULT}, got {text!r}; correct it"
-        )
-    stragglers = int(value or 1)
+    name, stragglers = read(text, CODES, "stragglers")
     if stragglers >= workers:
         raise BadInput(
             f"expected fewer stragglers than the {workers} workers, got {stragglers}; "
@@ -136,7 +130,7 @@ def make_plan(text: str, workers: int) -> Plan:
         check_digits(code, stragglers)
     elif name == "random":
         check_random(code, stragglers)
-    return Plan(code, stragglers, exact=name != "uncoded" or not stragglers)
+    return DecodingPlan(code, stragglers, exact=name != "uncoded" or not stragglers)
 
 
 def check_random(code: Code, stragglers: int) -> None:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dml.data.feed import Part
+from dml.data.feed import FeedPart
 from dml.data.shards import bounds, shard
 from dml.models.backward import backward
 from dml.models.gradient import accumulate, add_scaled, gradients
-from dml.strategies.parameters import split_shards
+from dml.strategies.loops.parameters import split_shards
 from dml.types import Comm, Grads, Problem
 
 ALL = ""  # name of all parameters where they are not divided into layers
@@ -46,7 +46,7 @@ class Term(NamedTuple):
 # indices of a minibatch -> those of this rank's parts
 Split = Callable[[np.ndarray], list[np.ndarray]]
 # (parameters, parts, examples of the minibatch) -> the terms, last one first
-Compute = Callable[[Any, Sequence[Part | None], int], Iterator[Term]]
+Compute = Callable[[Any, Sequence[FeedPart | None], int], Iterator[Term]]
 
 
 def term_gradients(
@@ -95,7 +95,7 @@ def joint_terms(
     own: range,
     shards: int,
     params: Any,
-    parts: Sequence[Part | None],
+    parts: Sequence[FeedPart | None],
     count: int,
 ) -> Iterator[Term]:
     """Yield the terms, whose gradients are computed by one call.
@@ -130,7 +130,7 @@ def separate_terms(
     microbatches: int,
     layered: bool,
     params: Any,
-    parts: Sequence[Part | None],
+    parts: Sequence[FeedPart | None],
     count: int,
 ) -> Iterator[Term]:
     """Yield the terms, each computed by a separate call.
@@ -152,7 +152,7 @@ def separate_terms(
 
 
 def start_gradients(
-    problem: Problem, params: Any, parts: Sequence[Part], count: int, layered: bool
+    problem: Problem, params: Any, parts: Sequence[FeedPart], count: int, layered: bool
 ) -> tuple[Any, Named, float]:
     """Return the loss, pairs of names and gradients, and a factor to multiply both by.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.data.feed import Part
+from dml.data.feed import FeedPart
 from dml.data.shards import logical_microbatches, shard
 from dml.types import (
     BadInput,
@@ -37,7 +37,7 @@ Update = Any  # an optax GradientTransformation, or a function rows -> Shard
 
 def make_parameters(
     problem: Problem, update: Update, state: Any = None
-) -> "Tree | Table":
+) -> "Tree | TableParameters":
     """Return the problem's parameters, to be changed by `update`.
 
     Args:
@@ -45,7 +45,7 @@ def make_parameters(
       update: optax optimizer for a tree, or rule of rows for a table.
       state: State of the update in an earlier Step; None starts anew.
     """
-    kind = Tree if hasattr(update, "init") else Table
+    kind = Tree if hasattr(update, "init") else TableParameters
     return kind(problem, update, state)
 
 
@@ -176,7 +176,7 @@ class Tree:
         return jax.device_put(tree, jax.local_devices()[0])
 
     def mean_gradient(
-        self, parts: Iterable[Part | None], count: int
+        self, parts: Iterable[FeedPart | None], count: int
     ) -> tuple[Any, Any]:
         import jax
 
@@ -219,7 +219,7 @@ class Tree:
         return partial(jax.device_get, self.opt_state)
 
 
-class Table:
+class TableParameters:
     """Rows of a table, and the rule that changes them in place."""
 
     def __init__(self, problem: Problem, update: Update, state: Any) -> None:
@@ -233,7 +233,7 @@ class Table:
         return batch
 
     def mean_gradient(
-        self, parts: Iterable[Part | None], count: int
+        self, parts: Iterable[FeedPart | None], count: int
     ) -> tuple[float, Any]:
         loss, grads = 0.0, []
         full = [part for part in parts if part]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule
+from dml.wire.plans.pipeline.schedules import FORWARD, IDLE, Schedule
 
 
 def input_of(

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.faults import Faults, arrivals
-from dml.wire.plans.grouping import Groups
+from dml.wire.plans.averaging.faults import Faults, arrivals
+from dml.wire.plans.averaging.grouping import Groups
 
 NO_RANK = -1  # partner of a rank that does not send or receive in a link
 MAX_DENSE = 4096  # largest number of ranks of a dense matrix
@@ -97,7 +97,7 @@ def messages(topology: Topology, t: int) -> Iterator[Messages]:
             yield Messages(source[receives], ranks[receives], weight[receives])
 
 
-class Table(NamedTuple):
+class MessageTable(NamedTuple):
     """All messages of a round, by receiver and by sender."""
 
     received: list[np.ndarray]  # link, source, weight; in the order of receivers
@@ -107,7 +107,7 @@ class Table(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _table(topology: Topology, t: int) -> Table:
+def _table(topology: Topology, t: int) -> MessageTable:
     empty = Messages(np.empty(0, int), np.empty(0, int), np.empty(0))
     by_link = [empty, *messages(topology, t)]
     counts = [len(one.source) for one in by_link]
@@ -116,7 +116,7 @@ def _table(topology: Topology, t: int) -> Table:
     ranks = np.arange(topology.size + 1)
     by_dest = np.argsort(dest, kind="stable")
     by_source = np.argsort(source, kind="stable")
-    return Table(
+    return MessageTable(
         [array[by_dest] for array in (link, source, weight)],
         np.searchsorted(dest[by_dest], ranks),
         [array[by_source] for array in (link, dest, weight)],

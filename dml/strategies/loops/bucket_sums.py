@@ -22,13 +22,13 @@ from dml.data.shards import bounds
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import gradient_order
-from dml.strategies.parameters import (
+from dml.strategies.loops.parameters import (
     Tree,
     Update,
     check_shards,
     restore_memory,
 )
-from dml.strategies.term_gradients import ALL, Named, term_gradients
+from dml.strategies.loops.term_gradients import ALL, Named, term_gradients
 from dml.types import CountedComm, Grads, Problem, Reducer, Step, identity, no_op
 from dml.types.ranges import Count, Number, Size, checked
 from dml.wire.comm.once import once, once_per_call

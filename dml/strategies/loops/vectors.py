@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dml.strategies.parameters import Table, Tree
+from dml.strategies.loops.parameters import TableParameters, Tree
 from dml.types import BadInput, Grads, Params, Rows
 from dml.wire.comm.buffers import layout, pack, unpack
 from dml.wire.reducers.rows import indices
@@ -118,7 +118,7 @@ class TableVectors:
 
 
 def make_vectors(
-    parameters: Tree | Table, columns: Sequence[slice] = ALL
+    parameters: Tree | TableParameters, columns: Sequence[slice] = ALL
 ) -> TreeVectors | TableVectors:
     """Return the vectors of gradients of a tree or a table.
 

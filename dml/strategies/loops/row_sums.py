@@ -20,15 +20,15 @@ from numba import njit
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import (
-    Table,
+from dml.strategies.loops.parameters import (
+    TableParameters,
     Update,
     check_shards,
     mean_loss,
     restore_memory,
     split_shards,
 )
-from dml.strategies.vectors import ALL, Columns
+from dml.strategies.loops.vectors import ALL, Columns
 from dml.types import (
     BadInput,
     CountedComm,
@@ -87,7 +87,7 @@ def train_table(
       state: State of the rule in an earlier Step; None starts anew.
       memory: Leaves of `memory` in an earlier Step, of each rank of that run.
     """
-    parameters = Table(problem, update, state)
+    parameters = TableParameters(problem, update, state)
     possible = reducer.combine is sum_rows or reducer.reduce_terms is not None
     count_shards = check_shards(comm, shards, possible)
     sums = RowSums(comm, reducer, dense, parameters.shard.values, columns, shards)

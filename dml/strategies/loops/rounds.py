@@ -15,7 +15,7 @@ import numpy as np
 from dml.data.feed import SplitMinibatch, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Table, Tree
+from dml.strategies.loops.parameters import TableParameters, Tree
 from dml.types import Comm, Problem
 
 
@@ -38,7 +38,7 @@ class Round(NamedTuple):
 def local_shards(
     problem: Problem,
     batches: Iterable[np.ndarray],
-    parameters: Tree | Table,
+    parameters: Tree | TableParameters,
     comm: Comm,
     accumulate: int,
     prefetch: int,
@@ -59,7 +59,7 @@ def local_shards(
 
 def local_rounds(
     shards: Iterator[SplitMinibatch],
-    parameters: Tree | Table,
+    parameters: Tree | TableParameters,
     comm: Comm,
     timer: Timer,
     every: int,

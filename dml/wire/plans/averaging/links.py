@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.mixing import Link, Topology
+from dml.wire.plans.averaging.mixing import Link, Topology
 from dml.wire.plans.trees import tree as tree_of
 
 MAX_SIZE = 1 << 24  # largest number of ranks of a topology

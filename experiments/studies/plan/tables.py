@@ -1,152 +1,19 @@
 """Rows and totals of plan.py: meshes, parts of the best step, memory, execution."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from dml.planner import calibration as calibrations
-from dml.planner import execution, memory, runs, search, seconds
-from dml.planner.devices import PUBLISHED
+from dml.planner import execution, memory, search, seconds
 from dml.planner.execution import Conditions
-from dml.planner.runs import Mesh, Runs
-from dml.planner.search import Cluster, Plans
-from dml.planner.shapes import Shape
 from dml.runs.carbon import footprint, rent
 from dml.runs.writers import Row
 from dml.types import BadInput
 from dml.wire.costs.checkpointing import Failures, best, expected_seconds
+from studies.plan.question import GIB, Found
 
-GIB = 2.0**30
 PATIENCE = 20  # checkpoint and restart, at most, in mean times between failures
-STEP_TOKENS = 4 << 20  # default tokens of a step
 STATE = 14  # bytes of a parameter in a checkpoint: bfloat16, float32 and two moments
-AXES = ("tensor", "stage", "context", "data", "expert")
-TEXTS = {  # of the devices without a network in their text
-    "a100": "A100-80GB SXM",
-    "a100_40gb": "A100-40GB SXM",
-    "h100": "H100-80GB SXM",
-    "h100_96gb": "H100-96GB (HBM2e, 500 W)",
-    "h200": "H200-141GB SXM",
-}
-
-
-class Prices(NamedTuple):
-    """Costs of a run beside the rent of its devices."""
-
-    pue: float
-    intensity: float  # kg of CO2 equivalent for a kWh
-    failure_hours: float  # device-hours between failures
-    checkpoint_rate: float  # GB/s of a node
-    restart: float  # seconds
-
-
-class Query(NamedTuple):
-    """The question: which mesh, how long, how much."""
-
-    model: str
-    shape: Shape
-    cluster: Cluster
-    device: str
-    batch: int
-    tokens: float
-    mesh: str
-    best: int
-    prices: Prices
-    conditions: Conditions  # of an execution
-
-    @property
-    def calibration(self) -> calibrations.Calibration:
-        """The packaged numbers."""
-        return calibrations.load()
-
-
-class Found(NamedTuple):
-    """The answer."""
-
-    query: Query
-    plans: Plans
-    pick: int  # index of the explained mesh
-
-    @property
-    def run(self) -> Runs:
-        """The explained mesh as a run of numbers."""
-        return runs.select(self.plans.table, self.pick)
-
-    @property
-    def mesh(self) -> Mesh:
-        """The explained mesh."""
-        return self.plans.mesh(self.pick)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of a step."""
-        return float(self.plans.seconds[self.pick])
-
-
-def kind(name: str) -> str:
-    """Return the published text of a device, by which its constants are found."""
-    begins = [begin for begin, device in PUBLISHED.items() if device == name]
-    return TEXTS.get(name, begins[0] if begins else name)
-
-
-def default_batch(shape: Shape) -> int:
-    """Return the examples of a step of about 4 million tokens, a power of two."""
-    return max(1, 2 ** round(np.log2(STEP_TOKENS / shape.sequence)))
-
-
-def plans(query: Query) -> Plans:
-    """Return all meshes; raise BadInput if none fits in memory."""
-    found = search.plan(query.shape, query.cluster, query.batch, query.calibration)
-    if not found.fits.any():
-        raise BadInput(
-            f"expected a mesh of {query.cluster.devices} devices that fits in "
-            f"{query.cluster.device.memory:g} GiB, got none for {query.model}: "
-            f"{search.nearest(found)}; pass more --devices or a smaller --sequence"
-        )
-    return found
-
-
-def pick(query: Query, plans: Plans) -> int:
-    """Return the index of the fastest mesh, or of the fastest one of --mesh."""
-    order = plans.ranked()
-    if not query.mesh:
-        return int(order[0])
-    sizes = read_mesh(query.mesh, query.cluster.devices)
-    matches = np.ones(len(plans.seconds), bool)
-    for name, size in sizes.items():
-        matches &= getattr(plans.table, name) == size
-    if not matches.any():
-        raise BadInput(
-            f"expected a mesh of {query.cluster.devices} devices that divides a batch "
-            f"of {query.batch}, got --mesh={query.mesh}; see the table without --mesh"
-        )
-    fitting = [i for i in order if matches[i]]
-    if fitting:
-        return int(fitting[0])
-    least = int(np.flatnonzero(matches)[np.argmin(plans.memory[matches])])
-    raise BadInput(
-        f"expected a mesh that fits in {query.cluster.device.memory:g} GiB, got "
-        f"--mesh={query.mesh}, which needs {plans.memory[least] / GIB:.1f} GiB; pass "
-        "larger axes of tensor or stage"
-    )
-
-
-def read_mesh(text: str, devices: int) -> dict[str, int]:
-    """Return the sizes of axes; data fills the rest."""
-    sizes = dict.fromkeys(AXES, 1)
-    for word in text.split(","):
-        name, colon, size = word.partition(":")
-        if name not in AXES or not colon or not size.isdigit() or int(size) < 1:
-            raise BadInput(
-                f"expected --mesh as axis:size of {', '.join(AXES)}, got {text!r}; "
-                "pass for instance tensor:8,stage:4"
-            )
-        sizes[name] = int(size)
-    if "data" not in text:
-        inner = sizes["tensor"] * sizes["stage"] * sizes["context"]
-        sizes["data"] = max(1, devices // inner)
-    return sizes
 
 
 def meshes(found: Found, _: Mapping[str, list[Row]]) -> Iterator[Row]:

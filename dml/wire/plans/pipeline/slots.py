@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.wire.plans.pipelines import FORWARD, NEVER, Schedule
+from dml.wire.plans.pipeline.schedules import FORWARD, NEVER, Schedule
 
 DIRECTIONS = (1, -1, 0)  # stages from the sender of a message to its receiver
 

@@ -23,7 +23,7 @@ from math import comb
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans.coding import Code, nodes
+from dml.wire.plans.codes.coding import Code, nodes
 
 TOLERANCE = 1e-6  # of a residual, relative to the terms; float32 rounds by 6e-8
 MAX_SETS = 50_000  # 0.1 s

@@ -25,7 +25,7 @@ Any r-1 columns of the checks, which are powers of n distinct nodes, are indepen
 the code has distance r, the greatest one for r coefficients in a row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -142,16 +142,27 @@ def make_code(text: str, workers: int) -> Code:
       BadInput: There is no such code of this number of workers, or its decoding loses
         more than 3 decimal digits.
     """
-    name, _, value = text.partition(":")
-    if name not in CODES or not (value or "1").isdecimal():
-        raise BadInput(
-            f"expected a code {' or '.join(f'{known}:<faulty>' for known in CODES)}, "
-            f"such as repetition:1, got {text!r}; correct it"
-        )
-    faulty = int(value or 1)
+    name, faulty = read(text, CODES, "faulty")
     made = CODES[name](workers, 2 * faulty + 1)
     check_digits(made, faulty)
     return made
+
+
+def read(text: str, codes: Collection[str], what: str) -> tuple[str, int]:
+    """Return the name and the number of NAME or NAME:NUMBER, by default 1.
+
+    Args:
+      text: The text.
+      codes: Known names.
+      what: Name of the number, for messages.
+    """
+    name, _, value = text.partition(":")
+    if name not in codes or not (value or "1").isdecimal():
+        raise BadInput(
+            f"expected a code {' or '.join(f'{known}:<{what}>' for known in codes)}, "
+            f"such as {DEFAULT}, got {text!r}; correct it"
+        )
+    return name, int(value or 1)
 
 
 def check_digits(code: Code, lost: int) -> None:

@@ -10,9 +10,9 @@ from functools import lru_cache, partial
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.plans import grouping
-from dml.wire.plans.grouping import Groups
-from dml.wire.plans.links import (
+from dml.wire.plans.averaging import grouping
+from dml.wire.plans.averaging.grouping import Groups
+from dml.wire.plans.averaging.links import (
     MAX_SIZE,
     branches,
     exponential,
@@ -22,7 +22,7 @@ from dml.wire.plans.links import (
     sides_of,
     torus,
 )
-from dml.wire.plans.mixing import NO_RANK, Link, Topology
+from dml.wire.plans.averaging.mixing import NO_RANK, Link, Topology
 
 
 def complete(name: str, size: int, shape: str, seed: int) -> Topology:

@@ -1,0 +1,1 @@
+"""Parameters, sums of gradients and rounds that several strategies share."""

@@ -1,0 +1,1 @@
+"""Graphs, groups, weights and losses of averaging without a centre."""

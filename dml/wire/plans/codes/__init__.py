@@ -1,0 +1,1 @@
+"""Codes of gradients, against wrong terms and stragglers."""

@@ -1,0 +1,1 @@
+"""Moves of buffers between the memory of a device and of its host."""

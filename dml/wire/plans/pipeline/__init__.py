@@ -1,0 +1,1 @@
+"""Schedules of pipelines, their parts, times and templates."""
