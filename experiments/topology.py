@@ -35,6 +35,7 @@ from studies.topology.swing_claims import BINE, SWING, TRIVANCE
 from dml import extend
 from dml.runs import folder, writers
 from dml.sim.networks.named import network
+from dml.sim.networks.named import texts as networks
 from dml.types import BadInput
 
 FLAGS = flags.define()
@@ -42,7 +43,8 @@ FLAGS.text("p", "64,1024", "Numbers of ranks.")
 FLAGS.text(
     "networks",
     "uniform,hosts,torus,fat_tree,dragonfly,slim_fly",
-    "Networks: names (the smallest with p ranks) or shapes such as torus:8x8.",
+    "Networks: names (the smallest with p ranks) or shapes such as torus:8x8, with "
+    "rates as in torus@1e-6,1e-9,0, separated by commas or semicolons.",
 )
 FLAGS.text(
     "algorithms",
@@ -71,7 +73,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     known = topology_rows.KNOWN
     names = flags.names(text, known, "algorithms", extend.ALLREDUCES)
     sizes = flags.integers(FLAGS, "p")
-    texts = FLAGS.networks.split(",")
+    texts = networks(FLAGS.networks)
     arguments = topology_report.Arguments(
         names,
         networks={(text, p): network(text, p) for p in sizes for text in texts},
