@@ -55,7 +55,11 @@ FLAGS.text(
 FLAGS.text(
     "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p·16^k up to 256MB."
 )
-FLAGS.integer("group", 16, "Group size of hierarchical on hosts of one rank.", 1)
+FLAGS.text(
+    "group",
+    "16",
+    "Group size of hierarchical on hosts of one rank; 8x16: of two levels.",
+)
 FLAGS.integer(
     "allocations", 0, "Random places of a job on each network with groups.", 0
 )
@@ -73,12 +77,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     known = topology_rows.KNOWN
     names = flags.names(text, known, "algorithms", extend.ALLREDUCES)
     sizes = flags.integers(FLAGS, "p")
+    if not all(group := flags.widths(FLAGS.group)):
+        raise BadInput(
+            f"expected groups of at least 1, got --group={FLAGS.group}; pass more"
+        )
     texts = networks(FLAGS.networks)
     arguments = topology_report.Arguments(
         names,
         networks={(text, p): network(text, p) for p in sizes for text in texts},
         buffer_bytes={p: buffer_bytes(p) for p in sizes},
-        group=FLAGS.group,
+        group=group,
         workers=FLAGS.workers,
         machines=machines(texts, sizes) if FLAGS.allocations else {},
         allocations=FLAGS.allocations,

@@ -46,7 +46,7 @@ def measure(
       flags: Flags of allreduce.py.
       checked: Results of earlier checks; see `benchmark`.
     """
-    topology = flags.group, flags.outside
+    topology = lab.widths(flags.group), flags.outside
     if comm.platform.virtual and comm.rank == 0:
         for name in table:
             messages = estimates.allreduce_messages(comm, name, buffer, *topology)

@@ -19,8 +19,8 @@ from dml.wire.collectives.trees.packed import packed
 from dml.wire.comm import Metered
 from dml.wire.plans.broadcasts import Broadcast
 from dml.wire.plans.packing import packed_broadcast
-from dml.wire.plans.schedules import words_sent
-from dml.wire.plans.topology import SEGMENT, groups
+from dml.wire.plans.schedules import nested, words_sent
+from dml.wire.plans.topology import SEGMENT, levels
 
 ITEMSIZE = 4
 SEGMENTS = 2  # segments of a buffer: one is added while the next is received
@@ -40,7 +40,7 @@ SIMULATED_REPEATS = 24  # evaluations of a repeated round in larger schedules
 
 
 def schedule(
-    name: str, net: Any, size: int, length: int, group: int
+    name: str, net: Any, size: int, length: int, group: Sequence[int]
 ) -> Iterator[Round]:
     """Return the rounds of an all-reduce.
 
@@ -50,15 +50,11 @@ def schedule(
     net: network.
     size: number of ranks.
     length: elements of the buffer.
-    group: neighbours in a group of the hierarchical all-reduce, if all ranks share one
-      host or each rank has its own host; otherwise groups are hosts.
+    group: neighbours in a group of the hierarchical all-reduce, for each level, if all
+      ranks share one host or each rank has its own host; otherwise the groups of the
+      first level are hosts.
     """
     options: dict[str, Any] = {}
-    if name == "hierarchical":
-        hosts = tuple(net.hosts(size))
-        hosts_are_trivial = max(hosts) in (0, size - 1)  # one host, or one per rank
-        neighbours = min(group, size) if hosts_are_trivial else 0
-        options["members"] = groups(hosts, neighbours)
     segment = SEGMENT
     if not isinstance(net, sim.Uniform):
         segment = max(segment, length * ITEMSIZE // SEGMENTS)
@@ -70,6 +66,12 @@ def schedule(
             options["sides"] = net.dims
     if name == OPTIMAL:
         return packed(trees(net, size), size, length, ITEMSIZE, segment)
+    if name == "hierarchical":
+        hosts = tuple(net.hosts(size))
+        if max(hosts) not in (0, size - 1):  # neither one host, nor one per rank
+            group = 0, *group[1:]
+        members = [level.members for level in levels(hosts, group)]
+        return nested(members)(size, length, ITEMSIZE, segment)
     return SCHEDULES[name](size, length, ITEMSIZE, segment, **options)
 
 
@@ -145,7 +147,12 @@ def network_row(text: str, net: Any, size: int) -> Row:
 
 
 def race_row(
-    text: str, net: Any, size: int, nbytes: int, names: Sequence[str], group: int
+    text: str,
+    net: Any,
+    size: int,
+    nbytes: int,
+    names: Sequence[str],
+    group: Sequence[int],
 ) -> Row:
     """Return the seconds and buffer elements of every all-reduce, and the two fastest.
 
@@ -156,7 +163,7 @@ def race_row(
         nbytes: bytes of the buffer.
         names: of KNOWN, whose rounds are evaluated, or all-reduces of a user,
             which run on virtual ranks.
-        group: ranks of a group of the hierarchical all-reduce.
+        group: members of a group of the hierarchical all-reduce, for each level.
     """
     times, sent, exact = {}, {}, True
     for name in names:

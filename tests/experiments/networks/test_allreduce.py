@@ -15,7 +15,7 @@ def run(out, *argv):
 
 
 def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
-    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2", ALL)
+    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2x3", ALL)
     found = read_rows(tmp_path)
     assert len(found) == 2 * 2 * len(allreduce.ALLREDUCE)
     for row in found:
