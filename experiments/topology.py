@@ -4,13 +4,13 @@ python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=64 --algorithms=ring,./mine.py:own --sizes=64KB
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
-python experiments/topology.py --p=64 --algorithms=all,optimal --sizes=4MB
+python experiments/topology.py --p=64 --algorithms=all,optimal,in_network --sizes=4MB
 python experiments/topology.py --p=64,256 --allocations=50 --networks=dragonfly,fat_tree
 
-optimal are trees packed for the network, for up to 64 ranks and long buffers. With
---allocations, jobs of p ranks get random free places of a machine with groups of
-routers, a Dragonfly or a fat tree, between other jobs: each all-reduce's bytes between
-groups and seconds are compared with those of the textbook's.
+optimal are trees packed for the network, for up to 64 ranks and long buffers; with
+in_network the routers add. With --allocations, jobs of p ranks get random free places
+of a machine with groups of routers, a Dragonfly or a fat tree, between other jobs: each
+all-reduce's bytes between groups and seconds are compared with those of the textbook's.
 
 Cost: 2 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
 Result: Swing, on hosts and without links halving-doubling, is fastest for small

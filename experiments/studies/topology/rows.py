@@ -8,6 +8,7 @@ import numpy as np
 
 from dml import extend, sim
 from dml.runs.writers import Row
+from dml.sim.networks.adding import adding
 from dml.sim.networks.cuts import allreduce_bound
 from dml.sim.networks.fabric import Prices
 from dml.sim.networks.routes import all_routes
@@ -15,6 +16,7 @@ from dml.sim.networks.torus import Torus
 from dml.types import Comm, Round
 from dml.wire.collectives import COLLECTIVES
 from dml.wire.collectives.trees.double_tree import PIECE
+from dml.wire.collectives.trees.in_network import in_network
 from dml.wire.collectives.trees.packed import packed
 from dml.wire.comm import Metered
 from dml.wire.plans.broadcasts import Broadcast
@@ -24,7 +26,8 @@ from dml.wire.plans.topology import SEGMENT, levels
 
 ITEMSIZE = 4
 SEGMENTS = 2  # segments of a buffer: one is added while the next is received
-PIECES = 32  # pieces of a buffer in double trees
+PIECES = 32  # pieces of a buffer in double trees and in_network
+LEAST = 4096  # bytes of a piece in in_network, at least
 DIRECT = ("one_shot", "two_shot")  # all-reduces of p(p-1) messages
 RINGS = ("segmented_ring",)  # rings in sequence: one ring for a buffer of two segments
 SCHEDULES = {
@@ -34,7 +37,8 @@ SCHEDULES = {
 }
 COMPARED = [name for name in SCHEDULES if name not in DIRECT + RINGS]  # by default
 OPTIMAL = "optimal"  # trees that are packed for the network
-KNOWN = (*SCHEDULES, OPTIMAL)
+IN_NETWORK = "in_network"  # routers add
+KNOWN = (*SCHEDULES, OPTIMAL, IN_NETWORK)
 MAX_MESSAGES = 3_000_000  # messages up to which all rounds are evaluated
 SIMULATED_REPEATS = 24  # evaluations of a repeated round in larger schedules
 
@@ -170,12 +174,19 @@ def race_row(
         if name not in KNOWN:
             times[name], sent[name] = run(name, net, size, nbytes)
             continue
-        rounds = list(schedule(name, net, size, nbytes // ITEMSIZE, group))
-        times[name], is_exact = seconds(rounds, net, size)
+        length, links, nodes = nbytes // ITEMSIZE, net, size
+        if name == IN_NETWORK:
+            links = adding(net, size)
+            nodes, most = links.capacity, max(LEAST, nbytes // PIECES)
+            rounds = list(in_network(links.tree, length, ITEMSIZE, min(PIECE, most)))
+        else:
+            rounds = list(schedule(name, net, size, length, group))
+        times[name], is_exact = seconds(rounds, links, nodes)
         exact &= is_exact
         sent[name] = words_sent(rounds, ITEMSIZE)
     least = allreduce_bound(net, size).seconds(nbytes)
     first, second = (sorted(times, key=times.__getitem__) * 2)[:2]
+    adding_ranks = [times[name] for name in names if name != IN_NETWORK]
     return {
         "network": text,
         "p": size,
@@ -185,7 +196,7 @@ def race_row(
         "next": second,
         "lead": times[second] / times[first],
         "bound_seconds": least,
-        "share": least / times[first],
+        "share": least / min(adding_ranks, default=times[first]),
         "exact": exact,
         **{f"{name}_seconds": value for name, value in times.items()},
         **{f"{name}_words": value for name, value in sent.items()},
