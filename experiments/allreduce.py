@@ -29,13 +29,13 @@ from dml.figures import allreduce_times
 from dml.runs import folder, writers
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.collectives.table import FUNCTIONS, MPI
+from dml.wire.collectives.table import FUNCTIONS
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
 
 Row = dict[str, Any]
-CLASSIC = (*FUNCTIONS, *MPI)
+CLASSIC = (*FUNCTIONS, "native", "auto")
 
 FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Sizes of the buffer in bytes.")
@@ -57,7 +57,10 @@ FLAGS.number(
 )
 FLAGS.text("watch", "", "Algorithm to play in watch.html, as swing or broadcast:chain.")
 FLAGS.switch(
-    "explain", False, "Predicted ms, the choice of auto and the share of the optimum."
+    "explain",
+    False,
+    "Predicted ms, without and with links, the share of the optimum, and the choices "
+    "of auto and auto_all.",
 )
 FLAGS.switch("peers", False, "Comparison with torch's gloo and jax's psum.")
 

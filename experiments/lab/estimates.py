@@ -14,7 +14,7 @@ from dml.wire.collectives import (
     ALLREDUCE,
     COLLECTIVES,
     broadcast,
-    chosen_allreduce,
+    called,
     machine_rates,
 )
 from dml.wire.comm.buffers import allocate, is_registered
@@ -127,8 +127,7 @@ def allreduce_messages(
 
     A read of another rank's shared memory counts as a message.
     """
-    if name == "auto":
-        name = chosen_allreduce(comm, buffer)
+    name = called(comm, name, buffer)
     size = comm.size
     if name == "native":
         return size

@@ -21,6 +21,7 @@ from dml.wire.collectives.check import with_check as with_check
 from dml.wire.collectives.check import with_first_check as with_first_check
 from dml.wire.collectives.operands import accumulating as accumulating
 from dml.wire.collectives.operands import check_order
+from dml.wire.collectives.predicted import called as called
 from dml.wire.collectives.predicted import predicted_seconds as predicted_seconds
 from dml.wire.collectives.rates import machine_rates as machine_rates
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
@@ -28,6 +29,7 @@ from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.collectives.star import star_allreduce as star_allreduce
 from dml.wire.collectives.swarm import swarm_broadcast as swarm_broadcast
 from dml.wire.collectives.table import ALLREDUCE as ALLREDUCE
+from dml.wire.collectives.table import AUTO as AUTO
 from dml.wire.collectives.table import COLLECTIVES as COLLECTIVES
 from dml.wire.collectives.table import ORDERED
 from dml.wire.collectives.tree import tree_allreduce as tree_allreduce

@@ -7,12 +7,20 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.collectives.auto import chosen_allreduce
 from dml.wire.collectives.rates import machine_rates
-from dml.wire.collectives.table import COLLECTIVES
+from dml.wire.collectives.table import AUTO, COLLECTIVES
 from dml.wire.comm import buffers
 from dml.wire.comm.once import once
 from dml.wire.comm.plain import as_comm
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.topology import levels
+
+
+def called(comm: Comm, name: str, buffer: np.ndarray) -> str:
+    """Return the name of the all-reduce that an all-reduce calls: a choice, or itself.
+
+    Collective at the first call of a choice.
+    """
+    return chosen_allreduce(comm, buffer, AUTO[name]) if name in AUTO else name
 
 
 def predicted_seconds(
@@ -33,7 +41,7 @@ def predicted_seconds(
       outside: Name of the all-reduce across groups, for the hierarchical all-reduce.
     """
     comm = as_comm(comm)
-    name = chosen_allreduce(comm, buffer) if name == "auto" else name
+    name = called(comm, name, buffer)
     predict = COLLECTIVES["allreduce"][name].seconds
     assert predict  # only auto has no formula
     rates, registered = machine_rates(comm), buffers.is_registered(comm, buffer)

@@ -15,7 +15,7 @@ from dml.wire.collectives.rings.torus import torus, torus_allreduce
 from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
 from dml.wire.collectives.steps.trivance import trivance, trivance_allreduce
-from dml.wire.collectives.table import Algorithm
+from dml.wire.collectives.table import AUTO, Algorithm
 from dml.wire.collectives.transposes.two_steps import two_step_all_to_all, two_steps
 from dml.wire.comm import Metered
 from dml.wire.costs.allreduce import Job, hierarchical_seconds
@@ -28,7 +28,7 @@ FEW = (1, 2, 3, 5, 8, 9)
 EVEN = 5040  # words, a multiple of all sizes
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27)
 NETWORK = sim.Uniform(books.ALPHA, books.BETA, books.GAMMA, host=1)
-FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC})
+FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC, *AUTO})
 GATHERS = sorted(COLLECTIVES["all_gather"])
 
 
