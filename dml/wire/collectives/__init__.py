@@ -51,9 +51,8 @@ def allreduce(
       op: Reduction, such as np.add, np.maximum or MPI.MAX. One that does not commute,
         such as np.copysign, needs an algorithm that adds in rank order, as star.
       algorithm: Key of ALLREDUCE, FILE.py:NAME, MODULE:NAME, or a function.
-      accumulate: Type in which elements are sent and added, such as np.float32 for
-        float16; the result is rounded once. None: that of the buffer, but float32 for
-        bfloat16.
+      accumulate: Type in which elements are added, such as np.float32 for float16; the
+        result is rounded once. None: that of the buffer, but float32 for bfloat16.
     """
     ufunc = ufunc_of(op)
     if accumulate is None and buffer.dtype.name == "bfloat16":
