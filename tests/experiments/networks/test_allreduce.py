@@ -1,6 +1,7 @@
 import allreduce
 import pytest
 
+from dml.types import BadInput
 from tests.experiments.run_folder import check_folder, read_rows
 from tests.wire.comm import orders
 
@@ -81,3 +82,42 @@ def test_computation_hides_most_of_an_allreduce_of_messages(tmp_path):
 def test_integers_and_one_real_rank_race_too(tmp_path):
     run(tmp_path, "--sizes=4KB", "--repeats=1", "--dtype=int64", "--buffers=plain")
     assert len({row["sha256"] for row in read_rows(tmp_path)}) == 1
+
+
+def test_runs_under_several_mpis_are_joined_in_one_table(tmp_path, capsys):
+    """The speeds are those relative to the fastest MPI library."""
+    folders = [tmp_path / f"{name}-1" for name in ("one", "other")]
+    for folder, algorithms in zip(
+        folders, ("ring,star,native,auto", "tree"), strict=True
+    ):
+        flags = f"--algorithms={algorithms}", "--sizes=4KB,8KB", "--repeats=1"
+        run(folder, *flags)
+    joined = f"--join={','.join(map(str, folders))}"
+    (summary,) = run(tmp_path / "joined", joined, "--wide")
+    assert summary == {"rows": 4, "libraries": ["one", "other"]} | summary
+    found = read_rows(tmp_path / "joined")
+    rows = [[*read_rows(folder)] for folder in folders]
+    for row in found:
+        same = [
+            [
+                r
+                for r in each
+                if all(r[key] == row[key] for key in ("bytes", "registered"))
+            ]
+            for each in rows
+        ]
+        native = [min(r["native_seconds"] for r in each) for each in same]
+        assert native == [row["one_seconds"], row["other_seconds"]]
+        assert row["mpi_seconds"] == min(native)
+        own = {r["algorithm"]: r["seconds"] for r in sum(same, [])}
+        assert row["auto_seconds"] == own.pop("auto")
+        assert own.pop("native") > 0
+        assert row["algorithm"] == min(own, key=own.get)
+        assert row["library"] == ("other" if row["algorithm"] == "tree" else "one")
+    assert "The fastest all-reduce has at least" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    virtual = tmp_path / "virtual"
+    run(virtual, "--simulate=2", "--sizes=4KB", "--algorithms=ring")
+    with pytest.raises(BadInput, match="a run of allreduce.py on real ranks, got"):
+        run(tmp_path / "joined", f"--join={virtual}")
