@@ -4,6 +4,7 @@ mpirun -n 8 python experiments/allreduce.py
 mpirun -n 8 python experiments/allreduce.py --algorithms=all    swing, bine, torus ...
 mpirun -n 2 python experiments/allreduce.py --sizes=4KB --buffers=plain --peers
 mpirun -n 2 python experiments/allreduce.py --sizes=4MB --algorithms=ring --overlap=1
+python experiments/allreduce.py --join=runs/mpich-8,runs/openmpi-8
 python experiments/allreduce.py --simulate=64 --sizes=4KB,1MB --group=8
 python experiments/allreduce.py --watch=swing --simulate=8 --sizes=4MB
 python experiments/allreduce.py --simulate=64 --network=torus:8x8 --sizes=1MB --explain
@@ -19,7 +20,7 @@ from typing import Any
 
 from lab import flags, writing
 import numpy as np
-from studies.allreduce import film
+from studies.allreduce import film, joined
 from studies.allreduce.explain import EXPLAINED
 from studies.allreduce.rows import conclude, measure, select_algorithms, summary_entries
 from studies.topology.claims import optimal
@@ -29,13 +30,13 @@ from dml.figures import allreduce_times
 from dml.runs import folder, writers
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.collectives.table import FUNCTIONS, MPI
+from dml.wire.collectives.table import FUNCTIONS
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
 
 Row = dict[str, Any]
-CLASSIC = (*FUNCTIONS, *MPI)
+CLASSIC = (*FUNCTIONS, "native", "auto")
 
 FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Sizes of the buffer in bytes.")
@@ -57,7 +58,15 @@ FLAGS.number(
 )
 FLAGS.text("watch", "", "Algorithm to play in watch.html, as swing or broadcast:chain.")
 FLAGS.switch(
-    "explain", False, "Predicted ms, the choice of auto and the share of the optimum."
+    "explain",
+    False,
+    "Predicted ms, without and with links, the share of the optimum, and the choices "
+    "of auto and auto_all.",
+)
+FLAGS.text(
+    "join",
+    "",
+    "Folders of runs to show in one table, by commas: LIBRARY-RANKS, such as mpich-2.",
 )
 FLAGS.switch("peers", False, "Comparison with torch's gloo and jax's psum.")
 
@@ -72,6 +81,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     text = ",".join(CLASSIC) if classic else FLAGS.algorithms
     names = flags.names(text, ALLREDUCE, "algorithms", extend.ALLREDUCES)
     path = folder.path(FLAGS.out, "allreduce")
+    if FLAGS.join:
+        return [join(path)]
     if FLAGS.watch:
         return [watch(path, max(lengths) * dtype.itemsize)]
 
@@ -108,6 +119,21 @@ def main(argv: Sequence[str]) -> list[Row]:
                     release(comm, buffer)
 
     return flags.ranks(program, FLAGS, sleeping=False)
+
+
+def join(path: Path) -> Row:
+    """Write the table of runs under several MPI libraries; return the summary."""
+    libraries = joined.read(FLAGS.join)
+    console = writers.table(joined.columns(list(libraries)), FLAGS.wide)
+    with writing.run_writer(
+        path, FLAGS, None, console, conclude=joined.conclude
+    ) as writer:
+        found = list(joined.rows(libraries))
+        for row in found:
+            writer.row(row)
+        summary = {"rows": len(found), "libraries": list(libraries)}
+        writer.summary(summary)
+    return summary
 
 
 def watch(path: Path, nbytes: int) -> Row:

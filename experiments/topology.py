@@ -4,13 +4,13 @@ python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=64 --algorithms=ring,./mine.py:own --sizes=64KB
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
-python experiments/topology.py --p=64 --algorithms=all,optimal --sizes=4MB
+python experiments/topology.py --p=64 --algorithms=all,optimal,in_network --sizes=4MB
 python experiments/topology.py --p=64,256 --allocations=50 --networks=dragonfly,fat_tree
 
-optimal are trees packed for the network, for up to 64 ranks and long buffers. With
---allocations, jobs of p ranks get random free places of a machine with groups of
-routers, a Dragonfly or a fat tree, between other jobs: each all-reduce's bytes between
-groups and seconds are compared with those of the textbook's.
+optimal are trees packed for the network, for up to 64 ranks and long buffers; with
+in_network the routers add. With --allocations, jobs of p ranks get random free places
+of a machine with groups of routers, a Dragonfly or a fat tree, between other jobs: each
+all-reduce's bytes between groups and seconds are compared with those of the textbook's.
 
 Cost: 2 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
 Result: Swing, on hosts and without links halving-doubling, is fastest for small
@@ -35,6 +35,7 @@ from studies.topology.claims import CLAIMS
 from dml import extend
 from dml.runs import folder, writers
 from dml.sim.networks.named import network
+from dml.sim.networks.named import texts as networks
 from dml.types import BadInput
 
 FLAGS = flags.define()
@@ -42,7 +43,8 @@ FLAGS.text("p", "64,1024", "Numbers of ranks.")
 FLAGS.text(
     "networks",
     "uniform,hosts,torus,fat_tree,dragonfly,slim_fly",
-    "Networks: names (the smallest with p ranks) or shapes such as torus:8x8.",
+    "Networks: names (the smallest with p ranks) or shapes such as torus:8x8, with "
+    "rates as in torus@1e-6,1e-9,0, separated by commas or semicolons.",
 )
 FLAGS.text(
     "algorithms",
@@ -53,7 +55,11 @@ FLAGS.text(
 FLAGS.text(
     "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p·16^k up to 256MB."
 )
-FLAGS.integer("group", 16, "Group size of hierarchical on hosts of one rank.", 1)
+FLAGS.text(
+    "group",
+    "16",
+    "Group size of hierarchical on hosts of one rank; 8x16: of two levels.",
+)
 FLAGS.integer(
     "allocations", 0, "Random places of a job on each network with groups.", 0
 )
@@ -71,12 +77,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     known = topology_rows.KNOWN
     names = flags.names(text, known, "algorithms", extend.ALLREDUCES)
     sizes = flags.integers(FLAGS, "p")
-    texts = FLAGS.networks.split(",")
+    if not all(group := flags.widths(FLAGS.group)):
+        raise BadInput(
+            f"expected groups of at least 1, got --group={FLAGS.group}; pass more"
+        )
+    texts = networks(FLAGS.networks)
     arguments = topology_report.Arguments(
         names,
         networks={(text, p): network(text, p) for p in sizes for text in texts},
         buffer_bytes={p: buffer_bytes(p) for p in sizes},
-        group=FLAGS.group,
+        group=group,
         workers=FLAGS.workers,
         machines=machines(texts, sizes) if FLAGS.allocations else {},
         allocations=FLAGS.allocations,

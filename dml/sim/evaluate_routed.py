@@ -48,18 +48,21 @@ def process_messages(tables):
     events, waiting = tables.events, tables.waiting
     while waiting[0]:
         time, source, slot = events[0].time, events[0].source, events[0].slot
-        pop(events, waiting)
         state, waits = slots[slot], slots[slot].nbytes > eager
         if state.head == NONE:
             if state.hop == NONE and waits and ranks[source].rendezvous_free > time:
-                schedule(slot, ranks[source].rendezvous_free, tables)
+                delay(ranks[source].rendezvous_free, events, waiting)
                 continue
-            if not take_link(slot, time, tables):
+            later = take_link(slot, time, tables)
+            if later != NONE:
+                delay(later, events, waiting)
                 continue
             state.head = time
         if state.posted > time:
-            schedule(slot, state.posted, tables)
-        elif state.posted != NONE:
+            delay(state.posted, events, waiting)
+            continue
+        pop(events, waiting)
+        if state.posted != NONE:
             dest = arrive(slot, tables)
             # order matters: both ranks may post their next messages at the same time
             if waits and not advance(source, tables):
@@ -211,8 +214,21 @@ def push(tables, time, source, number, slot):
 def pop(events, waiting):
     """Delete the earliest event."""
     waiting[0] -= 1
-    count, place = waiting[0], 0
-    last = events[count]
+    last = events[waiting[0]]
+    sink(last.time, last.source, last.number, last.slot, events, waiting[0])
+
+
+@compiled()
+def delay(time, events, waiting):
+    """Set the time of the earliest event, which may then be another one."""
+    first = events[0]
+    sink(time, first.source, first.number, first.slot, events, waiting[0])
+
+
+@compiled()
+def sink(time, source, number, slot, events, count):
+    """Replace the root of a heap of `count` events."""
+    place = 0
     while 4 * place + 1 < count:
         least = 4 * place + 1
         for child in range(least + 1, min(least + 4, count)):
@@ -220,11 +236,12 @@ def pop(events, waiting):
             if before(event.time, event.source, event.number, events[least]):
                 least = child
         below = events[least]
-        if not before(below.time, below.source, below.number, last):
+        if before(time, source, number, below):
             break
         copy(below, events[place])
         place = least
-    copy(last, events[place])
+    event = events[place]
+    event.time, event.source, event.number, event.slot = time, source, number, slot
 
 
 @njit(cache=True, inline="always")
@@ -246,7 +263,7 @@ def copy(event, place):
 
 @compiled()
 def take_link(slot, time, tables):
-    """Depart or take the next link; return whether the in port is reached."""
+    """Depart or take the next link; return the time after it, NONE at the in port."""
     state, links = tables.slots[slot], tables.links
     message = tables.messages[state.message]
     if state.hop == NONE:
@@ -257,14 +274,13 @@ def take_link(slot, time, tables):
                 message.alpha + message.beta * state.nbytes
             )
     if state.hop == message.end:
-        return True
+        return NONE
     link = tables.route_links[state.hop]
     state.hop += 1
     state.beta = max(state.beta, links.beta[link])
     time = max(time, links.free[link])
     links.free[link] = time + state.nbytes * links.beta[link]
-    schedule(slot, time + links.alpha[link], tables)
-    return False
+    return time + links.alpha[link]
 
 
 @compiled()
@@ -273,9 +289,13 @@ def arrive(slot, tables):
     state = tables.slots[slot]
     message, k = tables.messages[state.message], state.segment % 2
     receiver, sender = tables.ranks[message.dest], tables.ranks[message.source]
-    start = max(state.head, state.posted, receiver.in_free)
-    end = start + (message.alpha + state.beta * state.nbytes)
-    receiver.in_free = receiver.arrived[k] = end
+    duration = message.alpha + state.beta * state.nbytes
+    if receiver.memory:
+        end = max(state.head + duration, state.posted)
+    else:
+        end = max(state.head, state.posted, receiver.in_free) + duration
+        receiver.in_free = end
+    receiver.arrived[k] = end
     if state.nbytes > tables.rates.eager:
         sender.sent[k] = end
         sender.rendezvous_free = max(sender.rendezvous_free, end)

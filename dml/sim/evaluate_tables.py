@@ -40,11 +40,12 @@ MESSAGE = np.dtype(
 # A rank has repeated its operation `done` times, and waits for segment `segment`, NONE
 # before the first. For segment k, arrived[k % 2] and sent[k % 2] are the times at which
 # it was received and sent. `posts` counts sends. `rendezvous_free` is the end of the
-# last send that waited for its receive.
+# last send that waited for its receive. With `memory` it receives several at once.
 RANK = np.dtype(
     fields(np.float64, "clock", "out_free", "in_free", "rendezvous_free")
     + [("arrived", np.float64, (2,)), ("sent", np.float64, (2,))]
     + fields(np.int64, "operation", "end", "done", "segment", "posts")
+    + fields(np.bool_, "memory")
 )
 
 # A segment in transit: `start` is its earliest departure, `posted` the time of its
@@ -106,6 +107,7 @@ def build(
     ranks = np.zeros(len(clock), RANK)
     ranks["clock"], ranks["segment"] = clock, NONE
     ranks["operation"], ranks["end"] = starts[:-1], starts[1:]
+    ranks["memory"][getattr(network, "memory", slice(0))] = True
     slots = np.zeros(capacity, SLOT)
     slots["after"] = np.append(np.arange(1, capacity), NONE)
     free = np.zeros(1, np.int64)

@@ -1,6 +1,6 @@
 """A virtual communicator without messages: hosts, splits and collective calls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any, Self
@@ -10,9 +10,11 @@ import numpy as np
 from dml.sim import failures
 from dml.sim.collective_calls import CollectiveCall, VirtualWindow, run_collective
 from dml.sim.process import Process
-from dml.types import SHARED, UNDEFINED, BadInput, Cache, Op, Platform, freed
+from dml.types import SHARED, UNDEFINED, BadInput, Cache, Op, Platform, Round, freed
 from dml.types.messages import as_vector, color_of, integer, null_comm
 from dml.types.operations import reduce_local, reduction
+
+MOST_MESSAGES = 2_000_000  # of a schedule, above which some are extrapolated
 
 LINE = 64  # bytes of a cache line
 # Functions of dml.wire.collectives for operations of MPI that a Comm lacks.
@@ -187,8 +189,23 @@ class Group:
                 compute=self.process.compute,
                 pause=self.process.pause,
                 network=self.process.world.network,
+                seconds=self.seconds,
             )
         return self._platform
+
+    def seconds(self, rounds: Iterable[Round]) -> float:
+        """Return the seconds of a schedule; of many rounds some are extrapolated."""
+        from dml.sim.evaluate import evaluate  # with numba, which is slow to import
+
+        world = self.process.world
+        ranks = np.array([peer.process.rank for peer in self.peers])
+        placed = (
+            entry._replace(source=ranks[entry.source], dest=ranks[entry.dest])
+            for entry in rounds
+        )
+        most, size = MOST_MESSAGES, len(world.processes)
+        clocks, _ = evaluate(placed, world.network, size, max_messages=most)
+        return float(clocks[ranks].max())
 
     def hosts(self) -> list[int]:
         """Return the host of every rank; the list is shared by all ranks."""

@@ -1,6 +1,7 @@
 """State of the links of a virtual network: occupancy, failures and losses."""
 
 import random
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ class RunningLinks:
         self.opened: set[tuple[int, int]] = set()  # (rank behind a NAT, its receiver)
         self.alpha, self.beta = (rates.tolist() for rates in network.links())
         self.free = [0.0] * len(self.beta)  # time in s from which each link is free
+        # ranks that receive several messages at once
+        self.memory = range(sys.maxsize)[getattr(network, "memory", slice(0))]
         self.routes: dict[tuple[int, int], Route] = {}
         self.lost: list[Any] = []  # messages that can never arrive
 

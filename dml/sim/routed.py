@@ -238,8 +238,12 @@ class RoutedMessage:
         receive, port, request = self.receive, self.dest.process, self.request
         assert receive is not None
         receive.copy(self.data, self.source.rank)
-        start = max(self.head, receive.posted, port.in_free)
-        port.in_free = done = start + self.duration() * self.slowdown
+        duration = self.duration() * self.slowdown
+        if port.rank in port.world.links.memory:
+            done = max(self.head + duration, receive.posted)
+        else:
+            done = max(self.head, receive.posted, port.in_free) + duration
+            port.in_free = done
         if request is not None:
             sender = self.source.process
             sender.rendezvous_free = max(sender.rendezvous_free, done)

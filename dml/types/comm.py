@@ -1,12 +1,13 @@
 """Communicators, requests, windows, and the cache of a communicator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dml.types.defaults import no_op
+from dml.types.trace import Round
 
 Op = Any  # combines two buffers: np.add, np.maximum, MPI.SUM, ...; see `ufunc_of`
 # No constants of MPICH or Open MPI, which differ: mpi4py's own keep their meaning.
@@ -193,6 +194,7 @@ class Platform(NamedTuple):
       work: work(share) delays the rank by the time of its share of the computation of
         an update, where 1 is an even share. No delay except on a Delayed communicator.
       note: Appends a number read by the program to the recording of a run.
+      seconds: seconds(rounds) of a schedule on the network of virtual ranks.
     """
 
     raw: Any
@@ -203,6 +205,7 @@ class Platform(NamedTuple):
     network: Any = None
     work: Callable[[float], object] = no_op
     note: Callable[[int], object] = no_op
+    seconds: Callable[[Iterable[Round]], float] | None = None
 
     @property
     def virtual(self) -> bool:
@@ -251,9 +254,10 @@ class Cache:
       stage: Window for unregistered buffers.
       groups: Groups of hierarchical collectives, by width and by the all-reduce across
         groups.
-      chosen: Name of the all-reduce of `auto`, by length and itemsize of the buffer and
-        by whether it is registered.
-      choices: All-reduces that were measured to be fastest on this machine.
+      chosen: Name of the all-reduce of `auto`, by the name of its candidates, by length
+        and itemsize of the buffer and by whether it is registered.
+      choices: All-reduces that were measured to be fastest on this machine, by the name
+        of the candidates.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       yielding: Wrapper for all-reduces in the background.
       counted: Wrapper that counts bytes, for strategies; see `wire.comm.metered`.
@@ -268,8 +272,8 @@ class Cache:
     copy: np.ndarray | None = None
     stage: Stage | None = None
     groups: dict[tuple[int, Any], Groups] = field(default_factory=dict)
-    chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
-    choices: np.ndarray | None = None
+    chosen: dict[tuple[str, int, int, bool], str] = field(default_factory=dict)
+    choices: dict[str, np.ndarray] = field(default_factory=dict)
     rates: tuple[float, ...] | None = None
     yielding: Any = None
     counted: Any = None

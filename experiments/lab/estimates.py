@@ -2,8 +2,9 @@
 
 import math
 import sys
+from collections.abc import Sequence
 
-from lab.shared_flags import FlagValues
+from lab.shared_flags import FlagValues, widths
 import numpy as np
 
 from dml import extend, sim
@@ -13,12 +14,12 @@ from dml.wire.collectives import (
     ALLREDUCE,
     COLLECTIVES,
     broadcast,
-    chosen_allreduce,
+    called,
     machine_rates,
 )
 from dml.wire.comm.buffers import allocate, is_registered
 from dml.wire.comm.once import once
-from dml.wire.plans.topology import groups
+from dml.wire.plans.topology import levels
 
 # Seconds of one core per message between virtual ranks, by algorithm, measured on an
 # AMD EPYC (family 26, Zen 5) virtual machine (docs/measured/virtual.md).
@@ -33,6 +34,7 @@ MESSAGE_SECONDS = {
     "any": 1.7e-5,  # received from any source; 10,001 ranks
     "server": 7.5e-5,  # includes the computation of worker and server; 4,096 ranks
 }
+Group = int | Sequence[int]  # members of a group, for each level
 MIN_SECONDS = 20.0  # seconds; shorter runs print no estimate
 
 
@@ -68,12 +70,13 @@ def warn_of_updates(values: FlagValues, comm: Comm, length: int) -> None:
     if not comm.platform.virtual or comm.rank:
         return
     name, steps, gradient = values.allreduce, values.steps, np.zeros(length, np.float32)
-    calls = allreduce_messages(comm, name, gradient, values.group, values.outside)
+    topology = widths(values.group), values.outside
+    calls = allreduce_messages(comm, name, gradient, *topology)
     warn(comm, f"{steps} all-reduces by {name}", steps * calls, name)
 
 
 def predicted_seconds(
-    comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
+    comm: Comm, name: str, buffer: np.ndarray, group: Group = 0, outside: str = "ring"
 ) -> float | None:
     """Predict the seconds of an all-reduce on this machine; collective.
 
@@ -118,14 +121,13 @@ def predicted_seconds(
 
 
 def allreduce_messages(
-    comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
+    comm: Comm, name: str, buffer: np.ndarray, group: Group = 0, outside: str = "ring"
 ) -> int:
     """Return the number of messages of an all-reduce, without segmentation.
 
     A read of another rank's shared memory counts as a message.
     """
-    if name == "auto":
-        name = chosen_allreduce(comm, buffer)
+    name = called(comm, name, buffer)
     size = comm.size
     if name == "native":
         return size
@@ -133,9 +135,11 @@ def allreduce_messages(
         return size * (size - 1)
     if name != "hierarchical":
         return schedule_messages(name, size)
-    sizes = [len(ranks) for ranks in groups(comm.platform.hosts(), group)]
-    inside = sum(2 * size * (size - 1) for size in sizes)
-    return inside + min(sizes) * schedule_messages(outside, len(sizes))
+    total, copies = 0, 1  # messages, and ranks with a chunk in each group
+    for level in levels(comm.platform.hosts(), group):
+        total += copies * sum(2 * n * (n - 1) for n in level.sizes)
+        copies *= min(level.sizes)
+    return total + copies * schedule_messages(outside, len(level.sizes))
 
 
 def schedule_messages(name: str, size: int) -> int:

@@ -21,6 +21,7 @@ from lab.shared_flags import MAX_SIZE, SEEDS, SHARED, Extensible, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen
+from lab.shared_flags import widths as widths
 from lab.stand_ins import HELP
 import numpy as np
 from absl import flags
@@ -397,7 +398,8 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
     """Return an all-reduce by name, with the options of the flags."""
     from dml.wire.collectives import ALLREDUCE, with_check, with_first_check
 
-    if values.group > size:
+    group = widths(values.group)
+    if max(group) > size:
         raise BadInput(
             f"expected groups of at most {size} ranks, got --group={values.group}; "
             f"pass --group=<1 to {size}>, or 0 for hosts"
@@ -407,7 +409,7 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
         call = with_first_check(call, name)
     if name == "hierarchical":
         outside = ALLREDUCE[values.outside]
-        call = partial(call, group=values.group, outside=outside)
+        call = partial(call, group=group, outside=outside)
     return with_check(call) if values.check else call
 
 

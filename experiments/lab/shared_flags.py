@@ -57,7 +57,12 @@ SHARED: dict[str, tuple[Any, ...]] = {
         0,
     ),
     "check": ("switch", False, "Comparison of buffers between ranks at every call."),
-    "group": ("integer", 0, "Group size of hierarchical; 0 groups by host.", 0),
+    "group": (
+        "text",
+        "0",
+        "Group size of hierarchical, or sizes of several levels as 8x16, from the "
+        "inside; 0 groups by host.",
+    ),
     "outside": ("choice", "ring", OUTSIDE, "All-reduce across groups of hierarchical."),
     "timeline": (
         "integer",
@@ -311,3 +316,14 @@ def chosen(values: FlagValues) -> dict[str, Any]:
     """Return every flag and its value, as written to config.json."""
     internal = ("help", "h", "flagfile", "undefok")  # absl's own
     return {k: v for k, v in values.flag_values_dict().items() if k not in internal}
+
+
+def widths(text: str) -> tuple[int, ...]:
+    """Return the group sizes of --group, from the innermost level on."""
+    words = text.split("x")
+    if not all(word.isdecimal() and len(word) < 10 for word in words):
+        raise BadInput(
+            f"expected group sizes separated by x, got --group={text}; pass one for "
+            "each level, such as --group=8x16"
+        )
+    return tuple(map(int, words))

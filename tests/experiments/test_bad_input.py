@@ -158,6 +158,8 @@ CASES = [
     ("allreduce --sizes=4XB", "expected a size such as 4KB, .*got '4XB'"),
     ("allreduce --sizes=6B", "expected a multiple of 4 bytes"),
     ("allreduce --simulate=4 --group=5", "expected groups of at most 4 ranks"),
+    ("allreduce --simulate=4 --group=2x", "expected group sizes separated by x, got"),
+    ("topology --group=4x0", "expected groups of at least 1, got --group=4x0"),
     ("allreduce --simulate=2 --peers", "expected real ranks with --peers"),
     ("allreduce --simulate=4096 --sizes=1GB", "memory"),
     (

@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.sim.events import Death
 from dml.types import ANY, RankFailed
-from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE, AUTO
 from dml.wire.comm import Metered
 
 ALPHA = 1e-5
@@ -204,7 +204,7 @@ def test_a_rank_that_ended_its_program_before_its_death_is_not_reported():
     assert run(program, 2, (0, 0.5)) == [[], []]
 
 
-@pytest.mark.parametrize("name", sorted(set(ALLREDUCE) - {"auto"}))
+@pytest.mark.parametrize("name", sorted(set(ALLREDUCE) - {*AUTO}))
 def test_an_all_reduce_fails_on_no_or_all_ranks_after_revoke_and_agree(name):
     """Deaths at random times; the survivors repeat the all-reduce by themselves."""
 

@@ -5,6 +5,7 @@ network that holds all ranks. A suffix @α,β,γ sets the rates of ports, of lin
 α/10, β) and of the memory of a host (α/5, β/10). The text α,β,γ is a uniform network.
 """
 
+import re
 from collections.abc import Callable
 from itertools import count
 from math import ceil, inf
@@ -52,6 +53,15 @@ def network(text: str, size: int) -> Network | Uniform:
                 f"{made.capacity}; pass a smaller network"
             )
     return made
+
+
+def texts(several: str) -> list[str]:
+    """Return the texts of several networks, each up to a semicolon or a comma and name.
+
+    torus@1e-6,1e-9,0,ring:8;1e-6,1e-9,0 are a torus, a ring and a uniform network.
+    """
+    names = "|".join(NETWORKS)
+    return re.split(rf";|,(?=(?:{names})(?:[:@,;]|$))", several)
 
 
 def parse_rates(text: str) -> Rates:

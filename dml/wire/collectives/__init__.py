@@ -21,6 +21,7 @@ from dml.wire.collectives.check import with_check as with_check
 from dml.wire.collectives.check import with_first_check as with_first_check
 from dml.wire.collectives.operands import accumulating as accumulating
 from dml.wire.collectives.operands import check_order
+from dml.wire.collectives.predicted import called as called
 from dml.wire.collectives.predicted import predicted_seconds as predicted_seconds
 from dml.wire.collectives.rates import machine_rates as machine_rates
 from dml.wire.collectives.reduce_scatter import all_gather as all_gather
@@ -28,6 +29,7 @@ from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.collectives.star import star_allreduce as star_allreduce
 from dml.wire.collectives.swarm import swarm_broadcast as swarm_broadcast
 from dml.wire.collectives.table import ALLREDUCE as ALLREDUCE
+from dml.wire.collectives.table import AUTO as AUTO
 from dml.wire.collectives.table import COLLECTIVES as COLLECTIVES
 from dml.wire.collectives.table import ORDERED
 from dml.wire.collectives.tree import tree_allreduce as tree_allreduce
@@ -49,9 +51,8 @@ def allreduce(
       op: Reduction, such as np.add, np.maximum or MPI.MAX. One that does not commute,
         such as np.copysign, needs an algorithm that adds in rank order, as star.
       algorithm: Key of ALLREDUCE, FILE.py:NAME, MODULE:NAME, or a function.
-      accumulate: Type in which elements are sent and added, such as np.float32 for
-        float16; the result is rounded once. None: that of the buffer, but float32 for
-        bfloat16.
+      accumulate: Type in which elements are added, such as np.float32 for float16; the
+        result is rounded once. None: that of the buffer, but float32 for bfloat16.
     """
     ufunc = ufunc_of(op)
     if accumulate is None and buffer.dtype.name == "bfloat16":

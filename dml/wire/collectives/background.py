@@ -12,8 +12,11 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 
 from dml.types import AllReduce, BadInput, Comm, Op
-from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
-from dml.wire.collectives.rates import CANDIDATES
+from dml.wire.collectives.auto import (
+    auto_allreduce,
+    candidates_of,
+    chosen_allreduce,
+)
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.polling import Call, Polling
@@ -51,8 +54,9 @@ def allreduce_async(
       `wait()` returns at its end.
     """
     comm = as_comm(comm)
-    if allreduce is auto_allreduce:
-        allreduce = CANDIDATES[chosen_allreduce(comm, flat(comm, buffer))]
+    if among := candidates_of(allreduce):
+        name = chosen_allreduce(comm, flat(comm, buffer), among)
+        allreduce = among.functions[name]
     if not thread:
         return Fiber(comm, lambda yielding: allreduce(yielding, buffer, op))
     if comm.platform.virtual:

@@ -16,7 +16,8 @@ from dml.wire.comm.once import once
 
 MIN_SECONDS = 2e-3  # least duration of one timing, which may have several calls
 MAX_CALLS = 256  # most consecutive calls in one timing
-WINDOWS = ("shared", "hierarchical", "auto")  # all-reduces that use shared windows
+# all-reduces that use shared windows
+WINDOWS = ("shared", "hierarchical", "auto", "auto_all")
 
 
 def time_alternately(

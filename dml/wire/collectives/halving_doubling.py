@@ -3,7 +3,7 @@
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import SegmentedExchange
+from dml.wire.collectives.segments import SegmentedExchange, copied
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -11,7 +11,11 @@ from dml.wire.plans.topology import SEGMENT, fold, halving
 
 
 def halving_doubling_allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -26,6 +30,7 @@ def halving_doubling_allreduce(
     2⌈lg p⌉ rounds, 2(p-1)n elements over all ranks; folding adds 2 rounds, and 2n
     elements per pair:
     2⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+    With `result`, an array of a narrower type, sums are rounded and copied in its type.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     tag, folding = Tag.HALVING_DOUBLING, fold(comm.size)
@@ -36,9 +41,11 @@ def halving_doubling_allreduce(
         for half in halves:
             partner = folding.rank(half.partner)
             segmented.exchange(buffer[half.send], partner, buffer[half.keep], partner)
+        own = halves[-1].keep if halves else slice(None)
+        sums = copied(buffer, result, own)
         for half in reversed(halves):
             partner = folding.rank(half.partner)
-            sent, received = buffer[half.keep], buffer[half.send]
+            sent, received = sums[half.keep], sums[half.send]
             comm.Sendrecv(sent, partner, tag, received, partner, tag)
 
-    segmented.folded(buffer, folding, exchanges)
+    segmented.folded(buffer, folding, exchanges, result)

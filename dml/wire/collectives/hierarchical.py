@@ -1,6 +1,7 @@
 """Hierarchical all-reduce: little traffic between groups, as their links are slow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ def hierarchical_allreduce(
     comm: Comm,
     buffer: np.ndarray,
     op: Op = np.add,
-    group: int = 0,
+    group: int | Sequence[int] = 0,
     outside: Callable[..., None] = ring_allreduce,
 ) -> None:
     """Reduce in place over all ranks: inside groups, and across groups.
@@ -29,6 +30,9 @@ def hierarchical_allreduce(
          └──┼──┼──┼───┘  │  │  │            l-th ranks of all groups
             └──┼──┼──────┘  │  │    inside: all-gather
                …
+
+    With several levels the all-reduce of chunk l is hierarchical, too: group=(8, 16)
+    makes groups of 8 ranks and groups of 16 such groups.
 
     A group on one host reduces in shared memory. There are as many chunks as the
     smallest group has ranks; in a larger group the other ranks have no chunk.
@@ -40,11 +44,15 @@ def hierarchical_allreduce(
       comm: The ranks.
       buffer: Buffer to reduce.
       op: The reduction.
-      group: Number of consecutive ranks in a group; 0 makes each host a group.
-      outside: The all-reduce across groups.
+      group: Number of consecutive members in a group, for each level from the inside;
+        0 makes each host a group.
+      outside: The all-reduce across the groups of the last level.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
-    inside, across, owners = communicators(comm, group, outside)
+    width, *further = (group,) if isinstance(group, int) else group
+    if further:
+        outside = nested(tuple(further), outside)
+    inside, across, owners = communicators(comm, width, outside)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     chunk = buffer[parts[inside.rank]]
@@ -58,6 +66,12 @@ def hierarchical_allreduce(
         if inside.rank < owners:
             outside(across, chunk, op)
         shared_gather(inside, buffer, parts, buffers)
+
+
+@cache
+def nested(group: tuple[int, ...], outside: Callable[..., None]) -> Callable[..., None]:
+    """Return the hierarchical all-reduce of further levels, always the same object."""
+    return partial(hierarchical_allreduce, group=group, outside=outside)
 
 
 def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Groups:

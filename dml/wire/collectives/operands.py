@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from dml.types import BadInput, Comm
+from dml.wire.collectives.auto import candidates_of, chosen_allreduce
 
 SAMPLE = ([1, 5, 2, 7, 3], [3, 2, 9, 7, 4])  # pairs of operands
 
@@ -34,11 +36,18 @@ def check_order(op: np.ufunc, dtype: np.dtype, name: str, ordered: list[str]) ->
         )
 
 
+@lru_cache(maxsize=64)
+def takes_result(function: Callable[..., Any]) -> bool:
+    """Return whether an all-reduce has an argument `result`."""
+    return "result" in signature(function).parameters
+
+
 def accumulating(function: Callable[..., Any], dtype: Any) -> Callable[..., None]:
-    """Return an all-reduce that sends and adds elements of a wider type.
+    """Return an all-reduce that adds elements of a wider type.
 
     The result is rounded once to the type of the buffer, so that the error does not
-    grow with the number of ranks. An element takes the bytes of the wider type.
+    grow with the number of ranks. Partial sums take the bytes of the wider type. An
+    all-reduce with an argument `result` copies the sums in the type of the buffer.
 
     Args:
       function: An all-reduce.
@@ -46,8 +55,14 @@ def accumulating(function: Callable[..., Any], dtype: Any) -> Callable[..., None
     """
 
     def allreduce(comm: Comm, buffer: np.ndarray, *options: Any, **named: Any) -> None:
-        wide = buffer.astype(dtype)
-        function(comm, wide, *options, **named)
-        buffer[...] = wide
+        wide, call = buffer.astype(dtype), function
+        if (among := candidates_of(call)) and comm.size > 1:
+            call = among.functions[chosen_allreduce(comm, wide, among)]
+        vector = buffer.flags.c_contiguous and buffer.itemsize <= 8
+        if vector and takes_result(call):
+            call(comm, wide, *options, result=buffer.reshape(-1), **named)
+        else:
+            call(comm, wide, *options, **named)
+            buffer[...] = wide
 
     return allreduce

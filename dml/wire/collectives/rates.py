@@ -1,5 +1,6 @@
 """Rates α, β, γ of a machine, fitted to timings of all-reduces and stored in a file."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -51,14 +52,14 @@ def find_candidates(comm: Comm) -> tuple[list[str], Job]:
     return names, Job(comm.size, 0, groups=sizes)
 
 
-def usable(comm: Comm) -> list[str]:
-    """Return the candidates that can run on these hosts; collective at the first call.
+def usable(comm: Comm, names: Iterable[str] = CANDIDATES) -> list[str]:
+    """Return the names that can run on these hosts; collective at the first call.
 
     `shared` needs one host, `hierarchical` a host with several ranks.
     """
     hosts = len(set(comm.platform.hosts()))
     excluded = {"shared": hosts > 1, "hierarchical": hosts == comm.size}
-    return [name for name in CANDIDATES if not excluded.get(name)]
+    return [name for name in names if not excluded.get(name)]
 
 
 def machine_rates(comm: Comm) -> Rates:

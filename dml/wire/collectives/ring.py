@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import SegmentedExchange
+from dml.wire.collectives.segments import SegmentedExchange, copied
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -13,7 +13,11 @@ from dml.wire.plans.topology import SEGMENT, chunks
 
 
 def ring_allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -26,11 +30,13 @@ def ring_allreduce(
     additions, and so the rounding, depends on c and p.
     2(p-1) rounds, 2(p-1)n elements over all ranks:
     2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+    With `result`, an array of a narrower type, sums are rounded and copied in its type.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     parts = chunks(len(buffer), comm.size)
     ring_scatter(comm, buffer, parts, op, segment)
-    ring_gather(comm, buffer, parts)
+    own = parts[(comm.rank + 1) % comm.size]
+    ring_gather(comm, copied(buffer, result, own), parts)
 
 
 def ring_scatter(

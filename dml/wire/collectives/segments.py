@@ -12,6 +12,22 @@ from dml.types import Comm, Op
 from dml.wire.plans.topology import SEGMENT, Fold, segments
 
 
+def copied(
+    buffer: np.ndarray, result: np.ndarray | None, own: slice = slice(0)
+) -> np.ndarray:
+    """Return the memory that the second half of an all-reduce copies between ranks.
+
+    Args:
+      buffer: The buffer, with the sum of this rank's part.
+      result: Array of a narrower type for the sums; None: they remain in the buffer.
+      own: This rank's part, which is rounded into the result.
+    """
+    if result is None:
+        return buffer
+    result[own] = buffer[own]
+    return result.view(f"u{result.itemsize}")  # MPI has no type for every 16 bits
+
+
 class SegmentedExchange:
     """Sends of a collective, and receives with reduction; owns the receive buffers.
 
@@ -70,24 +86,29 @@ class SegmentedExchange:
         self._by_segments(None, 0, target, source)
 
     def folded(
-        self, buffer: np.ndarray, folding: Fold, reduce: Callable[[int], None]
+        self,
+        buffer: np.ndarray,
+        folding: Fold,
+        reduce: Callable[[int], None],
+        result: np.ndarray | None = None,
     ) -> None:
         """Call reduce(place) on the ranks with a place of the folding.
 
         The odd rank of a pair sends its buffer to the even one, which adds it before
-        the call, and receives the result.
+        the call, and receives the result: the buffer, or `result`.
         """
+        final = copied(buffer, result)
         rank, comm = self.comm.rank, self.comm
         place = folding.place(rank)
         if place < 0:
             self.send(buffer, rank - 1)
-            comm.Recv(buffer, rank - 1, self.tag)
+            comm.Recv(final, rank - 1, self.tag)
             return
         if place < folding.extra:
             self.receive(buffer, rank + 1)
         reduce(place)
         if place < folding.extra:
-            comm.Send(buffer, rank + 1, self.tag)
+            comm.Send(final, rank + 1, self.tag)
 
     def _reduce(
         self, received: np.ndarray, target: np.ndarray, received_first: bool

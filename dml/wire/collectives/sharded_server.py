@@ -6,6 +6,7 @@ import numpy as np
 
 from dml.types import Comm, Op, Round
 from dml.wire.collectives.all_to_all import send_parts
+from dml.wire.collectives.segments import copied
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.costs.allreduce import Job, Rates, send_seconds
@@ -13,7 +14,12 @@ from dml.wire.plans.schedules import chunk_bytes
 from dml.wire.plans.topology import SEGMENT, chunks
 
 
-def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
+def server_allreduce(
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    result: np.ndarray | None = None,
+) -> None:
     """Reduce in place over all ranks; rank r is the server of chunk r.
 
         rank 0   a0 a1 a2   push   a0 b0 c0 ─ add ─► s0   pull   s0 s1 s2
@@ -23,17 +29,24 @@ def server_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     Every element is ((x_0 + x_1) + x_2) + …: the bits are those of `star_allreduce`.
     At most 2(p-1) messages of a rank, 2(p-1)n elements over all ranks:
     2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+    With `result`, an array of a narrower type that has the terms, terms and sums are
+    sent in its type; sums are rounded once.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     if comm.size == 1:
         return
-    parts = [buffer[part] for part in chunks(len(buffer), comm.size)]
+    where = chunks(len(buffer), comm.size)
+    sums = copied(buffer, result)
+    parts = [sums[part] for part in where]
     own = parts[comm.rank]
-    terms = np.empty((comm.size, len(own)), buffer.dtype)
+    terms = np.empty((comm.size, len(own)), own.dtype)
     send_parts(comm, parts, list(terms))
+    if result is not None:
+        terms = terms.view(result.dtype).astype(buffer.dtype)
     for term in terms[1:]:  # order matters: in rank order, as in a serial sum
         comm.Reduce_local(term, terms[0], op)
-    own[:] = terms[0]
+    buffer[where[comm.rank]] = terms[0]
+    copied(buffer, result, where[comm.rank])
     send_parts(comm, [own] * comm.size, parts)
 
 

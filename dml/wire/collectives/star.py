@@ -3,7 +3,7 @@
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import SegmentedExchange
+from dml.wire.collectives.segments import SegmentedExchange, copied
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -11,7 +11,11 @@ from dml.wire.plans.topology import SEGMENT
 
 
 def star_allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -22,14 +26,16 @@ def star_allreduce(
     Every element is ((x_0 + x_1) + x_2) + … + x_{p-1}: the order of a serial sum.
     2(p-1) rounds, all at rank 0, which receives and sends 2(p-1)n elements:
     2(p-1)(α + nβ) + (p-1)nγ.
+    With `result`, an array of a narrower type, sums are rounded and copied in its type.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     segmented = SegmentedExchange(comm, buffer, op, Tag.STAR, segment)
     if comm.rank:
         segmented.send(buffer, 0)
-        comm.Recv(buffer, 0, Tag.STAR)
+        comm.Recv(copied(buffer, result), 0, Tag.STAR)
         return
     for peer in range(1, comm.size):
         segmented.receive(buffer, peer)
+    sums = copied(buffer, result, slice(None))
     for peer in range(1, comm.size):
-        comm.Send(buffer, peer, Tag.STAR)
+        comm.Send(sums, peer, Tag.STAR)

@@ -15,12 +15,12 @@ all_to_all       (comm, buffer)                part q of rank r, as part r of ra
 Chunks are those of `plans.topology.chunks`, one for each rank.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from dml.types import Round
-from dml.wire.collectives.auto import auto_allreduce
+from dml.types import Comm, Round
+from dml.wire.collectives.auto import FEW, Candidates, auto_allreduce
 from dml.wire.collectives.broadcast import broadcast
 from dml.wire.collectives.exchanges.bine import bine, bine_allreduce
 from dml.wire.collectives.exchanges.multiplying import (
@@ -34,7 +34,7 @@ from dml.wire.collectives.exchanges.one_shot import (
     one_shot_seconds,
 )
 from dml.wire.collectives.native import native_allreduce
-from dml.wire.collectives.rates import CANDIDATES
+from dml.wire.collectives.rates import CANDIDATES, machine_rates
 from dml.wire.collectives.reduce_scatter import (
     all_gather,
     reduce_scatter,
@@ -184,7 +184,6 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "tree": tree_allreduce,
     **CANDIDATES,
 }
-MPI = {"native": native_allreduce, "auto": auto_allreduce}  # and the choice
 PATTERNS: dict[str, Pattern] = {
     "doubling": DOUBLING,
     "bruck": BRUCK,
@@ -226,7 +225,7 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "torus": Algorithm(torus_allreduce, torus, torus_seconds),
         "one_shot": Algorithm(one_shot_allreduce, one_shot, one_shot_seconds),
         "two_shot": Algorithm(server_allreduce, two_shot, two_shot_seconds),
-        **{name: classic(name, function) for name, function in MPI.items()},
+        "native": classic("native", native_allreduce),
     },
     "reduce_scatter": {
         "ring": Algorithm(reduce_scatter, ring_scatter_rounds, ring_scatter_seconds),
@@ -264,6 +263,40 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "bruck_4": BRUCK_ALL_TO_ALL.having(radix=4),
         "two_step": Algorithm(two_step_all_to_all, two_steps, two_step_seconds),
     },
+}
+
+
+def on_network(comm: Comm, names: Iterable[str], job: Job) -> list[float]:
+    """Return the seconds of all-reduces on the network of virtual ranks.
+
+    Those of the schedule on its links; of all-reduces in shared memory, those of the
+    formula.
+    """
+    rates, found = machine_rates(comm), []
+    for name in names:
+        _, schedule, seconds, _ = COLLECTIVES["allreduce"][name]
+        if schedule is None or name == "hierarchical":
+            assert seconds
+            found.append(seconds(job, rates))
+        else:
+            assert comm.platform.seconds
+            rounds = schedule(job.size, job.length, job.itemsize)
+            found.append(comm.platform.seconds(rounds))
+    return found
+
+
+OWN = [name for name in COLLECTIVES["allreduce"] if name != "native"]
+AUTO = {  # all-reduces that choose
+    "auto": FEW,
+    "auto_all": Candidates(
+        "all: ",
+        {name: COLLECTIVES["allreduce"][name].function for name in OWN},
+        on_network,
+    ),
+}
+COLLECTIVES["allreduce"] |= {
+    "auto": Algorithm(auto_allreduce),
+    "auto_all": Algorithm(partial(auto_allreduce, among=AUTO["auto_all"])),
 }
 ALLREDUCE: dict[str, Callable[..., None]] = {
     name: algorithm.function for name, algorithm in COLLECTIVES["allreduce"].items()

@@ -4,7 +4,7 @@ import numpy as np
 
 from dml.types import Comm, Op
 from dml.wire.collectives.broadcast import broadcast
-from dml.wire.collectives.segments import SegmentedExchange
+from dml.wire.collectives.segments import SegmentedExchange, copied
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -12,7 +12,11 @@ from dml.wire.plans.topology import SEGMENT, children, parent
 
 
 def tree_allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -22,6 +26,7 @@ def tree_allreduce(
 
     Rank r adds the sums of the subtrees of r+1, r+2, r+4, … in this order.
     2⌈lg p⌉ rounds, 2(p-1)n elements over all ranks: 2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ.
+    With `result`, an array of a narrower type, sums are rounded and copied in its type.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     segmented = SegmentedExchange(comm, buffer, op, Tag.TREE, segment)
@@ -29,4 +34,4 @@ def tree_allreduce(
         segmented.receive(buffer, child)
     if comm.rank:
         segmented.send(buffer, parent(comm.rank))
-    broadcast(comm, buffer)
+    broadcast(comm, copied(buffer, result, slice(0 if comm.rank else None)))

@@ -35,6 +35,7 @@ class Job(NamedTuple):
     segment: int = SEGMENT  # bytes of a segment
     groups: tuple[int, ...] = ()  # hierarchical: number of ranks of each group
     hosts: bool = True  # hierarchical: whether the ranks of a group share memory
+    further: tuple[tuple[tuple[int, ...], bool], ...] = ()  # and those of outer levels
     outside: str = "ring"  # hierarchical: name of the all-reduce across groups
 
 
@@ -151,7 +152,12 @@ def hierarchical_seconds(job: Job, rates: Rates) -> float:
     owners = min(job.groups)  # ranks with a chunk in each group
     longest = -(-job.length // owners)  # elements of the longest chunk
     across = job._replace(size=len(job.groups), length=longest, hosts=False)
-    total = seconds(job.outside, across, rates)
+    outside = job.outside
+    if job.further:
+        (groups, hosts), *further = job.further
+        across = across._replace(groups=groups, hosts=hosts, further=tuple(further))
+        outside = "hierarchical"
+    total = seconds(outside, across, rates)
     nbytes = longest * job.itemsize
     if job.hosts:
         added = (largest - 1) * nbytes * rates.gamma

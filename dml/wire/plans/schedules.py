@@ -11,6 +11,7 @@ segment: Bytes of a segment; one segment is reduced while the next is received.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -111,7 +112,8 @@ def hierarchical(
       itemsize: Bytes of an element.
       segment: Bytes of a segment.
       members: Ranks of each group, as from `topology.groups`; () is one group.
-      outside: Schedule of the all-reduce between the l-th ranks of all groups.
+      outside: Schedule of the all-reduce between the l-th ranks of all groups; see
+        `nested`.
     """
     members = members or [range(size)]
     owners = min(map(len, members))
@@ -128,6 +130,21 @@ def hierarchical(
                 nbytes=np.repeat(group_round.nbytes, copies),
             )
     yield from ring_rounds(members, owned, None)
+
+
+def nested(
+    members: Sequence[Sequence[Sequence[int]]],
+    outside: Callable[..., Iterator[Round]] = ring,
+) -> Callable[..., Iterator[Round]]:
+    """Return the schedule of an all-reduce of several levels, from the inside.
+
+    Args:
+      members: Members of each group, for each level; see `topology.levels`.
+      outside: Schedule of the all-reduce across the groups of the last level.
+    """
+    for groups in reversed(members):
+        outside = partial(hierarchical, members=groups, outside=outside)
+    return outside
 
 
 def ring_rounds(

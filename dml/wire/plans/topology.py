@@ -119,3 +119,31 @@ def groups(hosts: Sequence[int], width: int = 0) -> tuple[tuple[int, ...], ...]:
     for rank, host in enumerate(hosts):
         by_host.setdefault(host, []).append(rank)
     return tuple(map(tuple, by_host.values()))
+
+
+class Level(NamedTuple):
+    """The groups of one level of a hierarchy."""
+
+    members: tuple[tuple[int, ...], ...]  # of each group
+    hosts: bool  # whether the members of a group are on one host
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the number of members of each group."""
+        return tuple(map(len, self.members))
+
+
+def levels(hosts: Sequence[int], group: int | Sequence[int]) -> list[Level]:
+    """Return the levels of a hierarchy: ranks, groups of ranks, groups of groups, …
+
+    Args:
+      hosts: Host of each rank.
+      group: Number of consecutive members in a group, for each level, as in `groups`.
+    """
+    found = []
+    for width in (group,) if isinstance(group, int) else group:
+        members = groups(hosts, width)
+        alike = all(len({hosts[one] for one in group}) == 1 for group in members)
+        found.append(Level(members, alike))
+        hosts = [hosts[group[0]] for group in members]
+    return found

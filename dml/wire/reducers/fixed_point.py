@@ -24,7 +24,7 @@ from numba import njit
 
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.collectives.auto import auto_allreduce, chosen_allreduce
+from dml.wire.collectives.auto import candidates_of, chosen_allreduce
 from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import (
@@ -215,8 +215,8 @@ class FixedPoint:
         """Return whether each rank sums a chunk of all ranks' registered buffers."""
         if self.wide or comm.size == 1 or not is_registered(comm, buffer):
             return False
-        if self.allreduce is auto_allreduce:
-            return chosen_allreduce(comm, buffer) == "shared"
+        if among := candidates_of(self.allreduce):
+            return chosen_allreduce(comm, buffer, among) == "shared"
         return self.allreduce is shared_allreduce
 
     def reduce_in_place(self, comm: Comm, buffer: np.ndarray) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.runs.results import Run
 from dml.types import CountedComm
-from dml.wire.collectives import chosen_allreduce
+from dml.wire.collectives import AUTO, called
 from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm.buffers import is_registered
@@ -46,7 +46,7 @@ def measure(
       flags: Flags of allreduce.py.
       checked: Results of earlier checks; see `benchmark`.
     """
-    topology = flags.group, flags.outside
+    topology = lab.widths(flags.group), flags.outside
     if comm.platform.virtual and comm.rank == 0:
         for name in table:
             messages = estimates.allreduce_messages(comm, name, buffer, *topology)
@@ -76,8 +76,7 @@ def measure(
 
 def uncounted(comm: CountedComm, name: str, buffer: np.ndarray) -> bool:
     """Return whether an all-reduce is MPI's own, whose words nothing counts."""
-    chosen = chosen_allreduce(comm, buffer) if name == "auto" else name
-    return chosen == "native" and comm.size > 1
+    return called(comm, name, buffer) == "native" and comm.size > 1
 
 
 def summary_entries(row: Row) -> Row:
@@ -95,7 +94,7 @@ def conclude(run: Run) -> str:
     """Return the fastest algorithm of each size, on registered buffers if there are."""
     kind = any(row["registered"] for row in run.rows)
     rows = [row for row in run.rows if row["registered"] == kind and row["seconds"]]
-    rows = [row for row in rows if row["algorithm"] != "auto"]  # one of the others
+    rows = [row for row in rows if row["algorithm"] not in AUTO]  # one of the others
     fastest = [
         min(group, key=lambda row: row["seconds"])
         for group in grouped(rows, "bytes").values()

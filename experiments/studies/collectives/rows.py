@@ -11,7 +11,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from dml.sim.evaluate import messages as messages_of
 from dml.types import BadInput, CountedComm
-from dml.wire.collectives import COLLECTIVES, machine_rates
+from dml.wire.collectives import AUTO, COLLECTIVES, machine_rates
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.table import Algorithm
 from dml.wire.costs.allreduce import Job
@@ -160,7 +160,7 @@ def conclude(run: Run) -> str:
     rows = [row for row in run.rows if row["bytes"] == most]
     texts = []
     for name, group in grouped(rows, "collective").items():
-        timed: Sequence[Any] = [row for row in group if row["algorithm"] != "auto"]
+        timed: Sequence[Any] = [row for row in group if row["algorithm"] not in AUTO]
         fastest = min(timed, key=lambda row: row["seconds"])
         texts.append(f"{name} {fastest['algorithm']}")
     return f"Fastest for {size_text(most)}: {', '.join(texts)}." if texts else ""

@@ -17,7 +17,7 @@ from dml.types import (
     no_op,
 )
 from dml.update.dense import Optimizer
-from dml.wire.collectives import machine_rates
+from dml.wire.collectives import AUTO, machine_rates
 from dml.wire.reducers.checked import checked
 
 PREFETCH = 2  # minibatches prepared in the background
@@ -65,7 +65,7 @@ class Setup(NamedTuple):
     @property
     def allreduce(self) -> AllReduce:
         name = self.values.allreduce
-        if name == "auto":  # measure a new machine before the first step
+        if name in AUTO:  # measure a new machine before the first step
             machine_rates(self.comm)
         return flags.allreduce(name, self.values, self.comm.size)
 

@@ -61,7 +61,7 @@ def rows(
         for name in every:
             sent[name], took[name] = np.zeros((2, number))
             for k, job in enumerate(jobs):
-                rounds = list(topology_rows.schedule(name, job, size, length, 0))
+                rounds = list(topology_rows.schedule(name, job, size, length, [0]))
                 sent[name][k] = global_bytes(rounds, job.group(np.arange(size)))
                 took[name][k], _ = topology_rows.seconds(rounds, job, size)
         for name in names:

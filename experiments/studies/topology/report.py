@@ -30,7 +30,7 @@ class Arguments(NamedTuple):
     names: names of all-reduces.
     networks: networks by text and number of ranks.
     buffer_bytes: sizes of buffers in bytes, by number of ranks.
-    group: ranks of a group of the hierarchical all-reduce.
+    group: members of a group of the hierarchical all-reduce, for each level.
     workers: workers of BytePS.
     machines: networks on which jobs get random places, by text and ranks of a job.
     allocations: number of random places of each job.
@@ -39,7 +39,7 @@ class Arguments(NamedTuple):
     names: Sequence[str]
     networks: Mapping[tuple[str, int], Any]
     buffer_bytes: Mapping[int, Sequence[int]]
-    group: int
+    group: Sequence[int]
     workers: int
     machines: Mapping[tuple[str, int], Any]
     allocations: int
@@ -136,7 +136,7 @@ def two_level_gain(net: Any, row: Row) -> Row:
         ring_round._replace(
             source=order[ring_round.source], dest=order[ring_round.dest]
         )
-        for ring_round in topology_rows.schedule(FLAT, net, size, length, 0)
+        for ring_round in topology_rows.schedule(FLAT, net, size, length, [0])
     ]
     flat_seconds, levels_seconds = row[f"{FLAT}_seconds"], row[f"{TWO_LEVELS}_seconds"]
     remote_seconds, _ = topology_rows.seconds(remote_ring, net, size)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dml import extend, sim
 from dml.runs.writers import Row
+from dml.sim.networks.adding import adding
 from dml.sim.networks.cuts import allreduce_bound
 from dml.sim.networks.fabric import Prices
 from dml.sim.networks.routes import all_routes
@@ -15,16 +16,18 @@ from dml.sim.networks.torus import Torus
 from dml.types import Comm, Round
 from dml.wire.collectives import COLLECTIVES
 from dml.wire.collectives.trees.double_tree import PIECE
+from dml.wire.collectives.trees.in_network import in_network
 from dml.wire.collectives.trees.packed import packed
 from dml.wire.comm import Metered
 from dml.wire.plans.broadcasts import Broadcast
 from dml.wire.plans.packing import packed_broadcast
-from dml.wire.plans.schedules import words_sent
-from dml.wire.plans.topology import SEGMENT, groups
+from dml.wire.plans.schedules import nested, words_sent
+from dml.wire.plans.topology import SEGMENT, levels
 
 ITEMSIZE = 4
 SEGMENTS = 2  # segments of a buffer: one is added while the next is received
-PIECES = 32  # pieces of a buffer in double trees
+PIECES = 32  # pieces of a buffer in double trees and in_network
+LEAST = 4096  # bytes of a piece in in_network, at least
 DIRECT = ("one_shot", "two_shot")  # all-reduces of p(p-1) messages
 RINGS = ("segmented_ring",)  # rings in sequence: one ring for a buffer of two segments
 SCHEDULES = {
@@ -34,13 +37,14 @@ SCHEDULES = {
 }
 COMPARED = [name for name in SCHEDULES if name not in DIRECT + RINGS]  # by default
 OPTIMAL = "optimal"  # trees that are packed for the network
-KNOWN = (*SCHEDULES, OPTIMAL)
+IN_NETWORK = "in_network"  # routers add
+KNOWN = (*SCHEDULES, OPTIMAL, IN_NETWORK)
 MAX_MESSAGES = 3_000_000  # messages up to which all rounds are evaluated
 SIMULATED_REPEATS = 24  # evaluations of a repeated round in larger schedules
 
 
 def schedule(
-    name: str, net: Any, size: int, length: int, group: int
+    name: str, net: Any, size: int, length: int, group: Sequence[int]
 ) -> Iterator[Round]:
     """Return the rounds of an all-reduce.
 
@@ -50,15 +54,11 @@ def schedule(
     net: network.
     size: number of ranks.
     length: elements of the buffer.
-    group: neighbours in a group of the hierarchical all-reduce, if all ranks share one
-      host or each rank has its own host; otherwise groups are hosts.
+    group: neighbours in a group of the hierarchical all-reduce, for each level, if all
+      ranks share one host or each rank has its own host; otherwise the groups of the
+      first level are hosts.
     """
     options: dict[str, Any] = {}
-    if name == "hierarchical":
-        hosts = tuple(net.hosts(size))
-        hosts_are_trivial = max(hosts) in (0, size - 1)  # one host, or one per rank
-        neighbours = min(group, size) if hosts_are_trivial else 0
-        options["members"] = groups(hosts, neighbours)
     segment = SEGMENT
     if not isinstance(net, sim.Uniform):
         segment = max(segment, length * ITEMSIZE // SEGMENTS)
@@ -70,6 +70,12 @@ def schedule(
             options["sides"] = net.dims
     if name == OPTIMAL:
         return packed(trees(net, size), size, length, ITEMSIZE, segment)
+    if name == "hierarchical":
+        hosts = tuple(net.hosts(size))
+        if max(hosts) not in (0, size - 1):  # neither one host, nor one per rank
+            group = 0, *group[1:]
+        members = [level.members for level in levels(hosts, group)]
+        return nested(members)(size, length, ITEMSIZE, segment)
     return SCHEDULES[name](size, length, ITEMSIZE, segment, **options)
 
 
@@ -145,7 +151,12 @@ def network_row(text: str, net: Any, size: int) -> Row:
 
 
 def race_row(
-    text: str, net: Any, size: int, nbytes: int, names: Sequence[str], group: int
+    text: str,
+    net: Any,
+    size: int,
+    nbytes: int,
+    names: Sequence[str],
+    group: Sequence[int],
 ) -> Row:
     """Return the seconds and buffer elements of every all-reduce, and the two fastest.
 
@@ -156,19 +167,26 @@ def race_row(
         nbytes: bytes of the buffer.
         names: of KNOWN, whose rounds are evaluated, or all-reduces of a user,
             which run on virtual ranks.
-        group: ranks of a group of the hierarchical all-reduce.
+        group: members of a group of the hierarchical all-reduce, for each level.
     """
     times, sent, exact = {}, {}, True
     for name in names:
         if name not in KNOWN:
             times[name], sent[name] = run(name, net, size, nbytes)
             continue
-        rounds = list(schedule(name, net, size, nbytes // ITEMSIZE, group))
-        times[name], is_exact = seconds(rounds, net, size)
+        length, links, nodes = nbytes // ITEMSIZE, net, size
+        if name == IN_NETWORK:
+            links = adding(net, size)
+            nodes, most = links.capacity, max(LEAST, nbytes // PIECES)
+            rounds = list(in_network(links.tree, length, ITEMSIZE, min(PIECE, most)))
+        else:
+            rounds = list(schedule(name, net, size, length, group))
+        times[name], is_exact = seconds(rounds, links, nodes)
         exact &= is_exact
         sent[name] = words_sent(rounds, ITEMSIZE)
     least = allreduce_bound(net, size).seconds(nbytes)
     first, second = (sorted(times, key=times.__getitem__) * 2)[:2]
+    adding_ranks = [times[name] for name in names if name != IN_NETWORK]
     return {
         "network": text,
         "p": size,
@@ -178,7 +196,7 @@ def race_row(
         "next": second,
         "lead": times[second] / times[first],
         "bound_seconds": least,
-        "share": least / times[first],
+        "share": least / min(adding_ranks, default=times[first]),
         "exact": exact,
         **{f"{name}_seconds": value for name, value in times.items()},
         **{f"{name}_words": value for name, value in sent.items()},

@@ -27,13 +27,13 @@ def test_the_messages_of_an_allreduce_are_estimated(name, size):
 def test_the_messages_of_groups_are_estimated():
     def program(comm):
         comm, buffer = Metered(comm), np.zeros(8)
-        hierarchical_allreduce(comm, buffer, group=4)
+        hierarchical_allreduce(comm, buffer, group=(4, 2))
         before = comm.messages_sent
-        hierarchical_allreduce(comm, buffer, group=4)
+        hierarchical_allreduce(comm, buffer, group=(4, 2))
         sent = comm.messages_sent - before
-        return sent, estimates.allreduce_messages(comm, "hierarchical", buffer, 4)
+        return sent, estimates.allreduce_messages(comm, "hierarchical", buffer, (4, 2))
 
-    found = sim.run(program, 8, sim.Uniform(host=1))
+    found = sim.run(program, 16, sim.Uniform(host=1))
     assert {each for _, each in found} == {sum(sent for sent, _ in found)}
 
 

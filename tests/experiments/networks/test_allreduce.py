@@ -1,6 +1,7 @@
 import allreduce
 import pytest
 
+from dml.types import BadInput
 from tests.experiments.run_folder import check_folder, read_rows
 from tests.wire.comm import orders
 
@@ -15,7 +16,7 @@ def run(out, *argv):
 
 
 def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
-    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2", ALL)
+    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2x3", ALL)
     found = read_rows(tmp_path)
     assert len(found) == 2 * 2 * len(allreduce.ALLREDUCE)
     for row in found:
@@ -28,17 +29,26 @@ def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
     assert ring["words_sent"] == 2 * 5 * 15
 
 
-def test_the_choice_of_auto_is_explained(tmp_path):
-    """It has the least predicted seconds; nothing is faster than the optimum."""
+def test_the_choices_of_auto_and_auto_all_are_explained(tmp_path):
+    """They have the least predicted seconds; nothing is faster than the optimum."""
     flags = "--explain", "--buffers=plain", ALL
-    run(tmp_path, "--simulate=8", "--network=torus:2x2x2", "--sizes=1MB", *flags)
+    run(tmp_path, "--simulate=16", "--network=torus:4x4", "--sizes=1MB", *flags)
     rows = read_rows(tmp_path)
-    named = [row for row in rows if row["algorithm"] != "auto"]
-    candidates = [row for row in named if row["auto"]]
-    (chosen,) = [row for row in named if row["auto"] == "chosen"]
-    least = min(row["predicted_seconds"] for row in candidates)
-    assert chosen["predicted_seconds"] == least
-    assert {"ring", "butterfly"} < {row["algorithm"] for row in candidates}
+    named = {row["algorithm"]: row for row in rows if row["algorithm"][:4] != "auto"}
+    keys = {"auto": "predicted_seconds", "auto_all": "network_seconds"}
+    for choice, key in keys.items():
+        candidates = [row for row in named.values() if row[choice]]
+        (chosen,) = [row for row in candidates if row[choice] == "chosen"]
+        assert chosen[key] == min(row[key] for row in candidates)
+        (called,) = [row for row in rows if row["algorithm"] == choice]
+        assert called["seconds"] == pytest.approx(chosen["seconds"])
+    assert {"ring", "butterfly"} < {name for name, row in named.items() if row["auto"]}
+    assert {n for n, row in named.items() if not row["auto_all"]} == {
+        "hierarchical",  # every rank is a host
+        "native",
+    }
+    for name in ("ring", "swing", "torus", "halving_doubling"):
+        assert named[name]["network_seconds"] == pytest.approx(named[name]["seconds"])
     for row in rows:
         assert (row["bound_seconds"] is None) == (not row["words_sent"])
         assert row["bound_seconds"] is None or row["bound_seconds"] < row["seconds"]
@@ -72,3 +82,42 @@ def test_computation_hides_most_of_an_allreduce_of_messages(tmp_path):
 def test_integers_and_one_real_rank_race_too(tmp_path):
     run(tmp_path, "--sizes=4KB", "--repeats=1", "--dtype=int64", "--buffers=plain")
     assert len({row["sha256"] for row in read_rows(tmp_path)}) == 1
+
+
+def test_runs_under_several_mpis_are_joined_in_one_table(tmp_path, capsys):
+    """The speeds are those relative to the fastest MPI library."""
+    folders = [tmp_path / f"{name}-1" for name in ("one", "other")]
+    for folder, algorithms in zip(
+        folders, ("ring,star,native,auto", "tree"), strict=True
+    ):
+        flags = f"--algorithms={algorithms}", "--sizes=4KB,8KB", "--repeats=1"
+        run(folder, *flags)
+    joined = f"--join={','.join(map(str, folders))}"
+    (summary,) = run(tmp_path / "joined", joined, "--wide")
+    assert summary == {"rows": 4, "libraries": ["one", "other"]} | summary
+    found = read_rows(tmp_path / "joined")
+    rows = [[*read_rows(folder)] for folder in folders]
+    for row in found:
+        same = [
+            [
+                r
+                for r in each
+                if all(r[key] == row[key] for key in ("bytes", "registered"))
+            ]
+            for each in rows
+        ]
+        native = [min(r["native_seconds"] for r in each) for each in same]
+        assert native == [row["one_seconds"], row["other_seconds"]]
+        assert row["mpi_seconds"] == min(native)
+        own = {r["algorithm"]: r["seconds"] for r in sum(same, [])}
+        assert row["auto_seconds"] == own.pop("auto")
+        assert own.pop("native") > 0
+        assert row["algorithm"] == min(own, key=own.get)
+        assert row["library"] == ("other" if row["algorithm"] == "tree" else "one")
+    assert "The fastest all-reduce has at least" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    virtual = tmp_path / "virtual"
+    run(virtual, "--simulate=2", "--sizes=4KB", "--algorithms=ring")
+    with pytest.raises(BadInput, match="a run of allreduce.py on real ranks, got"):
+        run(tmp_path / "joined", f"--join={virtual}")

@@ -12,7 +12,6 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import SCHEDULES
-from dml.wire.plans.topology import groups
 from tests.experiments.run_folder import check_folder, read_rows
 from tests.wire.test_algorithms import running
 
@@ -26,7 +25,7 @@ def run(out, *argv):
 def made(tmp_path_factory):
     """A run on 16 ranks: its folder, its summary, its rows by table."""
     out = tmp_path_factory.mktemp("run")
-    summary = run(out, "--sizes=64B,64KB,1MB", "--group=4")
+    summary = run(out, "--sizes=64B,64KB,1MB", "--group=4x2")
     rows = read_rows(out)
     tables = {
         name: [row for row in rows if row["table"] == name]
@@ -55,8 +54,8 @@ def test_on_the_uniform_network_times_are_those_of_the_cost_model(made):
     rates = cost.Rates(*sim.Uniform()[:3])
     for row in made[2]["race"]:
         if row["network"] == "uniform":
-            sizes = tuple(map(len, groups(tuple(range(16)), 4)))
-            job = cost.Job(16, row["bytes"] // 4, groups=sizes, hosts=False)
+            job = cost.Job(16, row["bytes"] // 4, groups=(4,) * 4, hosts=False)
+            job = job._replace(further=(((2, 2), False),))
             for name in SCHEDULES:
                 assert row[f"{name}_seconds"] == pytest.approx(
                     cost.seconds(name, job, rates), rel=1e-9
@@ -67,12 +66,12 @@ def test_an_own_allreduce_runs_on_the_virtual_ranks(tmp_path):
     """It takes the time, and sends the words, of the rounds of its schedule."""
     own = "dml.wire.collectives.butterfly:butterfly_allreduce"
     names = f"--algorithms=butterfly,{own}"
-    run(tmp_path, "--networks=uniform,hosts:2x8", "--sizes=64B,64KB", names)
+    run(tmp_path, "--networks=1e-6,1e-9,1e-10,hosts:2x8", "--sizes=64B,64KB", names)
     rows = [row for row in read_rows(tmp_path) if row["table"] == "race"]
     assert len(rows) == 4
     for row in rows:
         assert row[f"{own}_words"] == row["butterfly_words"]
-        if row["network"] == "uniform" or row["bytes"] == 64:  # one segment
+        if row["network"][0] == "1" or row["bytes"] == 64:  # one segment
             assert row[f"{own}_seconds"] == pytest.approx(
                 row["butterfly_seconds"], rel=1e-9
             )
@@ -122,7 +121,7 @@ def test_what_repeats_is_extrapolated_to_three_in_a_hundred(text, monkeypatch):
         times = []
         for most in (10**9, 0):
             monkeypatch.setattr(topology_rows, "MAX_MESSAGES", most)
-            rounds = list(topology_rows.schedule("ring", net, 128, nbytes // 4, 0))
+            rounds = list(topology_rows.schedule("ring", net, 128, nbytes // 4, [0]))
             times.append(topology_rows.seconds(rounds, net, 128))
         (whole, exact), (guess, known) = times
         assert (exact, known) == (True, False)
@@ -182,10 +181,11 @@ def test_jobs_need_a_network_with_groups(tmp_path):
 def test_trees_are_packed_for_the_network(tmp_path):
     """Their time is close to the bound; α and γ are not a part of it."""
     flags = ["--networks=uniform,torus:4x4", "--sizes=16MB"]
-    run(tmp_path, *flags, "--algorithms=tree,optimal")
+    run(tmp_path, *flags, "--algorithms=tree,optimal,in_network")
     rows = [row for row in read_rows(tmp_path) if row["table"] == "race"]
     assert [row["network"] for row in rows] == ["uniform", "torus:4x4"]
     for row in rows:
         assert row["optimal_words"] == 2 * 15 * (16 << 20) // 4
-        assert row["best"] == "optimal"
+        assert (row["best"], row["next"]) == ("in_network", "optimal")
+        assert row["in_network_words"] >= 2 * 16 * (16 << 20) // 4
         assert 0.8 < row["share"] < 1

@@ -9,7 +9,7 @@ from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Rates
 from dml.sim.networks.fat_tree import FatTree
 from dml.sim.networks.hosts import Hosts
-from dml.sim.networks.named import NETWORKS, network
+from dml.sim.networks.named import NETWORKS, network, texts
 from dml.sim.networks.slim_fly import SlimFly
 from dml.sim.networks.torus import Torus
 from dml.sim.networks.uniform import Uniform
@@ -128,6 +128,14 @@ def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
 def test_a_network_that_does_not_fit_is_refused(text, size, why):
     with pytest.raises(BadInput, match=why):
         network(text, size)
+
+
+def test_networks_with_rates_are_separated_by_commas_and_semicolons():
+    rates = "1e-6,1e-9,0"
+    several = [rates, "torus", f"hosts:2x4@{rates}", f"uniform:{rates}", "fat_tree:4"]
+    assert texts(",".join([*several, "torsu"])) == [*several[:-1], "fat_tree:4,torsu"]
+    assert texts(",".join(several)) == texts(";".join(several)) == several
+    assert texts(f"graph:a,2,ring;{rates}") == ["graph:a,2", "ring", rates]
 
 
 def test_the_virtual_world_does_not_load_the_networks_that_it_does_not_use():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.collectives import auto, rates, stored
+from dml.sim.networks.named import network
+from dml.wire.collectives import AUTO, auto, rates, stored
 from dml.wire.collectives.auto import chosen_allreduce, measure_choice, measured_choice
 from dml.wire.collectives.rates import CANDIDATES
 from dml.wire.comm import Metered
@@ -84,6 +85,37 @@ def test_a_stored_choice_is_used(file):
     chosen = {"plain, at most 4096 bytes": "butterfly"}
     file.write_text(json.dumps({"test, 2": chosen}))
     assert choose(2, 4096) == {("butterfly", 0)}
+
+
+def test_the_choice_among_all_is_stored_apart(file, monkeypatch):
+    among, names = AUTO["auto_all"], list(AUTO["auto_all"].functions)
+    slow = {name: among.functions[name] for name in names[:3]}
+    monkeypatch.setattr(rates, "REPEATS", 1)
+    few = among._replace(functions=slow)
+    before = choose(3, 3000)
+    ((name, sent),) = set(
+        sim.run(lambda comm: (measured_choice(comm, 3000, False, few), 0), 3)
+    )
+    assert name in slow and choose(3, 3000) == before
+    chosen = json.loads(file.read_text())["test, 3"]
+    assert chosen["all: plain, at most 4096 bytes"] == name
+    assert chosen["plain, at most 4096 bytes"] in NAMES
+
+
+def test_all_are_compared_on_the_links_of_virtual_ranks():
+    """On a ring network the ring of three pairs is not the fastest by the formulas."""
+    net, buffer = network("ring:16", 16), np.zeros(1 << 18, np.float32)
+
+    def program(comm):
+        half = comm.Split(comm.rank % 2)
+        return [
+            chosen_allreduce(each, buffer, among)
+            for each in (comm, half)
+            for among in AUTO.values()
+        ]
+
+    (found,) = {tuple(names) for names in sim.run(program, 16, net)}
+    assert found == ("halving_doubling", "ring", "halving_doubling", "ring")
 
 
 def test_virtual_ranks_predict(file):

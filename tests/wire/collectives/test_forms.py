@@ -15,10 +15,12 @@ from dml.wire.collectives.rings.torus import torus, torus_allreduce
 from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.swing import swing, swing_allreduce
 from dml.wire.collectives.steps.trivance import trivance, trivance_allreduce
+from dml.wire.collectives.table import AUTO, Algorithm
 from dml.wire.collectives.transposes.two_steps import two_step_all_to_all, two_steps
-from dml.wire.costs.allreduce import Job
-from dml.wire.plans.schedules import words_sent
-from dml.wire.plans.topology import SEGMENT, chunks
+from dml.wire.comm import Metered
+from dml.wire.costs.allreduce import Job, hierarchical_seconds
+from dml.wire.plans.schedules import nested, words_sent
+from dml.wire.plans.topology import SEGMENT, chunks, levels
 from tests.wire import test_algorithms as books
 from tests.wire.comm import orders
 
@@ -26,7 +28,7 @@ FEW = (1, 2, 3, 5, 8, 9)
 EVEN = 5040  # words, a multiple of all sizes
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27)
 NETWORK = sim.Uniform(books.ALPHA, books.BETA, books.GAMMA, host=1)
-FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC})
+FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC, *AUTO})
 GATHERS = sorted(COLLECTIVES["all_gather"])
 
 
@@ -169,24 +171,45 @@ def test_dimensions_of_a_torus_are_reduced_one_after_another(function, schedule,
         sim.run(lambda comm: function(comm, np.zeros(4), sides=(3, 2)), 4)
 
 
-def test_levels_of_a_hierarchical_all_reduce_may_be_nested():
-    """Pairs, then the pairs of a host, then hosts: a rank owns 1/4 of the buffer."""
-    net, sizes = network("hosts:4x4", 16), []
+@pytest.mark.parametrize("group", [(2, 2), (2, 3), (5, 2), (4, 0), (2, 2, 2)])
+def test_a_hierarchical_all_reduce_has_any_number_of_levels(group):
+    """Bits, messages, words and seconds are those of one level across another one."""
+    allreduce = partial(hierarchical_allreduce, group=group)
+    for size in (1, 5, 16):
+        first, *further = levels(range(size), group)
+        members = [level.members for level in (first, *further)]
+        order = books_of_levels(members)
+        across = partial(sim.run, network=sim.Uniform(host=1))
+        check_order(allreduce, across, size, order)
+        for length in (0, 7, EVEN):
+            job = Job(size, length, groups=first.sizes, hosts=False)
+            job = job._replace(further=tuple((one.sizes, False) for one in further))
+            found = Algorithm(allreduce, nested(members), hierarchical_seconds)
+            words = 2 * (size - 1) * length
+            equal = all(len(set(level.sizes)) == 1 for level in (first, *further))
+            agree(found, job, words, equal and length == EVEN)
 
-    def across(comm, buffer, op=np.add):
-        sizes.append((comm.size, len(buffer)))
-        ALLREDUCE["ring"](comm, buffer, op)
 
-    def hosts(comm, buffer, op=np.add):
-        hierarchical_allreduce(comm, buffer, op, outside=across)
+def books_of_levels(members):
+    order = orders.ring
+    for groups in reversed(members):
+        order = partial(orders.hierarchical, groups=groups, outside=order, hosts=False)
+    return order
+
+
+def test_levels_share_memory_where_their_members_are_on_one_host():
+    """Pairs of a host, pairs of pairs, hosts: two of three levels send no messages."""
+    net = network("hosts:4x4", 16)
 
     def program(comm):
+        comm = Metered(comm)
         buffer = np.arange(996) * (comm.rank + 1)
-        hierarchical_allreduce(comm, buffer, np.add, 2, hosts)
+        hierarchical_allreduce(comm, buffer, np.add, (2, 0))
         assert np.array_equal(buffer, np.arange(996) * 136)
+        return comm.bytes_sent // buffer.itemsize
 
-    sim.run(program, 16, net)
-    assert {size for size in sizes if size[1]} == {(4, 249)}
+    assert sum(sim.run(program, 16, net)) == 2 * 3 * 996
+    assert [level.hosts for level in levels(net.hosts(16), (2, 0, 4))] == [1, 1, 0]
 
 
 def binomial_words(size, n):

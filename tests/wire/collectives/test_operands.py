@@ -9,6 +9,7 @@ from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, allreduce
 from dml.wire.collectives.operands import commutes
 from dml.wire.collectives.table import ORDERED
+from dml.wire.comm import Metered
 
 SIZES = (1, 2, 6, 9)
 
@@ -57,3 +58,33 @@ def test_sums_of_16_bits_are_rounded_once(name, dtype):
             assert np.array_equal(own, want)
 
         sim.run(program, size)
+
+
+# Bytes of all ranks for 2(p - 1)n words of float32, of which half are copies of sums.
+NARROW = ("star", "tree", "ring", "halving_doubling", "swing", "trivance", "circulant")
+
+
+@pytest.mark.parametrize("name", [*NARROW, "two_shot", "butterfly"])
+@pytest.mark.parametrize("dtype", (np.float16, ml_dtypes.bfloat16))
+def test_sums_of_16_bits_are_copied_in_16_bits(name, dtype):
+    """The bits are those of an all-reduce in float32, rounded at its end."""
+    for size, length in ((1, 7), (2, 9), (5, 101), (8, 4000)):
+        rows = np.random.default_rng(size).standard_normal((size, length))
+        rows = rows.astype(dtype)
+
+        def program(comm, rows=rows):
+            comm, own = Metered(comm), rows[comm.rank].copy()
+            wide = own.astype(np.float32)
+            allreduce(comm, own, algorithm=name, accumulate=np.float32)
+            sent = comm.bytes_sent
+            allreduce(comm, wide, algorithm=name)
+            assert np.array_equal(own.view("u2"), wide.astype(dtype).view("u2"))
+            return sent, comm.bytes_sent - sent
+
+        narrow, wide = np.sum(sim.run(program, size), axis=0)
+        if name == "two_shot":
+            assert narrow == wide / 2
+        elif name != "butterfly":
+            assert narrow == wide * 3 / 4
+        elif size & (size - 1) == 0:  # every message is a partial sum
+            assert narrow == wide

@@ -11,7 +11,11 @@ from dml.wire.plans.windows import Pattern, WindowsPlan, allreduce_rounds, shift
 
 
 def circulant_allreduce(
-    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    segment: int = SEGMENT,
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -28,7 +32,7 @@ def circulant_allreduce(
     2⌈lg p⌉ rounds, 2(p-1)n elements over all ranks:
     2⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
-    allreduce_by(CIRCULANT, comm, buffer, op, segment)
+    allreduce_by(CIRCULANT, comm, buffer, op, segment, result)
 
 
 def skips(size: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dml.types import BadInput, Comm, Op
-from dml.wire.collectives.segments import SegmentedExchange
+from dml.wire.collectives.segments import SegmentedExchange, copied
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 from dml.wire.comm.tags import Tag
@@ -71,11 +71,13 @@ def allreduce_by(
     buffer: np.ndarray,
     op: Op = np.add,
     segment: int = SEGMENT,
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks: a reduce-scatter and an all-gather.
 
     Chunks have the order of the positions of the pattern. If the pattern folds, the odd
     rank of a pair sends all n elements to the even one and receives them at the end.
+    With `result`, an array of a narrower type, sums are rounded and copied in its type.
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     folding = pattern.fold(comm.size)
@@ -84,9 +86,10 @@ def allreduce_by(
 
     def steps(place: int) -> None:
         scatter(segmented, buffer, pattern, folding, parts)
-        gather(comm, buffer, pattern, folding, parts)
+        own = parts[int(pattern.plan(folding.power).place[place])]
+        gather(comm, copied(buffer, result, own), pattern, folding, parts)
 
-    segmented.folded(buffer, folding, steps)
+    segmented.folded(buffer, folding, steps, result)
 
 
 def allreduce_along(
@@ -96,6 +99,7 @@ def allreduce_along(
     op: Op,
     segment: int,
     sides: Sequence[int],
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks: along one dimension of a torus after another.
 
@@ -110,15 +114,18 @@ def allreduce_along(
             "pass () for a ring"
         )
     segmented = SegmentedExchange(comm, buffer, op, Tag.WINDOWS, segment)
-    chunk, scattered = buffer, []
+    chunk, sums, scattered = buffer, copied(buffer, result), []
     for ranks in lines_through(comm.rank, sides):
         line, parts = Line(ranks), chunks(len(chunk), len(ranks))
         scatter(segmented, chunk, pattern, line, parts)
-        scattered.append((chunk, line, parts))
+        scattered.append((sums, line, parts))
         place = line.place(comm.rank)
-        chunk = chunk[parts[int(pattern.plan(line.power).place[place])]]
-    for chunk, line, parts in reversed(scattered):
-        gather(comm, chunk, pattern, line, parts)
+        own = parts[int(pattern.plan(line.power).place[place])]
+        chunk, sums = chunk[own], sums[own]
+    if result is not None:
+        sums.view(result.dtype)[:] = chunk
+    for sums, line, parts in reversed(scattered):
+        gather(comm, sums, pattern, line, parts)
 
 
 def by_position(pattern: Pattern, folded: Fold, parts: Sequence[slice]) -> list[slice]:

@@ -18,6 +18,7 @@ def swing_allreduce(
     op: Op = np.add,
     segment: int = SEGMENT,
     sides: Sequence[int] = (),
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -44,8 +45,9 @@ def swing_allreduce(
       segment: Bytes of a segment.
       sides: Sides of the torus, powers of two with product p; rank = its coordinates,
         the last one fastest. () is a ring.
+      result: Array of a narrower type for the sums; see `allreduce_by`.
     """
-    allreduce_by(swing_pattern(tuple(sides)), comm, buffer, op, segment)
+    allreduce_by(swing_pattern(tuple(sides)), comm, buffer, op, segment, result)
 
 
 def swing(

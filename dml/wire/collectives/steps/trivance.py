@@ -17,6 +17,7 @@ def trivance_allreduce(
     op: Op = np.add,
     segment: int = SEGMENT,
     sides: Sequence[int] = (),
+    result: np.ndarray | None = None,
 ) -> None:
     """Reduce in place over all ranks.
 
@@ -43,8 +44,10 @@ def trivance_allreduce(
       sides: Sides of a torus with product p, whose dimensions are reduced one after
         another, the last one first; rank = its coordinates, the last one fastest. ()
         is a ring.
+      result: Array of a narrower type for the sums; see `allreduce_by`.
     """
-    allreduce_along(TRIVANCE, comm, buffer, op, segment, sides or (comm.size,))
+    lines = sides or (comm.size,)
+    allreduce_along(TRIVANCE, comm, buffer, op, segment, lines, result)
 
 
 def tripled(size: int) -> list[tuple[int, int, int]]:
