@@ -181,6 +181,11 @@ METHODS: dict[str, Method] = {
         "operation",
         lambda entry: {"allreduce": ALLREDUCE["ring"], "batch": entry.batch},
     ),
+    "s_step": Method(
+        "s_step", lambda entry: {"allreduce": ALLREDUCE["ring"], "rate": entry.rate}
+    ),
+    "lbfgs": Method("lbfgs", {"allreduce": ALLREDUCE["ring"]}),
+    "prox_cocoa": Method("prox_cocoa", {"allreduce": ALLREDUCE["ring"]}),
 }
 
 
