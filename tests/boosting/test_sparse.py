@@ -82,6 +82,15 @@ def test_every_split_of_a_sparse_table_has_one_hash_and_the_dense_words(case):
         assert words[1] - words[0] == words[3] - words[2] > 0
 
 
+def test_ranks_without_rows_or_columns_change_nothing():
+    x, y = zeros("logistic", 5)
+    want = train(None, Data(x, y), settings("logistic", min_rows=1)).model.sha256
+    for size, split in ((9, "rows"), (12, "columns"), (27, "9x3")):
+        given = settings("logistic", min_rows=1, split=split)
+        found = trained(size, given, sparse.csr_array(x), y)
+        assert {made.model.sha256 for made, _ in found} == {want}, split
+
+
 @pytest.mark.parametrize("kind", ("coo", "csc", "stored zeros", "sums"))
 def test_every_form_of_a_sparse_matrix_has_one_model(kind):
     x, y = zeros()
