@@ -8,8 +8,9 @@ Trees on virtual ranks have one hash for every grid, and send the words of the f
 Computation takes the time of a stated core, messages that of a network. Two more tables
 have the accuracy with few bins, and with few columns whose sums a vote elects.
 
-Cost: 6 minutes of one core, and 5 GB.
-Result: on 256 cores, columns send 1,000 times fewer words than rows.
+Cost: 4 minutes of one core, and 4 GB.
+Result: on 256 cores, columns send 1,410 times fewer words than rows. A tree is 130
+times faster than on one core with columns, 25 times with a grid, not faster with rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ FLAGS.integer("columns", 1_000_000, "Number of columns.", 10, 10**7)
 FLAGS.integer("nonzeros", 100, "Number of draws of a row.", 1, 10**4)
 FLAGS.integer("leaves", 31, "Largest number of leaves of a tree.", 2, 1 << 16)
 FLAGS.text("p", "1,2,4,8,16,32,64,128,256", "Numbers of cores of the formulas.")
-FLAGS.text("grids", "2x1,4x4,16x16,1x256", "Grids RxC of virtual ranks; rows: Rx1.")
+FLAGS.text("grids", "2x1,4x4,1x256", "Grids RxC of virtual ranks; rows: Rx1.")
 FLAGS.number("alpha", 1e-6, "Seconds of a message.", 1e-12, 1)
 FLAGS.number("beta", 1e-9, "Seconds of a byte sent.", 1e-15, 1)
 FLAGS.number("gamma", 1e-10, "Seconds of a byte reduced.", 0, 1)
