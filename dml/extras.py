@@ -18,7 +18,7 @@ EXTRAS = {
     "figures": ("matplotlib",),
     "commands": ("absl", "jinja2", "markupsafe", "polars", "rich", "tensorboardX"),
     "rl": ("ale_py", "envpool", "gymnasium", "gymnax", "minatar"),
-    "peers": ("lightgbm", "torch", "xgboost"),
+    "peers": ("celer", "liblinear", "lightgbm", "torch", "vowpalwabbit", "xgboost"),
     "track": ("mlflow", "trackio", "wandb"),
     "cuda12": ("pynvml",),
 }

@@ -201,6 +201,15 @@ def logistic_of_rows() -> Problem:
     return documents(logistic_edges)
 
 
+def columns() -> Problem:
+    """Return logistic regression of digits below and above 5, by columns."""
+    from dml.models.linear.problem import linear as linear_model
+
+    training, _ = digits()
+    classes = np.where(training.targets < CLASSES // 2, -1, 1)
+    return linear_model(training.inputs, classes, l2=1e-3, dtype=np.float32)
+
+
 def svm() -> Problem:
     """Return a support vector machine on sparse rows."""
     from dml.models.sparse import svm as sparse_svm
@@ -308,6 +317,7 @@ PROBLEMS: dict[str, Entry] = {
     "episodes": Entry(cache(episodes), 48, make("sgd", 0.1)),
     "documents": Entry(cache(logistic_of_rows), 48, descent(2.0), rate=0.3),
     "svm": Entry(cache(svm), 48, descent(2.0), rate=0.3),
+    "columns": Entry(cache(columns), 48, make("sgd", 0.5), rate=0.5),
     "completion": Entry(cache(completion), 48, descent(2.0), rate=0.05, blocks=True),
     "cuts": Entry(cache(labels), 48, projected_descent(2.0), rate=0.1),
     "dropout": Entry(cache(dropout_network), 24, descent(0.5), rate=0.05),

@@ -3,11 +3,13 @@
 python experiments/dimensions.py                        1 to 1,024 virtual cores
 python experiments/dimensions.py --p=1,256 --alpha=2e-5          over Ethernet
 mpirun -n 2 python experiments/dimensions.py            measured beside predicted
+python experiments/dimensions.py --peers --examples=20000 --features=50000
 
 Each rank stores some columns of the features, and the same part of the parameters. A
 step of b rows sends b products; s steps by one all-reduce send s b products and b² for
 each pair of steps; groups of ranks share a minibatch. The code of the steps runs on
 virtual ranks. Computation takes the time of a stated core, messages that of a network.
+--peers trains on sparse rows in turns with libraries of linear models.
 
 Cost: 100 s of one core; with --p=256, 50 s.
 Result: on dense rows, 256 cores speed up a step 72 times; 177 times with 8 steps by one
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.dimensions import measured, report, tables
+from studies.dimensions import measured, peers, report, tables
 from studies.dimensions.claims import CLAIMS
 from studies.dimensions.steps import Machine, Processor, Technique
 
@@ -43,6 +45,7 @@ FLAGS.text("alphas", "2.5e-7,1e-6,4e-6", "Seconds of a message, for the best s b
 FLAGS.integer("best_p", 256, "Number of virtual cores for the best s b.", 2, 4096)
 FLAGS.integer("gap_p", 8, "Number of virtual cores for the gaps.", 1, 64)
 FLAGS.number("operations", 5e10, "Floating-point operations of a core in a second.", 1)
+FLAGS.switch("peers", False, "Comparison with libraries of linear models, in turns.")
 FLAGS.number("bandwidth", 3.5e10, "Bytes of memory of a core in a second.", 1)
 
 
@@ -90,13 +93,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     given = arguments(ways)
     texts = report.titles(FLAGS.features, FLAGS.nonzeros, FLAGS.gap_p)
     console = report.console(report.tables(ways), texts, FLAGS.wide)
-    judged = CLAIMS if comm.size == 1 else ()
+    judged = () if comm.size > 1 or FLAGS.peers else CLAIMS
+    sizes = FLAGS.examples, FLAGS.features, FLAGS.nonzeros
     summary: dict[str, Any] = {"p": comm.size, "features": FLAGS.features}
     with writing.run_writer(
         path, FLAGS, comm, console, claims=judged, conclude=report.conclude
     ) as writer:
-        if comm.size > 1:
-            sizes = FLAGS.examples, FLAGS.features, FLAGS.nonzeros
+        if FLAGS.peers:
+            for row in peers.rows(comm, *sizes, FLAGS.seed):
+                writer.row({"table": "peers"} | row)
+        elif comm.size > 1:
             for row in measured.rows(comm, *sizes, ways):
                 writer.row({"table": "measured"} | row)
         else:

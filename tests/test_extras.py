@@ -20,7 +20,11 @@ INSTALLED = ("mpi", "jax", "numeric", "text", "figures", "commands")  # by local
 PARTS = ("dml", "experiments", "launch")
 ACCELERATORS = {"crc32c"}  # that other packages import: tensorboardX
 # Import names of distributions with other names, of extras that may not be installed.
-NAMES = {"nvidia-ml-py": "pynvml", "jax": None}  # jax of cuda12 is that of jax
+NAMES = {
+    "nvidia-ml-py": "pynvml",
+    "liblinear-official": "liblinear",
+    "jax": None,  # of cuda12: that of jax
+}
 
 
 def distributions(requirements):

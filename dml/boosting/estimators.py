@@ -34,6 +34,7 @@ from dml.types import BadInput
 from dml.wire.comm.plain import as_comm
 
 VALID: dict[str, Any] = {  # checks of features by scikit-learn
+    "accept_sparse": "csr",
     "dtype": [np.float64, np.float32],
     "ensure_all_finite": "allow-nan",
     "order": "C",
@@ -123,7 +124,7 @@ class Boosting(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         return tags
 
     def block(self, x: Any, y: Any, weights: Any, comm: Any, reset: bool) -> Data:
@@ -136,7 +137,7 @@ class Boosting(BaseEstimator):
             if is_classifier(self):
                 check_classification_targets(y)
             if weights is not None:
-                weights = np.broadcast_to(np.asarray(weights, float), len(x))
+                weights = np.broadcast_to(np.asarray(weights, float), x.shape[:1])
                 if comm is None and not weights.any():  # scikit-learn's words
                     raise ValueError(
                         "Sample weights must contain at least one non-zero number."
@@ -184,7 +185,7 @@ class BoostingRegressor(RegressorMixin, Boosting):
         """Train; collective if `comm` is given.
 
         Args:
-          X: Features; a number NaN is missing.
+          X: Features, an array or a sparse matrix; a number NaN is missing.
           y: Targets.
           sample_weight: Weights of the rows, above 0.
           eval_set: Evaluation sets (X, y) or (X, y, weights).

@@ -34,6 +34,7 @@ from dml.boosting.search import (
     output,
     search_columns,
 )
+from dml.boosting.sparse import SparseRows, sparse_flags
 from dml.boosting.table import Table
 from dml.boosting.tree import Tree
 from dml.boosting.vote import elected_sums, shard_sums, votes
@@ -182,7 +183,10 @@ class Growing:
         if owner == table.grid.column:
             own = found.column - int(table.firsts[owner])
             goes = left_table(found, int(table.bins.counts[own]))
-            flags_of(table.binned.columns_FxN[own], goes, rows, flags)
+            if isinstance(table.binned, SparseRows):
+                sparse_flags(table.binned, own, goes, rows, flags)
+            else:
+                flags_of(table.binned.columns_FxN[own], goes, rows, flags)
         share_flags(table.grid.across, flags, owner)
         used_left = int(np.count_nonzero(flags[: leaf.used - leaf.begin]))
         return leaf.begin + divide(rows, flags, table.scratch), used_left

@@ -20,8 +20,10 @@ from numba import njit
 
 from dml.boosting.bins import Bins
 from dml.boosting.fixed import FLUSH
+from dml.boosting.keys import starts_of
 from dml.boosting.messages import part
 from dml.boosting.rows import AHEAD, Binned, prefetch
+from dml.boosting.sparse import SparseRows, sparse_histogram
 
 
 class Slots(NamedTuple):
@@ -44,12 +46,11 @@ class Slots(NamedTuple):
 
 def slots_of(bins: Bins, ranks: int, rank: int) -> Slots:
     """Return the slots of columns, and their parts by rank of equal columns."""
-    columns = len(bins.edges)
+    columns = len(bins.counts)
     sizes = bins.counts + bins.missing
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    places = np.concatenate(
-        [np.arange(size) + (f << 8) for f, size in enumerate(sizes)]
-        or [np.zeros(0, np.int64)]
+    starts = starts_of(sizes)
+    places = np.arange(starts[-1]) + np.repeat(
+        (np.arange(columns) << 8) - starts[:-1], sizes
     )
     parts = [part(columns, ranks, r) for r in range(ranks)]
     edges = [int(starts[each.start]) for each in parts] + [int(starts[-1])]
@@ -62,7 +63,7 @@ def width(small: bool, counted: bool) -> int:
 
 
 def histogram(
-    binned: Binned,
+    binned: Binned | SparseRows,
     slots: Slots,
     rows: np.ndarray,
     packed: np.ndarray,
@@ -70,6 +71,9 @@ def histogram(
     counted: bool,
 ) -> np.ndarray:
     """Return the sums of rows by slot, shape SxW, to be added over ranks."""
+    if isinstance(binned, SparseRows):
+        words = width(small, counted)
+        return sparse_histogram(binned, slots.starts, rows, packed, small, words)
     size = len(binned.columns_FxN) << 8
     once = np.zeros((size, 1 + counted), np.int64)
     if small:

@@ -5,12 +5,15 @@ import json
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from dml.boosting import losses
-from dml.boosting.tree import Tree, add_predictions, packed
+from dml.boosting.sparse import canonical
+from dml.boosting.tree import Packed, Tree, add_predictions, packed
 from dml.types import BadInput
 
 FORMAT = "dml boosting 1"
+ROWS = 1024  # of a sparse matrix that are dense at a time
 
 
 class Model(NamedTuple):
@@ -43,20 +46,23 @@ class Model(NamedTuple):
                     digest.update(repr(field).encode())
         return digest.hexdigest()
 
-    def scores(self, x: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        """Return the score of each row and output, with the trees of some rounds."""
+    def scores(self, x: Any, rounds: int | None = None) -> np.ndarray:
+        """Return the score of each row and output, with the trees of some rounds.
+
+        `x` is an array or a sparse matrix of SciPy.
+        """
         x = self.checked(x)
-        scores = np.tile(self.start, (len(x), 1))
-        add_predictions(x, packed(self.used(rounds)), scores, np.zeros((0, 0), int))
+        scores = np.tile(self.start, (x.shape[0], 1))
+        add_rows(x, packed(self.used(rounds)), scores, np.zeros((0, 0), int))
         return scores
 
-    def leaves(self, x: np.ndarray) -> np.ndarray:
+    def leaves(self, x: Any) -> np.ndarray:
         """Return the leaf of each row in each tree."""
         x = self.checked(x)
-        leaves = np.zeros((len(x), len(self.trees)), np.int64)
-        scores = np.zeros((len(x), len(self.start)))
-        if len(x):
-            add_predictions(x, packed(self.trees), scores, leaves)
+        leaves = np.zeros((x.shape[0], len(self.trees)), np.int64)
+        scores = np.zeros((x.shape[0], len(self.start)))
+        if x.shape[0]:
+            add_rows(x, packed(self.trees), scores, leaves)
         return leaves
 
     def used(self, rounds: int | None) -> list[Tree]:
@@ -64,9 +70,9 @@ class Model(NamedTuple):
         count = None if rounds is None else rounds * len(self.start)
         return self.trees[:count]
 
-    def checked(self, x: Any) -> np.ndarray:
+    def checked(self, x: Any) -> Any:
         """Return features as a matrix with the columns of the model."""
-        x = np.asarray(x)
+        x = canonical(x) if sparse.issparse(x) else np.asarray(x)
         if x.dtype != np.float32:
             x = x.astype(np.float64)
         if x.ndim != 2 or x.shape[1] != self.columns:
@@ -74,9 +80,9 @@ class Model(NamedTuple):
                 f"expected a matrix of {self.columns} columns, got shape {x.shape}; "
                 "pass the columns of the training"
             )
-        return np.ascontiguousarray(x)
+        return x if sparse.issparse(x) else np.ascontiguousarray(x)
 
-    def predictions(self, x: np.ndarray, rounds: int | None = None) -> np.ndarray:
+    def predictions(self, x: Any, rounds: int | None = None) -> np.ndarray:
         """Return means (squared), or the probability of each class."""
         scores = self.scores(x, rounds)
         if self.loss == "squared":
@@ -98,6 +104,20 @@ class Model(NamedTuple):
         for tree in self.trees:
             np.add.at(made, tree.column, tree.gain if kind == "gain" else 1.0)
         return made
+
+
+def add_rows(x: Any, trees: Packed, out_NxK: np.ndarray, leaf_NxT: np.ndarray) -> None:
+    """Call `add_predictions`; of a sparse matrix, with the columns that trees read."""
+    if not sparse.issparse(x):
+        add_predictions(x, trees, out_NxK, leaf_NxT)
+        return
+    read, places = np.unique(trees.column, return_inverse=True)
+    trees = trees._replace(column=places.astype(np.int64))
+    for begin in range(0, x.shape[0], ROWS):
+        some = slice(begin, begin + ROWS)
+        add_predictions(
+            x[some][:, read].toarray(), trees, out_NxK[some], leaf_NxT[some]
+        )
 
 
 def to_json(model: Model) -> str:

@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dml.boosting.bins import BLOCK, Bins, assign, hints_of
+from dml.boosting.bins import Bins, assign, hints_of
+from dml.boosting.keys import BLOCK
 
 AHEAD = 16  # rows
 
@@ -59,15 +60,13 @@ def stride_of(columns: int) -> int:
 
 def bin_rows(bins: Bins, blocks: list[Any]) -> Binned:
     """Return the bins of blocks of rows, one behind the other."""
-    count, columns = sum(len(x) for x in blocks), len(bins.edges)
+    count, columns = sum(len(x) for x in blocks), len(bins.counts)
     stride = stride_of(columns)
     columns_FxN = np.empty((columns, count), np.uint8)
     rows = np.zeros((count, stride), np.uint8)
     given = [
-        (edges, hints_of(edges), category, missing)
-        for edges, category, missing in zip(
-            bins.edges, bins.categories, bins.counts, strict=True
-        )
+        (bins.of(f), hints_of(bins.of(f)), bins.categories[f], bins.counts[f])
+        for f in range(columns)
     ]
     begin = 0
     for x in blocks:

@@ -6,9 +6,10 @@ The bounds of the fixed point: gradients have FINE = 30 bits and a sign, sums of
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from dml.types import BadInput
 
@@ -80,12 +81,13 @@ class Data(NamedTuple):
     """The part of a table that a rank has: a block of rows and columns.
 
     Attributes:
-      x: Features of the block, float32 or float64; NaN is a missing value.
+      x: Features of the block, float32 or float64: an array, or a sparse matrix of
+        SciPy, whose values that are not stored are zeros. NaN is a missing value.
       y: Targets of the rows.
       weights: Weights of the rows, above 0; None: 1.
     """
 
-    x: np.ndarray
+    x: Any
     y: np.ndarray
     weights: np.ndarray | None = None
 
@@ -143,8 +145,9 @@ def check_settings(settings: Settings) -> None:
 def check_data(data: Data, settings: Settings, first_column: int) -> str:
     """Return what is wrong with this rank's part; "" if nothing is."""
     x, y, weights = data.x, np.asarray(data.y), data.weights
-    if not isinstance(x, np.ndarray):
-        return f"expected a NumPy array x, got a {type(x).__name__}; convert it"
+    if not isinstance(x, np.ndarray) and not sparse.issparse(x):
+        kind = type(x).__name__
+        return f"expected a NumPy array or SciPy matrix x, got a {kind}; convert it"
     if x.ndim != 2 or x.dtype not in (np.float32, np.float64):
         kind = f"{x.dtype} of shape {x.shape}"
         return f"expected a matrix x of float32 or float64, got {kind}; convert it"
@@ -153,7 +156,7 @@ def check_data(data: Data, settings: Settings, first_column: int) -> str:
         return f"expected {n} targets, one for each row, got shape {y.shape}"
     if n > MAX_LOCAL:
         return f"expected at most {MAX_LOCAL} rows on a rank, got {n}; add ranks"
-    if np.isinf(x).any():
+    if np.isinf(x.data if sparse.issparse(x) else x).any():
         return "expected finite or missing features, got an infinite one; pass NaN"
     if not (np.abs(y) <= MAX_VALUE).all():
         wrong = y[~(np.abs(y) <= MAX_VALUE)][0]
@@ -174,11 +177,12 @@ def check_data(data: Data, settings: Settings, first_column: int) -> str:
     return check_categories(x, settings, first_column)
 
 
-def check_categories(x: np.ndarray, settings: Settings, first_column: int) -> str:
+def check_categories(x: Any, settings: Settings, first_column: int) -> str:
     """Return what is wrong with the values of categories; "" if nothing is."""
     for column in settings.categories:
         if 0 <= column - first_column < x.shape[1]:
-            values = x[:, column - first_column]
+            values = x[:, [column - first_column]]
+            values = values.data if sparse.issparse(values) else values
             values = values[~np.isnan(values)]
             if (
                 (values != np.floor(values)) | (values < 0) | (values > MAX_CATEGORY)

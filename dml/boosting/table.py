@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from dml.boosting.bins import Bins, make_bins
 from dml.boosting.histograms import Slots, slots_of
@@ -11,6 +12,7 @@ from dml.boosting.messages import Grid, agree, collect, largest
 from dml.boosting.rows import Binned, bin_rows
 from dml.boosting.search import BITSET, ONE_HOT, WORDS
 from dml.boosting.settings import Data, Settings, check_data, check_sizes
+from dml.boosting.sparse import SparseRows, bin_sparse
 from dml.boosting.tree import LARGEST, Tree
 from dml.boosting.vote import Shards, shards_of
 
@@ -43,7 +45,7 @@ class Table(NamedTuple):
     grid: Grid
     settings: Settings
     bins: Bins
-    binned: Binned
+    binned: Binned | SparseRows
     slots: Slots
     firsts: np.ndarray
     columns_Fx5: np.ndarray
@@ -72,13 +74,21 @@ def located(grid: Grid, blocks: list[Data], settings: Settings) -> Place:
                 f"expected {shape[1]} columns in an evaluation set, got "
                 f"{each.x.shape[1]}; pass the columns of the training"
             )
+        if not problem and sparse.issparse(each.x) != sparse.issparse(x):
+            problem = (
+                "expected evaluation sets that are sparse as the training is, or not, "
+                "got the other; convert them"
+            )
     agree(grid.everyone, problem)
     counts = np.array([len(each.y) for each in blocks], np.int64)
     if (collect(grid.across, counts) != counts).any():
         problem = "expected equal rows on all ranks of a row of the grid, got others"
-    widths = collect(grid.down, np.array([shape[1]], np.int64))
-    if (widths != shape[1]).any():
+    width = -shape[1] - 1 if sparse.issparse(x) else shape[1]
+    widths = collect(grid.down, np.array([width], np.int64))
+    if (widths != width).any():
         problem = "expected equal columns on all ranks of a column, got others"
+        if {*np.abs(widths + (widths < 0)).ravel().tolist()} == {shape[1]}:
+            problem = "expected sparse blocks on all ranks or on none, got both"
     agree(grid.everyone, problem and f"{problem}; divide the table by `share`")
     rows = collect(grid.down, counts[:1])[:, 0]
     check_sizes(int(rows.sum()), int(firsts[-1]), settings)
@@ -105,8 +115,10 @@ def make_table(
     columns_Fx5 = np.column_stack(columns).astype(np.int64)
     wide = bool(categories.any() and bins.counts[categories].max() > ONE_HOT)
     many = largest(grid.across, np.array([wide], np.int64)).item()
-    binned = bin_rows(bins, [data.x, *(each.x for each in evaluate)])
-    count = binned.columns_FxN.shape[1]
+    blocks = [data, *evaluate]
+    place_rows = bin_sparse if sparse.issparse(data.x) else bin_rows
+    binned = place_rows(bins, [each.x for each in blocks])
+    count = sum(len(each.y) for each in blocks)
     flags, scratch = np.empty(count, np.uint8), np.empty(count, np.int32)
     counted = settings.min_rows > 1 or bool(many)
     shards = None
@@ -127,7 +139,7 @@ def resolved(table: Table, trees: list[Tree]) -> list[Tree]:
     for tree in trees:
         for c, b in zip(tree.column, tree.bin, strict=True):
             if first <= c < end and b >= 0:
-                edges = bins.edges[c - first]
+                edges = bins.of(c - first)
                 thresholds[n] = edges[b] if b < len(edges) else LARGEST
             n += 1
     largest(table.grid.across, thresholds)
@@ -153,8 +165,8 @@ def known_categories(table: Table) -> dict[int, list[int]]:
     values = np.full((len(numbers), table.settings.bins), -1, np.int64)
     first = int(table.firsts[table.grid.column])
     for row, column in zip(values, numbers, strict=True):
-        if 0 <= column - first < len(table.bins.edges):
-            edges = table.bins.edges[column - first]
+        if 0 <= column - first < len(table.bins.counts):
+            edges = table.bins.of(column - first)
             row[: len(edges)] = edges
     largest(table.grid.across, values.reshape(-1))
     found: dict[int, Any] = {}

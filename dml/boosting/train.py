@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from dml.boosting import fixed, losses, sampling
 from dml.boosting.grow import Gradients, Leaf, grow
@@ -20,6 +21,7 @@ from dml.boosting.messages import grid, largest
 from dml.boosting.model import Model
 from dml.boosting.rows import add_value
 from dml.boosting.settings import Data, Settings, check_settings
+from dml.boosting.sparse import canonical
 from dml.boosting.table import Place, Table, located, make_table, resolved
 from dml.boosting.tree import Tree
 from dml.types import Comm
@@ -56,6 +58,7 @@ def train(
     """
     check_settings(settings)
     place_of = grid(comm, settings.split)
+    data, *evaluate = map(with_rows, [data, *evaluate])
     place = located(place_of, [data, *evaluate], settings)
     table = make_table(place_of, place, data, evaluate, settings)
     boosting = Boosting(table, place, data, evaluate)
@@ -80,6 +83,11 @@ def train(
     categories = tuple(sorted(set(settings.categories)))
     model = Model(settings.loss, boosting.start, trees, columns, categories)
     return Trained(model, curves, kept)
+
+
+def with_rows(data: Data) -> Data:
+    """Return a block whose sparse matrix is stored by row."""
+    return data._replace(x=canonical(data.x)) if sparse.issparse(data.x) else data
 
 
 class Boosting:

@@ -32,6 +32,7 @@ from dml.boosting.search import (
     search_number,
 )
 from dml.boosting.settings import Settings
+from dml.boosting.sparse import SparseRows
 from dml.types import BadInput
 
 
@@ -69,7 +70,7 @@ def shards_of(
 
 def shard_sums(
     shards: Shards,
-    binned: Binned,
+    binned: Binned | SparseRows,
     slots: Slots,
     rows: np.ndarray,
     packed: np.ndarray,

@@ -75,6 +75,9 @@ STRATEGIES = {
     "delayed": Strategy("shared.delayed", ("kernel.model",), alone=True, epochs=True),
     "rotation": Strategy("rotation", ("kernel.blocks",), epochs=True),
     "operation": Strategy("operation", ("products",)),
+    "s_step": Strategy("linear.s_step", ("products.block",)),
+    "lbfgs": Strategy("linear.lbfgs", ("products.block",)),
+    "prox_cocoa": Strategy("linear.prox_cocoa", ("products.block",)),
     "apex": Strategy("actors.apex.apex", ("gradient", "play", "play.errors")),
 }
 

@@ -11,6 +11,7 @@ one for the norm of the rows if the loss has a norm.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def operation(
     Args:
       problem: Problem to train, equal on all ranks; it needs `products`.
       batches: Indices of each minibatch's examples, equal on all ranks.
-      update: Rule of rows that treats columns independently.
+      update: Rule of rows, or optax optimizer, that treats columns independently.
       comm: Ranks.
       timer: Measures the phases.
       allreduce: Sums the products.
@@ -50,7 +51,8 @@ def operation(
     """
     inner = problem.products
     table, terms, gradient = inner.split(comm.rank, comm.size)
-    shard: Shard = update(table)
+    dense = hasattr(update, "init")  # optax
+    shard: Shard = Optimised(update, table) if dense else update(table)
     buffer = allocate(comm, min(batch, problem.examples) + 1, table.dtype)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
@@ -83,6 +85,27 @@ def operation(
             epoch=every and number // every,
         )
         losses, sent = [], comm.bytes_sent
+
+
+class Optimised:
+    """A Shard of a table that an optax optimizer updates, all rows at once."""
+
+    state = ()
+
+    def __init__(self, optimizer: Any, table: np.ndarray) -> None:
+        self.values, self.optimizer = np.array(table), optimizer
+        self.moments = optimizer.init(self.values)
+
+    def update(
+        self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+    ) -> None:
+        """Update by the gradients of distinct rows; those of others are zero."""
+        from dml.update.dense import apply
+
+        every = np.zeros_like(self.values)
+        every[rows] = grads
+        made = apply(self.optimizer, every, self.moments, self.values)
+        self.values, self.moments = np.asarray(made[0]), made[1]
 
 
 def joined(problem: Problem, comm: Comm, values: np.ndarray) -> np.ndarray | None:

@@ -81,10 +81,15 @@ def test_wrong_data_of_one_rank_are_refused_on_all_ranks(kind, message):
     assert re.match("rank 2: expected .*; ", texts.pop())
 
 
-def test_a_sparse_matrix_is_refused():
-    x = sparse.csr_matrix(np.eye(3))
-    with pytest.raises(BadInput, match="a NumPy array x, got a csr_matrix; convert it"):
-        train(None, Data(x, np.zeros(3)), settings())  # type: ignore[arg-type]
+def test_other_kinds_of_features_are_refused():
+    with pytest.raises(BadInput, match="NumPy array or SciPy matrix x, got a list;"):
+        train(None, Data([[1.0]], np.zeros(1)), settings())
+    x = sparse.csr_matrix(np.array([[np.inf, 0]]))
+    with pytest.raises(BadInput, match="finite or missing features"):
+        train(None, Data(x, np.zeros(1)), settings())
+    x = sparse.csr_matrix(np.eye(3, dtype=np.int64))
+    with pytest.raises(BadInput, match="float32 or float64, got int64 of shape"):
+        train(None, Data(x, np.zeros(3)), settings())
 
 
 def test_blocks_that_make_no_grid_are_refused():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.boosting import bins
+from dml.boosting import bins, keys
 from dml.boosting.messages import grid, part
 from dml.boosting.settings import Settings
 from dml.wire.comm import Metered
@@ -76,10 +76,10 @@ def expected_lower(counts):
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
 def test_keys_have_the_order_of_their_numbers(dtype):
     values = np.array([-np.inf, -3e38, -1, -1e-40, 0, 1e-40, 1, 3e38, np.inf], dtype)
-    keys = bins.keys_of(values)
-    assert (np.diff(keys.astype(object)) > 0).all()
-    np.testing.assert_array_equal(bins.values_of(keys), values)
-    assert bins.keys_of(dtype([-0.0]))[0] == bins.keys_of(dtype([0.0]))[0]
+    found = keys.keys_of(values)
+    assert (np.diff(found.astype(object)) > 0).all()
+    np.testing.assert_array_equal(keys.values_of(found), values)
+    assert keys.keys_of(dtype([-0.0]))[0] == keys.keys_of(dtype([0.0]))[0]
 
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
@@ -87,9 +87,9 @@ def test_keys_have_the_order_of_their_numbers(dtype):
 def test_edges_are_midpoints_of_order_statistics(size, dtype):
     x = columns(dtype)
     for found, _ in made(x, size):
-        for f, edges in enumerate(found.edges):
-            np.testing.assert_array_equal(edges, expected_edges(x[:, f])[0])
-            assert len(edges) < BINS
+        for f, column in enumerate(x.T):
+            np.testing.assert_array_equal(found.of(f), expected_edges(column)[0])
+            assert len(found.of(f)) < BINS
         assert found.missing.tolist() == np.isnan(x).any(axis=0).tolist()
 
 
@@ -100,18 +100,18 @@ def test_columns_with_many_ties_use_the_bins_that_they_have():
     x[: ROWS // 10, ::3] = np.arange(ROWS // 10)[:, None] % (2 + scale[::3])
     x[:, 0] = np.repeat(np.arange(9), [4, 20, 4, 20, 4, 20, 4, 20, 4])  # 8 edges
     for found, _ in made(x, 3):
-        for column, edges in zip(x.T, found.edges, strict=True):
-            np.testing.assert_array_equal(edges, expected_edges(column)[0])
-            assert len(edges) < BINS
+        for f, column in enumerate(x.T):
+            np.testing.assert_array_equal(found.of(f), expected_edges(column)[0])
+            assert len(found.of(f)) < BINS
 
 
 def test_ranks_without_rows_change_nothing():
     x = columns(np.float32)
     cuts = [slice(0, 0), slice(0, 499), slice(499, 499), slice(499, 500)]
     for found, _ in made(x, 4, cuts):
-        for f, edges in enumerate(found.edges):
-            np.testing.assert_array_equal(edges, expected_edges(x[:, f])[0])
-            assert len(edges) < BINS
+        for f, column in enumerate(x.T):
+            np.testing.assert_array_equal(found.of(f), expected_edges(column)[0])
+            assert len(found.of(f)) < BINS
 
 
 @pytest.mark.parametrize("size", (1, 2, 3, 7))
@@ -129,7 +129,7 @@ def test_the_counted_words_are_those_of_the_formula(size, dtype, bits):
     few = sum(max(each) <= BINS for each in distinct)
     wide = np.sum([expected_edges(column)[1] for column in x.T], axis=0).tolist()
     # and a word for `agree`
-    formula = bins.words(size, len(x.T), few, BINS, bits, wide) + 2 * (size - 1)
+    formula = bins.words(size, len(x.T), few * BINS, bits, wide) + 2 * (size - 1)
     assert counted == formula
 
 
@@ -137,7 +137,8 @@ def test_the_counted_words_are_those_of_the_formula(size, dtype, bits):
 def test_every_value_is_in_the_bin_of_the_edges_below_it(dtype):
     x = columns(dtype)
     found = made(x, 1)[0][0]
-    for f, edges in enumerate(found.edges):
+    for f in range(x.shape[1]):
+        edges = found.of(f)
         # also numbers beyond float32, next to the edges, and without hints
         extremes = np.array([np.finfo(dtype).max, np.finfo(dtype).tiny, -0.0], dtype)
         near = np.concatenate([edges.astype(dtype), extremes, -extremes])
@@ -152,7 +153,7 @@ def test_every_value_is_in_the_bin_of_the_edges_below_it(dtype):
             np.testing.assert_array_equal(out, want)
         if dtype == np.float32 and len(edges):  # a hint is the bin of the least number
             finite = np.arange(0x80, 0xFF80, dtype=np.uint32)
-            least = bins.values_of(finite << np.uint32(16))
+            least = keys.values_of(finite << np.uint32(16))
             np.testing.assert_array_equal(hints[finite], np.searchsorted(edges, least))
 
 

@@ -120,7 +120,7 @@ def test_the_words_of_a_tree_are_those_of_the_formula(size, split, loss, changes
 
 
 def test_a_table_of_one_bin_sends_no_bits():
-    assert bin_words(1, 7, 3, 8, 32, (4, 1, 5)) == 0
+    assert bin_words(1, 7, 24, 32, (4, 1, 5)) == 0
 
 
 def test_a_node_of_more_rows_than_a_packed_sum_has_exact_sums():

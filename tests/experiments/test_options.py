@@ -28,7 +28,7 @@ from tests.strategies.actors import tabular, test_apex
 
 UPDATES = 4
 ACTORS = ("apex", "impala", "seed")
-SMALLEST = ["completion", "linear", "mlp", "gpt"]  # problems, in this order
+SMALLEST = ["completion", "linear", "mlp", "gpt", "columns"]  # problems, in this order
 VALUES = [0, -1, 1, 1 << 63, 1e300, math.nan, math.inf, -math.inf, 0.5]
 VALUES += ["", "nonsense", "ring:-1", "repetition:-1", None, True, [1]]
 USUAL = (None, True, 1, 0.5)
@@ -120,6 +120,7 @@ def test_boundary_values_train_or_are_refused_in_one_line(name, loop, problems):
                 raise AssertionError(f"{case}: {error!r}") from error
             else:
                 assert inside, case
-                assert changed or case == "outer_lr=0", case
+                # a weight of ‖w‖₁ may be so large that zeros are the minimum
+                assert changed or case == "outer_lr=0" or option == "l1", case
                 assert math.isfinite(summary["loss"]), case
                 assert summary["examples"] == examples_of(name, problems), case

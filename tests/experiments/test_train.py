@@ -302,3 +302,13 @@ def test_devices_are_chosen_before_a_file_that_uses_them_is_imported(tmp_path):
     ended = command(PYTHON, script, *wrong, f"--out={tmp_path}/wrong", cwd=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1 and "such as make" in ended.stderr
+
+
+@pytest.mark.parametrize("flag", ["--lr=0.1", "--optimizer=adam"])
+def test_a_strategy_without_an_optimizer_refuses_its_flags(flag, tmp_path):
+    argv = ["train.py", "--problem=columns", "--steps=2", f"--out={tmp_path}"]
+    with pytest.raises(BadInput, match="with an optimizer for --.*, got --strategy=lb"):
+        train.main([*argv, "--strategy=lbfgs", flag])
+    assert not list(tmp_path.iterdir())
+    train.main([*argv, "--strategy=lbfgs"])
+    assert read_rows(tmp_path)[-1]["loss"] < 0.6

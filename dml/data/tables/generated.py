@@ -1,5 +1,7 @@
 """Seeded generators of tables, of the sizes and kinds of well-known sets."""
 
+from typing import Any
+
 import numpy as np
 
 
@@ -52,3 +54,30 @@ def covertype(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     scores += np.abs(others[:, 4:5] / 900) * np.sin(np.arange(7))
     scores += [1.5, 2, 0.3, -2, -1, 0, 0] + rng.gumbel(size=(rows, 7))
     return x, scores.argmax(axis=1).astype(np.float64)
+
+
+def zipf(rows: int, columns: int, nonzeros: int, seed: int) -> tuple[Any, np.ndarray]:
+    """Return a CSR matrix of counts, as of words in texts, and 2 classes.
+
+    A count of a row is in column c with a probability of about 1/(c + 1), by Zipf's
+    law; it is geometric. The class depends on the first columns.
+
+    Args:
+      rows: Number of rows.
+      columns: Number of columns.
+      nonzeros: Number of draws of a row; equal ones are added.
+      seed: Seed.
+    """
+    from scipy import sparse
+
+    rng = np.random.default_rng([seed, 4])
+    drawn = (columns + 1.0) ** rng.random(rows * nonzeros, np.float32)
+    places = np.minimum(drawn.astype(np.int32) - 1, columns - 1)
+    starts = np.arange(rows + 1) * nonzeros
+    counts = rng.geometric(0.5, len(places)).astype(np.float32)
+    x = sparse.csr_array((counts, places, starts), (rows, columns))
+    x.sum_duplicates()
+    effects = rng.standard_normal(min(columns, 512))
+    scores = x[:, : len(effects)] @ effects
+    noisy = scores + 0.5 * scores.std() * rng.standard_normal(rows)
+    return x, (noisy > np.median(noisy)).astype(np.float64)

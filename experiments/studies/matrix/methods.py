@@ -198,6 +198,9 @@ ROWS = {
     "rotation on 1 rank": method("rotation", ranks=1, reads=by_blocks),
     "rotation": method("rotation", reads=by_blocks),
     "operation": method("operation", allreduce="ring"),
+    "s_step": method("s_step", lambda entry: {"rate": entry.rate}, allreduce="ring"),
+    "lbfgs": method("lbfgs", allreduce="ring"),
+    "prox_cocoa": method("prox_cocoa", allreduce="ring"),
 }
 OWN_ROWS = {row.strategy for row in ROWS.values()}
 METHODS = ROWS | {

@@ -4,6 +4,7 @@ A strategy is called as `strategy(problem, batches, update, *, comm, timer, **op
 Parameters without a default receive a value by their name; --options sets others.
 """
 
+import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -20,7 +21,7 @@ from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
 from dml.strategies.server.workers import PUSH, STOP, WorkerOptions
 from dml.strategies.shared.workers import Descent
-from dml.types import AllReduce, CountedComm, Problem, Reducer
+from dml.types import AllReduce, BadInput, CountedComm, Problem, Reducer
 from dml.wire.comm.once import once
 from dml.wire.mesh import devices
 from dml.wire.plans.codes.coding import DEFAULT, make_code
@@ -97,6 +98,13 @@ def check_read(values: flags.FlagValues, function: Callable[..., Any]) -> None:
     if entry_of(values.strategy).epochs:
         others = [each for each in NAMES if not STRATEGIES[each].epochs]
         readers.check(values, "strategy", dict.fromkeys(OF_MINIBATCHES, others))
+    if inspect.signature(function).parameters["update"].default is None:
+        for name in ("optimizer", "lr"):
+            if readers.is_set(values, name):
+                raise BadInput(
+                    f"expected a strategy with an optimizer for --{name}, got "
+                    f"--strategy={values.strategy}; leave --{name} out"
+                )
     readers.check_consistency(values)
 
 

@@ -718,6 +718,29 @@ def owners(sha256="a", sent=110, state=50):
     }
 
 
+def boosting(few=0.8785, stored=2.0, vote=110, lower=0.001, sent=10):
+    """Return areas and words of boosting by number of bins, and with votes.
+
+    Args:
+        few: area with 20 bins; 0.88 with a bin for each value.
+        stored: additions to histograms of stored values; 100 of all values.
+        vote: words of a vote with twice the columns; 100 of the others.
+        lower: difference of the areas of all columns and of a vote.
+        sent: words of a vote for a word of all columns, in hundredths.
+    """
+    found = table("bins", "bins auc", (20, few), (250, 0.88))
+    found += table("splits", "stored_additions all_additions", (stored, 100.0))
+    found += table(
+        "votes",
+        "columns split words auc",
+        (9, "rows", 10_000 / sent, 0.8),
+        (9, "vote", 100, 0.8 - lower),
+        (18, "rows", 20_000 / sent, 0.8),
+        (18, "vote", vote, 0.8),
+    )
+    return {"splits": run(found)}
+
+
 def dimensions(difference=1e-12, ratio=7.0, best=40, times=60.0, words=9):
     """Return steps, sizes and gaps of linear models on columns.
 

@@ -11,6 +11,7 @@ from lab.claims import FAILS, HOLDS, UNTESTED, Claim, judge, print_verdicts
 from studies.a3c import claims as a3c
 from studies.apex import claims as apex
 from studies.averaging import claims as averaging
+from studies.boosting import claims as boosting
 from studies.byteps import claims as ranks
 from studies.byzantine import claims as byzantine
 from studies.carbon import claims as carbon
@@ -176,6 +177,10 @@ RULES = {  # for each claim: runs of which it holds, and runs of which it fails
         of.replicas(relay=(0.9, 0.9), gossip=(0.9, 0.89)),
         of.replicas(relay=(0.9, 0.89), gossip=(0.9, 0.9)),
     ),
+    boosting.quantiles: (of.boosting(), of.boosting(few=0.8775)),
+    boosting.sparse: (of.boosting(), of.boosting(stored=2.1)),
+    boosting.independent: (of.boosting(), of.boosting(vote=112)),
+    boosting.accurate: (of.boosting(), of.boosting(lower=0.003)),
     dimensions.same: (of.dimensions(), of.dimensions(difference=1e-8)),
     dimensions.faster: (of.dimensions(), of.dimensions(ratio=6.0)),
     dimensions.best: (of.dimensions(), of.dimensions(best=100)),

@@ -4,9 +4,10 @@ import re
 from functools import partial
 
 import numpy as np
+import optax
 import pytest
 
-from dml.models.linear.problem import Descent
+from dml.models.linear.problem import Descent, linear
 from dml.strategies.linear.s_step import s_step
 from dml.strategies.operation import operation
 from dml.wire.collectives import ALLREDUCE
@@ -54,6 +55,22 @@ def test_operation_is_sgd_on_all_columns(kind, loss, l2):
     assert sum(nbytes for _, nbytes in sent) >= 20 * 4 * BATCH * 8
     after = by_operation(x, y, loss, l2, batches(21))[2]
     assert sum(n for _, n in after) - sum(n for _, n in sent) == 4 * BATCH * 8
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_operation_takes_an_optax_optimizer_for_all_columns(kind, momentum):
+    x, y = table(kind)
+    x, items = x.astype(np.float32), batches(20)
+    rule = optax.sgd(RATE, momentum)
+    params = np.zeros(FEATURES, np.float32)
+    problem, state = linear(x, y, dtype=np.float32), rule.init(params)
+    for rows in items:
+        changes, state = rule.update(problem.gradient(params, rows)[1], state)
+        params += changes
+    given = x, y, "logistic", 0.0, np.float32
+    found, *_ = train(operation, 3, given, items, rule, batch=BATCH)
+    assert largest(found - params, params) < 1e-5
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
