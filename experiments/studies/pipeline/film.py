@@ -1,5 +1,6 @@
 """watch.html: a pipeline schedule on virtual ranks, piece by piece."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def write(path: Path, name: str, schedule: Schedule, layers: Layers) -> int:
     recording = Recording(schedule.stages)
     pieces = 1 + schedule.pieces
     cuts = balanced_parts(layers.seconds, schedule.parts)
-    seconds = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
+    seconds = [math.fsum(layers.seconds[part.start : part.stop]) for part in cuts]
     durations = [[each / pieces] * pieces for each in seconds]
 
     def program(comm: Any) -> None:
