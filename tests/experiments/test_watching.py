@@ -126,6 +126,8 @@ def test_survivors_divide_the_shards_of_a_dead_rank(tmp_path):
     assert shards.sum(axis=0).tolist() == [1] * elastic_film.SHARDS
 
 
-def test_without_deaths_nothing_is_recovered(tmp_path):
-    assert elastic_film.write(tmp_path / "a.html", 3, 1, []) == 0
-    assert not [p for p in data(tmp_path / "a.html")["phases"] if p[1] == "recovery"]
+@pytest.mark.parametrize("deaths", [[], [Kill(1.0, 0)]])
+def test_without_deaths_before_the_end_nothing_is_recovered(deaths, tmp_path):
+    assert elastic_film.write(tmp_path / "a.html", 3, 1, deaths) == 0
+    phases = {one[1] for one in data(tmp_path / "a.html")["phases"]}
+    assert not phases & {"recovery", "dead"}

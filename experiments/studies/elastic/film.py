@@ -106,7 +106,8 @@ def write(path: Path, ranks: int, spares: int, deaths: Sequence[Kill]) -> int:
     recoveries = sim.run(program, ranks, events=events)
     timeline = recording.timeline()
     end = max(one.end for one in timeline.intervals)
-    special = [Interval(one.rank, "dead", one.start, end) for one in events]
+    died = [one for one in events if one.start < end]
+    special = [Interval(one.rank, "dead", one.start, end) for one in died]
     special += [
         Interval(rank, "recovery", time, time + seconds)
         for rank, found in enumerate(recoveries)
@@ -124,7 +125,7 @@ def write(path: Path, ranks: int, spares: int, deaths: Sequence[Kill]) -> int:
         f"has a chunk for each of the {SHARDS} logical shards of a minibatch: the "
         "workers divide them anew after a death, and repeat the update that was not "
         "committed. "
-        f"Spares: {spares}. Deaths: {len(events)}. Recoveries: {count}.",
+        f"Spares: {spares}. Deaths: {len(died)}. Recoveries: {count}.",
         Timeline(phases, timeline.messages),
         levels=dict(enumerate(TEXTS)),
         palette=PALETTE,
