@@ -3,6 +3,7 @@
 python experiments/averaging.py
 python experiments/averaging.py --p=64,1024 --sides=32x32 --restarts=3
 python experiments/averaging.py --sides=32x32x32x32 --absences=0,0.001,0.05
+python experiments/averaging.py --watch=exponential --ranks=16    a page that plays it
 
 Every peer has a number from a standard normal distribution. A method is run on virtual
 ranks, which count their bytes, if it needs few messages. Otherwise the same plan is
@@ -19,16 +20,18 @@ gossip does not.
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lab import flags, writing
-from studies.averaging import report, tables
+from studies.averaging import film, report, tables
 from studies.averaging.claims import CLAIMS
 from studies.averaging.printed import SIDE
 
 from dml.runs import folder, writers
 from dml.types import BadInput
 from dml.wire.plans.averaging.links import MAX_SIZE, sides_of
+from dml.wire.plans.averaging.graphs import topology
 
 FLAGS = flags.define("seed")
 FLAGS.text("p", "16,64,512,1024,1048576", "Numbers of peers of all methods.")
@@ -40,13 +43,18 @@ FLAGS.integer("rounds", 8, "Number of rounds with absent peers.", 1, 1000)
 FLAGS.integer("grid_restarts", 4, "Number of restarts of the grid.", 2, 1000)
 FLAGS.integer("draws", 20_000, "Number of measured rounds of random groups.", 2, 10**8)
 FLAGS.integer("length", 16, "Number of values of a peer.", 1, 10**8)
-FLAGS.integer("ranks", 32, "Number of virtual ranks with lost messages.", 2, 4096)
+FLAGS.integer(
+    "ranks", 32, "Number of virtual ranks with lost messages, or of --watch.", 2, 4096
+)
+FLAGS.text("watch", "", "Topology whose gossip is played in watch.html, as ring.")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Average with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     path = folder.path(FLAGS.out, "averaging")
+    if FLAGS.watch:
+        return watch(path)
     arguments = report.Arguments(
         sizes=peers("p", 2, MAX_SIZE),
         sides=sides(),
@@ -69,6 +77,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         made = writing.write_tables(writer, report.TABLES, arguments)
         summary = report.summarize(made)
         report.draw(path / "averaging", made, arguments)
+        writer.summary(summary)
+    return summary
+
+
+def watch(path: Path) -> dict[str, Any]:
+    """Write watch.html, which plays gossip; return the summary."""
+    topology(FLAGS.watch, FLAGS.ranks)  # raises if the text is wrong
+    with writing.run_writer(path, FLAGS, None) as writer:
+        messages = film.write(path / "watch.html", FLAGS.watch, FLAGS.ranks)
+        summary = {"watch": FLAGS.watch, "messages": messages}
         writer.summary(summary)
     return summary
 

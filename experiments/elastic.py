@@ -3,6 +3,7 @@
 python experiments/elastic.py           real ranks with Open MPI, else virtual ranks
 python experiments/elastic.py --kills=3 --spares=2
 python experiments/elastic.py --simulate=9                        virtual ranks
+python experiments/elastic.py --simulate=5 --kills=1 --watch      a page that plays it
 launch/local.sh --mpi=openmpi experiments/elastic.py     an environment with Open MPI
 
 vision.py trains with --elastic on workers and spares. Random workers are killed at
@@ -18,10 +19,11 @@ Cost: 60 s on 2 cores for 9 ranks, 2,500 updates and 5 deaths.
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lab import flags, started, writing
-from studies.elastic import real, report, virtual
+from studies.elastic import film, real, report, virtual
 
 from dml.runs import folder, writers
 from dml.types import BadInput
@@ -44,6 +46,7 @@ FLAGS.integer("shards", 8, "Number of logical shards of a minibatch.", 1, 64)
 FLAGS.text("model", "mlp", "Network of vision.py.")
 FLAGS.text("data", "digits", "Images of vision.py.")
 FLAGS.text("allreduce", "halving_doubling", "All-reduce of the gradients.")
+FLAGS.switch("watch", False, "Page that plays a small training, watch.html.")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -59,6 +62,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             f"expected more virtual ranks than {FLAGS.spares} spares, got --simulate="
             f"{simulated}; pass fewer --spares"
         )
+    if FLAGS.watch:
+        return watch(path, simulated)
     if not simulated and not real.has_ulfm():
         simulated = FLAGS.workers + FLAGS.spares
         sys.stdout.write(
@@ -86,6 +91,18 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         report.draw(path, progress, rows, begun)
         summary = report.summarize(rows, real.summary(path / "elastic"), plain.summary)
         summary["virtual"] = bool(simulated)
+        writer.summary(summary)
+    return summary
+
+
+def watch(path: Path, ranks: int) -> dict[str, Any]:
+    """Write watch.html, which plays a training with deaths; return the summary."""
+    mean = FLAGS.mean or film.MEAN
+    plan = real.Plan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
+    with writing.run_writer(path, FLAGS, None) as writer:
+        page, deaths = path / "watch.html", virtual.draw_deaths(plan)
+        count = film.write(page, ranks, FLAGS.spares, deaths)
+        summary = {"deaths": len(deaths), "recoveries": count}
         writer.summary(summary)
     return summary
 

@@ -3,6 +3,7 @@
 python experiments/hogwild.py                        threads of one process, 2 workers
 python experiments/hogwild.py --workers=1,2,4,8 --updates=all --problems=svm
 mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads per rank
+python experiments/hogwild.py --watch=lock-free --workers=6    a page that plays it
 
 The policies run alternately, --epochs epochs in each timing. A speed-up is the median
 over the timings of the ratio to serial; the objective is that of the first timing. Lost
@@ -18,11 +19,12 @@ robin is equal to lock-free.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from lab import flags
+from lab import flags, writing
 from lab.progress import PROGRESS
-from studies.shared_memory import hogwild_report
+from studies.shared_memory import film, hogwild_report
 from studies.shared_memory.hogwild_claims import HOGWILD
 from studies.shared_memory.hogwild_measurements import compare_speed, sweep
 from studies.shared_memory.hogwild_runs import PROBLEMS, settings, study
@@ -53,6 +55,7 @@ FLAGS.text(
     "delays", "0,1,10,100,1000", "Microseconds added to a gradient; empty: none."
 )
 FLAGS.choice("delayed", "svm", list(PROBLEMS), "Problem of --delays.")
+FLAGS.choice("watch", None, [*film.POLICIES], "Policy that watch.html plays.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -63,6 +66,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     workers = sorted({*flags.integers(FLAGS, "workers")})
     delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
     path = folder.path(FLAGS.out, "hogwild")
+    if FLAGS.watch:
+        return [watch(path, workers[-1])]
     cases = [(policy, count) for count in workers for policy in policies]
     repeats, epochs = FLAGS.repeats, FLAGS.epochs
 
@@ -85,6 +90,15 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     comm = Metered(world(FLAGS.watchdog))
     return [study(comm, FLAGS, path, hogwild_report, rows(comm), HOGWILD)]
+
+
+def watch(path: Path, workers: int) -> dict[str, Any]:
+    """Write watch.html, which plays a policy on virtual workers; return the summary."""
+    with writing.run_writer(path, FLAGS, None) as writer:
+        counts = film.write(path / "watch.html", FLAGS.watch, workers)
+        summary = {"watch": FLAGS.watch, "workers": workers, **counts}
+        writer.summary(summary)
+    return summary
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 python experiments/pipeline.py                                1 GB/s, 1 µs latency
 python experiments/pipeline.py --network=1e-5,1e-8,0          a tenth of that speed
 python experiments/pipeline.py --stages=8 --microbatches=32 --rounds=4
+python experiments/pipeline.py --watch=1f1b                  a page that plays it
 
 The layers of a GPT are timed on this machine and divided into stages of nearly equal
 time. The stages run on virtual ranks that send activations of real size. Published
@@ -18,9 +19,11 @@ device; 1f1b stores 14 MB of activations where gpipe stores 133 MB. Zero-bubble 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lab import flags, writing
+from studies.pipeline import film
 from studies.pipeline.claims import CLAIMS
 from studies.pipeline.tables import (
     MOST_STAGES,
@@ -37,6 +40,7 @@ from dml.figures import schedules as schedule_figure
 from dml.runs import folder, writers
 from dml.sim.networks.named import network
 from dml.wire.plans.pipeline.facts import bubble
+from dml.wire.plans.pipeline.schedules import SCHEDULES
 from dml.wire.plans.pipeline.stages import balanced_parts
 
 FLAGS = flags.define("network")
@@ -55,6 +59,9 @@ FLAGS.text(
 )
 FLAGS.integer("devices", 2, "Number of real devices, with one stage and core each.", 1)
 FLAGS.integer("few", 4, "Number of blocks of the GPT on real devices.", 1)
+FLAGS.choice(
+    "watch", None, [*SCHEDULES], "Schedule to play in watch.html, by equal layers."
+)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -69,6 +76,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     if flags.integers(FLAGS, "measured", empty=True):
         devices(FLAGS.devices)
     path = folder.path(FLAGS.out, "pipeline")
+    if FLAGS.watch:
+        return watch(path, given_seconds or [1e-3] * (FLAGS.blocks + 2))
     summary: dict[str, Any] = {}
     tables = writers.tables(
         {name: table.columns for name, table in TABLES.items()},
@@ -87,6 +96,22 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 summary |= table.summary(row)
         show_schedules(path, arguments)
         print()
+        writer.summary(summary)
+    return summary
+
+
+def watch(path: Path, seconds: Sequence[float]) -> dict[str, Any]:
+    """Write watch.html, which plays one schedule; return the summary."""
+    nbytes = 4 * FLAGS.microbatch * FLAGS.length * FLAGS.width  # of activations
+    arguments = Arguments(
+        Layers(seconds, nbytes, FLAGS.network),
+        *(FLAGS.stages, FLAGS.microbatches, FLAGS.rounds),
+    )
+    schedule = make_schedules(arguments)[FLAGS.watch]
+    with writing.run_writer(path, FLAGS, None) as writer:
+        page = path / "watch.html"
+        messages = film.write(page, FLAGS.watch, schedule, arguments.layers)
+        summary = {"watch": FLAGS.watch, "messages": messages}
         writer.summary(summary)
     return summary
 

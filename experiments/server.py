@@ -8,6 +8,8 @@ python experiments/server.py --simulate=4 --problem=logistic --l1=1e-4 --kkt_mar
 mpirun -n 4 python experiments/server.py --consistency=async --record=run.rec
 python experiments/server.py --consistency=async --replay=run.rec --simulate=4
 python experiments/server.py --simulate=8 --elastic "--events=die:1@0.001"
+python experiments/server.py --simulate=6 --servers=1 --consistency=ssp --clocks=12 \\
+    --problem=generated --straggle=shifted_exponential:1,1 --watch     a page that plays
 
 Cost: 2 to 12 s of one core of a busy machine.
 Result: 96.7 % of the held-out digits correct after 300 minibatches; RMSE 0.894 on
@@ -22,6 +24,7 @@ from functools import cache, partial
 from typing import Any
 
 from lab import estimates, flags, readers, writing
+from studies.server import film
 from studies.server import flags as server_flags
 from studies.server import runs as server_runs
 from studies.server.problems import PROBLEMS, default_rate, loader, shards
@@ -50,6 +53,7 @@ FLAGS.integer("clocks", 0, "Number of minibatches; 0 uses the problem's default.
 FLAGS.switch("reshuffle", True, "Other minibatches in each epoch than in the first.")
 FLAGS.integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
 FLAGS.number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
+FLAGS.switch("watch", False, "Page that plays the messages, watch.html.")
 FLAGS.number("kkt_margin", -1.0, "Margin of the KKT filter; -1 sends all keys.", -1)
 
 
@@ -104,6 +108,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             bar.summary(summary)
         return summary
 
+    if FLAGS.watch:
+        return film.played(program, FLAGS, path)
     return flags.ranks(program, FLAGS)
 
 

@@ -4,7 +4,8 @@
 
 The tables are docs/commands.toml and experiments/studies/papers/papers.toml. The figure
 of a command is that of docs/figures with its name, one with another name in its row, or
-a paper's. A test compares the page with what this module writes.
+a paper's; none: the command draws no figure. A test compares the page with what this
+module writes.
 """
 
 import sys
@@ -20,10 +21,12 @@ PAPERS = ROOT / "experiments/studies/papers/papers.toml"
 HEAD = """\
 # Commands
 
-Every command of `experiments/`, by topic. Times were measured on two idle cores of AMD
-EPYC virtual machines, in several versions; a cell is empty where none was measured. The
-first line of `--help` has the time of your last run. A paper leads to its claims, with
-published number, our number and verdict.
+Every command of `experiments/`, by topic. Times are those of a run on two idle cores of
+AMD EPYC virtual machines, in several versions. `CPU` stands for the seconds of all
+processes, user and system, on busy cores of such a machine, which are more than on idle
+ones. The first line of `--help` has the time of your last run. A command without a
+figure draws none. A paper leads to its claims, with published number, our number and
+verdict.
 
 Written by `python launch/commands.py` from `docs/commands.toml`.
 """
@@ -57,13 +60,13 @@ def scripts(paper: dict[str, Any]) -> set[str]:
 
 
 def figure(name: str, own: list[str], papers: list[str]) -> str:
-    """Return the first figure of a command or of its papers; empty without one."""
+    """Return the first figure of a command or of its papers; none without one."""
     paths = [f"figures/{each}{end}" for each in own for end in (".svg", ".png")]
-    for path in [*paths, *(f"results/{paper}.svg" for paper in papers)]:
+    for path in [*paths, *(f"results/{each}.svg" for each in [*own, *papers])]:
         if (PAGE.parent / path).exists():
             size = 'width="120" loading="lazy"'
             return f'<a href="{path}"><img src="{path}" alt="{name}" {size}></a>'
-    return ""
+    return "none"
 
 
 if __name__ == "__main__":

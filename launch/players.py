@@ -1,4 +1,4 @@
-"""Write docs/players/: pages that play the classic all-reduces on 8 virtual ranks.
+"""Write docs/players/: pages that play runs of the code on virtual ranks.
 
     python launch/players.py
 
@@ -6,20 +6,46 @@ A test compares the pages with what this module writes.
 """
 
 import importlib
+import shlex
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs/players"
-NETWORKS = dict.fromkeys(("star", "tree", "butterfly", "ring"), "uniform")
-NETWORKS["hierarchical"] = "hosts:2x4"
+SSP = (
+    "server --consistency=ssp --staleness=2 --simulate=6 --servers=1 --clocks=12 "
+    "--problem=generated --network=0.1,1e-6,0 "
+    "--straggle=shifted_exponential:1,2*1,1,1,1,0.5,1 --watch"
+)
+# The command of each page.
+COMMANDS = {
+    **{
+        name: f"allreduce --watch={name} --simulate=8 --sizes=4MB"
+        for name in ("star", "tree", "butterfly", "ring")
+    },
+    "hierarchical": "allreduce --watch=hierarchical --simulate=8 --sizes=4MB "
+    "--network=hosts:2x4",
+    "broadcast": "allreduce --watch=broadcast:binomial --simulate=8 --sizes=4MB",
+    "double_tree": "allreduce --watch=broadcast:double_tree --simulate=8 --sizes=4MB",
+    "ssp": SSP,
+    "hogwild": "hogwild --watch=lock-free --workers=6",
+    "one_f_one_b": "pipeline --watch=1f1b",
+    "zero_bubble": "pipeline --watch=zb_h1",
+    "gossip": "averaging --watch=exponential --ranks=16",
+    "elastic": "elastic --simulate=5 --kills=1 --watch",
+}
 
 
 def write(folder: Path) -> None:
     """Write the pages into a folder."""
-    film = importlib.import_module("studies.allreduce.film")
-    for name, network in NETWORKS.items():
-        film.write(folder / f"{name}.html", name, 8, network, 1 << 22)
+    for name, command in COMMANDS.items():
+        script, *options = shlex.split(command)
+        with tempfile.TemporaryDirectory() as out:
+            main = importlib.import_module(script).main
+            main([script, *options, f"--out={out}/run"])
+            shutil.copyfile(Path(out) / "run/watch.html", folder / f"{name}.html")
 
 
 if __name__ == "__main__":

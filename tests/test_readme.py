@@ -17,6 +17,7 @@ from tests.commands import PYTHON, ROOT, command
 from tests.experiments.conftest import undrawn  # noqa: F401
 
 README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs/commands.md").read_text("utf-8")
 TOPICS = tomllib.loads((ROOT / "docs/commands.toml").read_text("utf-8"))
 COMMANDS = {name: row for rows in TOPICS.values() for name, row in rows.items()}
 HERE = ["--corpus=corpus.txt", "--min_count=1"]
@@ -113,9 +114,19 @@ def test_the_list_of_commands_is_complete_and_written_from_its_tables():
     scripts = {path.stem for path in (ROOT / "experiments").glob("*.py")}
     assert scripts == COMMANDS.keys()
     assert len(COMMANDS) == sum(map(len, TOPICS.values()))
-    for name, (line, *_) in COMMANDS.items():
+    for name, (line, _, time, *_) in COMMANDS.items():
         assert f"experiments/{name}.py" in line
+        assert re.fullmatch(r"[\d ]+(s|s CPU|min)", time), name
     assert commands.PAGE.read_text("utf-8") == commands.page()
+
+
+def test_only_commands_that_draw_no_figure_are_without_one():
+    drawing = re.compile(r"\.draw\(|\bchart\(|import draw\b|figures")
+    rows = re.findall(r"^\| (none|<a href.*?) \| .*?experiments/(\w+)\.py", PAGE, re.M)
+    assert {name for _, name in rows} == COMMANDS.keys()
+    for cell, name in rows:
+        source = (ROOT / f"experiments/{name}.py").read_text("utf-8")
+        assert cell != "none" or not drawing.search(source), name
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 import json
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
+from players import PAGES
 from studies.allreduce import film
 
 from dml.figures import player
@@ -105,33 +107,69 @@ def test_later_messages_are_left_out(monkeypatch):
     assert [message[2] for message in data["messages"]] == [0.0, 0.5]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-def test_the_page_plays_in_a_browser(tmp_path):
+@pytest.fixture(scope="module")
+def browser():
+    """A headless browser."""
     sync_api = pytest.importorskip("playwright.sync_api")
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    path = tmp_path / "watch.html"
-    film.write(path, "swing", 8, "uniform", 1 << 22)
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 400, "height": 900})
-        said = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(f"{path.as_uri()}#t=1")
-        assert "48 messages received, 0 in transit" in page.inner_text("#now")
-        fills = "all => all.map(cell => cell.getAttribute('fill'))"
-        cells = page.locator("#stage rect").evaluate_all(fills)
-        assert len(cells) == 8 * 32 and len(set(cells)) == 1
-        page.keyboard.press("Home")
-        assert "0 messages received" in page.inner_text("#now")
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("Space")
-        page.wait_for_function("window.frames_drawn > 3")
-        page.keyboard.press("Space")
-        assert re.search(r"#t=0\.\d+", page.url)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        assert axe.Axe().run(page).violations_count == 0
-        assert not said
+        yield browser
         browser.close()
+
+
+def test_the_page_plays_in_a_browser(browser, tmp_path):
+    path = tmp_path / "watch.html"
+    film.write(path, "swing", 8, "uniform", 1 << 22)
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(f"{path.as_uri()}#t=1")
+    assert "48 messages received, 0 in transit" in page.inner_text("#now")
+    fills = "all => all.map(cell => cell.getAttribute('fill'))"
+    cells = page.locator("#stage g rect").evaluate_all(fills)
+    assert len(cells) == 8 * 32 and len(set(cells)) == 1
+    page.keyboard.press("Home")
+    assert "0 messages received" in page.inner_text("#now")
+    # a link is as wide as the bytes in transit on it
+    widths = "all => all.map(line => Number(line.getAttribute('stroke-width') || 1))"
+    page.goto(f"{path.as_uri()}#t=0.1")
+    drawn = page.locator("#stage > g line").evaluate_all(widths)
+    assert sum(width > 2 for width in drawn) == 4 and min(drawn) == 1
+    page.close()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAGES.iterdir()))
+def test_every_page_plays_by_keyboard_and_saves_frames(browser, name, tmp_path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    path = PAGES / f"{name}.html"
+    text = re.search(r'type="application/json">(.*?)</script>', path.read_text())[1]
+    data, said = json.loads(text), []
+    scheme = "dark" if len(name) % 2 else "light"
+    size = {"width": 400, "height": 900}
+    page = browser.new_page(viewport=size, color_scheme=scheme)
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(f"{path.as_uri()}#t=0.5")
+    assert page.input_value("#clock") == "5000"
+    page.keyboard.press("End")
+    assert f" {len(data['messages'])} messages received, 0 in" in page.inner_text(
+        "#now"
+    )
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    page.wait_for_function("window.frames_drawn > 3")
+    page.keyboard.press("Space")
+    assert re.search(r"#t=0\.\d+", page.url)
+    with page.expect_download() as saved:
+        page.get_by_text("Save SVG").click()
+    saved.value.save_as(tmp_path / "frame.svg")
+    frame = ElementTree.parse(tmp_path / "frame.svg").getroot()
+    discs = [one for one in frame.iter() if one.tag.endswith("}text")]
+    assert {one.text for one in discs} == set(data["names"])
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert axe.Axe().run(page).violations_count == 0
+    assert not said
+    page.close()

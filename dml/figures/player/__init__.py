@@ -3,14 +3,18 @@
        0 ●──▶──● 1      circles: ranks, with the phase that they are in
          │     │        dots: messages in transit, coloured by what they contain
        3 ●──◀──● 2      strips: chunks of a buffer, coloured by their contributions
+                        lines: links, as wide as the bytes in transit
+    0 ▇▇▇▇ ▇▇▇│         below: the phases of each rank, and the moment
+    1 ▇▇ ▇▇▇▇▇│
 
 The keyboard, a slider and buttons move the clock; the fragment of the address is the
 moment. A frame can be saved as SVG.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dml.figures import pages
@@ -24,7 +28,7 @@ class State(NamedTuple):
 
     rank: int
     time: float
-    contributions: Sequence[int]  # by chunk: number of ranks whose elements it contains
+    values: Sequence[int]  # by chunk: number of ranks whose elements it contains, or so
 
 
 class Film(NamedTuple):
@@ -36,7 +40,12 @@ class Film(NamedTuple):
       ranks: Number of ranks.
       timeline: Messages and phases.
       states: Chunks of buffers; empty if they were not recorded.
-      contents: Contributions of each message of the timeline; empty if not recorded.
+      contents: Value of each message of the timeline; empty if not recorded.
+      levels: Texts of values of chunks in the legend; empty: contributions of ranks.
+      palette: Colours of the values 0, 1, …; empty: shades up to the largest level.
+      colours: Colours of phases, besides those of training; other names are calls.
+      names: Names of ranks; empty: their numbers.
+      centre: Rank in the middle of the circle; -1: none.
     """
 
     title: str
@@ -45,6 +54,11 @@ class Film(NamedTuple):
     timeline: Timeline
     states: Sequence[State] = ()
     contents: Sequence[int] = ()
+    levels: Mapping[int, str] = MappingProxyType({})
+    palette: Sequence[str] = ()
+    colours: Mapping[str, str] = MappingProxyType({})
+    names: Sequence[str] = ()
+    centre: int = -1
 
 
 def write(path: Path, film: Film) -> None:
@@ -83,7 +97,19 @@ def export(film: Film) -> dict[str, Any]:
             for one in list(film.timeline.intervals)[:MAX_MESSAGES]
         ],
         "states": [
-            [state.rank, at(state.time), list(state.contributions)]
+            [state.rank, at(state.time), list(state.values)]
             for state in sorted(film.states, key=lambda state: state.time)
         ],
+        "levels": sorted((film.levels or contributions(film)).items()),
+        "palette": list(film.palette),
+        "colours": dict(film.colours),
+        "names": list(film.names) or [str(rank) for rank in range(film.ranks)],
+        "centre": film.centre,
     }
+
+
+def contributions(film: Film) -> dict[int, str]:
+    """Return texts of one contribution, of half and of all."""
+    p = film.ranks
+    texts = {-(-p // 2): f"{-(-p // 2)}", 1: "1 contribution", p: f"all {p}"}
+    return texts if film.states else {}

@@ -4,13 +4,16 @@ const film = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const LENGTH = 12; // seconds of a film at speed 1
-const PHASES = { gradient: "#4aa06e", compute: "#4aa06e", update: "#8f6fb8", wire: "#6f9bd1" };
+const PHASES = { gradient: "#4aa06e", compute: "#4aa06e", update: "#8f6fb8", wire: "#6f9bd1", ...film.colours };
 const WAITS = "#d9773f", IDLE = "#8a939b";
 const stage = byId("stage"), centre = 400;
-// discs on a circle, strips of chunks outside of it
+// discs on a circle, strips of chunks outside of it, phases of each rank by time below
 const width = film.states.length ? Math.max(26, Math.min(110, 1500 / film.ranks)) : 0;
 const size = Math.max(7, Math.min(26, 800 / film.ranks));
 const radius = film.ranks > 1 ? centre - size - width - 16 : 0;
+const lane = film.phases.length ? Math.max(3, Math.min(16, 320 / film.ranks)) : 0;
+const left = 40, span = 800 - left, bottom = 816 + lane * film.ranks;
+const most = Math.max(1, ...film.levels.map(([value]) => value));
 let now = 0, playing = false, before = 0;
 
 function node(name, attributes, parent) {
@@ -20,49 +23,72 @@ function node(name, attributes, parent) {
   return made;
 }
 
-// from pale blue for one contribution to deep green for all
+// of a chunk: from the palette, or from pale blue for 1 to deep green for the last level
 function colour(count) {
+  if (film.palette.length) return film.palette[Math.min(count, film.palette.length - 1)];
   if (!count) return "#b9c0c7";
-  const share = film.ranks > 1 ? (count - 1) / (film.ranks - 1) : 1;
+  const share = most > 1 ? Math.min(1, (count - 1) / (most - 1)) : 1;
   return `hsl(${Math.round(215 - 75 * share)} ${Math.round(55 + 15 * share)}% ${Math.round(72 - 38 * share)}%)`;
 }
 
-const place = Array.from({ length: film.ranks }, (_, rank) => {
-  const angle = (2 * Math.PI * rank) / film.ranks - Math.PI / 2;
-  return [centre + radius * Math.cos(angle), centre + radius * Math.sin(angle)];
-});
-const lines = node("g", { stroke: "#8a939b", "stroke-opacity": 0.35 }, stage);
-for (const pair of new Set(film.messages.map(([s, d]) => `${Math.min(s, d)},${Math.max(s, d)}`))) {
-  const [s, d] = pair.split(",").map(Number);
-  node("line", { x1: place[s][0], y1: place[s][1], x2: place[d][0], y2: place[d][1] }, lines);
+const outer = Array.from({ length: film.ranks }, (_, rank) => rank).filter((rank) => rank !== film.centre);
+const angles = [];
+outer.forEach((rank, k) => { angles[rank] = (2 * Math.PI * k) / outer.length - Math.PI / 2; });
+const place = Array.from({ length: film.ranks }, (_, rank) =>
+  rank === film.centre ? [centre, centre] : [centre + radius * Math.cos(angles[rank]), centre + radius * Math.sin(angles[rank])]);
+const lines = node("g", { stroke: IDLE }, stage);
+const links = new Map();
+const pair = (s, d) => Math.min(s, d) * film.ranks + Math.max(s, d);
+for (const [s, d] of film.messages) {
+  if (links.has(pair(s, d))) continue;
+  const [[x1, y1], [x2, y2]] = [place[s], place[d]];
+  links.set(pair(s, d), { line: node("line", { x1, y1, x2, y2, "stroke-opacity": 0.35 }, lines), load: 0, shown: 0 });
 }
 const ranks = place.map(([x, y], rank) => {
   const group = node("g", { transform: `translate(${x} ${y})` }, stage);
   const disc = node("circle", { r: size, fill: IDLE }, group);
-  const label = node("text", { "text-anchor": "middle", dy: "0.35em", "font-size": Math.max(9, size * 0.9), fill: "#fff", "font-family": "system-ui, sans-serif" }, group);
-  label.textContent = rank;
-  return { group, disc, cells: [], shown: [] };
+  const font = Math.max(9, (size * 1.8) / Math.max(2, film.names[rank].length));
+  const label = node("text", { "text-anchor": "middle", dy: "0.35em", "font-size": font, fill: "#fff", "font-family": "system-ui, sans-serif" }, group);
+  label.textContent = film.names[rank];
+  return { group, disc, cells: [], shown: [], phases: film.phases.filter((entry) => entry[0] === rank) };
 });
 for (const [rank, , counts] of film.states) {
   const entry = ranks[rank];
   if (entry.cells.length) continue;
-  const angle = (2 * Math.PI * rank) / film.ranks - Math.PI / 2;
-  const [x, y] = [(size + 8 + width / 2) * Math.cos(angle), (size + 16) * Math.sin(angle)];
-  const each = width / counts.length;
-  entry.cells = counts.map((_, k) => node("rect", { x: x - width / 2 + k * each, y: y - 6, width: each + 0.2, height: 12, fill: colour(1) }, entry.group));
+  const middle = rank === film.centre, columns = middle && counts.length > 16 ? Math.ceil(Math.sqrt(2 * counts.length)) : counts.length;
+  const each = middle ? Math.min(20, (1.1 * radius) / columns) : width / columns, high = middle ? each : 12;
+  const x = middle ? (-columns * each) / 2 : (size + 8 + width / 2) * Math.cos(angles[rank]) - width / 2;
+  const y = middle ? size + 8 : (size + 16) * Math.sin(angles[rank]) - 6;
+  entry.cells = counts.map((_, k) =>
+    node("rect", { x: x + (k % columns) * each, y: y + Math.floor(k / columns) * high, width: each + 0.2, height: high + 0.2, fill: colour(0) }, entry.group));
 }
 const moving = node("g", {}, stage);
 const dots = [];
 const largest = Math.max(1, ...film.messages.map((message) => message[4]));
 
+const fill_of = (name) => (!name ? IDLE : PHASES[name] || WAITS);
+stage.setAttribute("viewBox", `0 0 800 ${lane ? bottom : 800}`);
+const runs = []; // consecutive phases of a colour are one path, which is drawn faster
+for (const [rank, name, start, end] of film.phases) {
+  const fill = fill_of(name), wide = Math.max(0.4, (end - start) * span).toFixed(2);
+  if (!runs.length || runs.at(-1).fill !== fill) runs.push({ fill, d: "" });
+  runs.at(-1).d += `M${(left + start * span).toFixed(2)} ${812 + rank * lane}h${wide}v${lane * 0.85}h-${wide}z`;
+}
+for (const run of runs) node("path", run, stage);
+for (let rank = 0; lane > 7 && rank < film.ranks; rank += 1) {
+  const label = node("text", { x: left - 6, y: 812 + (rank + 0.8) * lane, "text-anchor": "end", "font-size": lane * 0.9, fill: "currentColor", "font-family": "system-ui, sans-serif" }, stage);
+  label.textContent = film.names[rank];
+}
+const cursor = lane ? node("line", { y1: 808, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 }, stage) : null;
+
 const events = [...new Set(film.messages.flatMap(([, , sent, received]) => [sent, received]))].sort((a, b) => a - b);
 
-function phase(rank, time) {
+function phase(entry, time) {
   // the innermost phase that contains the time
   let found = "";
-  for (const [of_rank, name, start, end] of film.phases) {
+  for (const [, name, start, end] of entry.phases) {
     if (start > time) break;
-    if (of_rank === rank && time < end) found = name;
+    if (time < end) found = name;
   }
   return found;
 }
@@ -79,8 +105,7 @@ function latest(time) {
 function draw() {
   const states = latest(now);
   ranks.forEach((entry, rank) => {
-    const name = phase(rank, now);
-    const fill = !name ? IDLE : PHASES[name] || WAITS;
+    const fill = fill_of(phase(entry, now));
     if (entry.fill !== fill) entry.disc.setAttribute("fill", (entry.fill = fill));
     (states[rank] || []).forEach((count, k) => {
       if (entry.cells[k] && entry.shown[k] !== count) entry.cells[k].setAttribute("fill", colour((entry.shown[k] = count)));
@@ -92,6 +117,7 @@ function draw() {
     bytes += nbytes;
     if (received <= now) { done += 1; continue; }
     const dot = dots[used] || (dots[used] = node("circle", { stroke: "#fff", "stroke-width": 1 }, moving));
+    links.get(pair(source, dest)).load += nbytes;
     const part = (now - sent) / Math.max(received - sent, 1e-9);
     const [[x1, y1], [x2, y2]] = [place[source], place[dest]];
     dot.setAttribute("cx", x1 + (x2 - x1) * part);
@@ -102,6 +128,14 @@ function draw() {
     used += 1;
   }
   dots.slice(used).forEach((dot) => dot.setAttribute("display", "none"));
+  for (const link of links.values()) {  // bytes in transit
+    if (link.load !== link.shown) {
+      link.line.setAttribute("stroke-width", 1 + 6 * Math.sqrt(Math.min(1, link.load / largest / 2)));
+      link.shown = link.load;
+    }
+    link.load = 0;
+  }
+  if (cursor) for (const end of ["x1", "x2"]) cursor.setAttribute(end, left + now * span);
   byId("clock").value = Math.round(now * 10000);
   byId("now").textContent = `${seconds(now * film.seconds)} of ${seconds(film.seconds)}: ${done.toLocaleString("en")} messages received, ${used} in transit, ${size_of(bytes)} sent`;
 }
@@ -180,11 +214,7 @@ const legend = (text, fill) => {
   entry.append(box, text);
   byId("legend").append(entry);
 };
-if (film.states.length) {
-  legend("1 contribution", colour(1));
-  if (film.ranks > 2) legend(`${Math.ceil(film.ranks / 2)}`, colour(Math.ceil(film.ranks / 2)));
-  legend(`all ${film.ranks}`, colour(film.ranks));
-}
+for (const [value, text] of film.levels) legend(text, colour(value));
 const names = new Set(film.phases.map((entry) => entry[1]));
 for (const [name, fill] of Object.entries(PHASES)) if (names.has(name)) legend(name, fill);
 if ([...names].some((name) => !PHASES[name])) legend("in a call of MPI", WAITS);

@@ -102,6 +102,11 @@ def collect(trace: RankTrace) -> Timeline | None:
     traces = [arrays] + [
         TraceArrays.receive(comm, rank) for rank in range(1, comm.size)
     ]
+    return merged(traces, hosts)
+
+
+def merged(traces: Sequence[TraceArrays], hosts: Sequence[int]) -> Timeline:
+    """Return the timeline of the traces of ranks 0, 1, …, on these hosts."""
     zeros = clock_origins([trace.barrier_times for trace in traces], hosts)
     intervals = [
         Interval(rank, name.decode(), start - zeros[rank], end - zeros[rank])

@@ -197,6 +197,9 @@ class Traced(Wrapper):
     def Dup(self) -> "Traced":
         return self.child(self.trace_call("Dup", self.comm.Dup), 0)
 
+    def Shrink(self) -> "Traced":
+        return self.child(self.trace_call("Shrink", self.comm.Shrink), 0)
+
     def child(self, comm: Comm, color: int) -> Any:
         self.children += 1
         return Traced(comm, self, color) if comm else comm

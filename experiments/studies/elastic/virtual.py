@@ -18,15 +18,19 @@ def train(
 
     The arguments and the results are those of `real.train`; times are virtual.
     """
-    draws, time = random.Random(plan.seed), 0.0
-    victims = draws.sample(range(plan.workers), plan.most_kills)
-    deaths = []
-    for victim in victims:
-        time += draws.expovariate(1 / plan.mean)
-        deaths.append(Kill(time, victim))
+    deaths = draw_deaths(plan)
     events = ";".join(f"die:{kill.process}@{kill.time!r}" for kill in deaths)
     extra = [f"--simulate={plan.ranks}", f"--events={events}"]
     run = started.run("vision.py", 0, "vision.py", [*options, *extra], out)
     noticed = [(row["committed"], row["step"]) for row in recoveries(out)]
     seconds = sum(row["seconds"] for row in run.rows)
     return deaths, [(0.0, 0), *noticed, (seconds, run.summary["step"])]
+
+
+def draw_deaths(plan: Plan) -> list[Kill]:
+    """Return random virtual times, and the ranks that die."""
+    draws, time, deaths = random.Random(plan.seed), 0.0, []
+    for victim in draws.sample(range(plan.workers), plan.most_kills):
+        time += draws.expovariate(1 / plan.mean)
+        deaths.append(Kill(time, victim))
+    return deaths

@@ -8,14 +8,13 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab import flags
+from lab import flags, timelines
 import numpy as np
 
 from dml.data.minibatches import minibatches
 from dml.figures import server as server_figure
 from dml.figures import style as figures
 from dml.figures.style import Panel
-from dml.metrics.timer import Timer
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import delay_distribution, step_seconds
@@ -128,7 +127,7 @@ def train_on_servers(
     else:
         comm.Barrier()
     start = comm.Wtime()
-    timer = Timer(comm.Wtime)
+    timer = timelines.timer(comm, comm.Wtime)
     limited = islice(batches if plan.reshuffle else cycle(batches), plan.clocks)
     steps = server(
         problem, limited, update, comm=comm, timer=timer, setup=setup, report=report
