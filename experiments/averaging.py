@@ -30,8 +30,8 @@ from studies.averaging.printed import SIDE
 
 from dml.runs import folder, writers
 from dml.types import BadInput
-from dml.wire.plans.averaging.links import MAX_SIZE, sides_of
 from dml.wire.plans.averaging.graphs import topology
+from dml.wire.plans.averaging.links import MAX_SIZE, sides_of
 
 FLAGS = flags.define("seed")
 FLAGS.text("p", "16,64,512,1024,1048576", "Numbers of peers of all methods.")

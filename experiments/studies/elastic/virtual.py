@@ -27,7 +27,7 @@ def train(
     return deaths, [(0.0, 0), *noticed, (seconds, run.summary["step"])]
 
 
-def draw_deaths(plan: Plan) -> list[Kill]:
+def draw_deaths(plan: ElasticPlan) -> list[Kill]:
     """Return random virtual times, and the ranks that die."""
     draws, time, deaths = random.Random(plan.seed), 0.0, []
     for victim in draws.sample(range(plan.workers), plan.most_kills):

@@ -9,9 +9,9 @@ from lab.watching import Recording
 from dml import sim
 from dml.sim.networks.named import network
 from dml.wire.comm import Traced
-from dml.wire.plans.pipeline.times import stage_work
 from dml.wire.plans.pipeline.schedules import FORWARD, Schedule
 from dml.wire.plans.pipeline.stages import balanced_parts
+from dml.wire.plans.pipeline.times import stage_work
 from studies.pipeline.virtual import Layers, run_stage
 
 # Values of a chunk, a microbatch of a stage, and their colours.
