@@ -49,7 +49,7 @@ FLAGS.text("data", "mnist_5k", IMAGES_OF)
 
 
 @cache  # shared by virtual ranks
-def task(model: str, data: str, dtype: str, remat: bool) -> deep.Task:
+def task(model: str, data: str, dtype: str, remat: bool) -> deep.DeepTask:
     """Return the network and its images."""
     training, held_out = images(data)
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
@@ -58,7 +58,7 @@ def task(model: str, data: str, dtype: str, remat: bool) -> deep.Task:
     make = partial(make, **options)
     network = extend.make(model, make, Model, training.inputs.shape[1:], classes)
     finish = partial(draw_predictions, network, held_out)
-    return deep.Task(network, training, held_out, "images", 1, finish)
+    return deep.DeepTask(network, training, held_out, "images", 1, finish)
 
 
 def draw_predictions(

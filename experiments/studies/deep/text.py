@@ -94,7 +94,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """Train by the flags; return the summaries of the ranks of this process."""
 
-    def make() -> deep.Task:
+    def make() -> deep.DeepTask:
         source = values.corpus, values.length, values.vocabulary, values.seed
         if values.model not in MODELS:
             readers.check(values, "model", dict.fromkeys(NETWORK, MODELS))
@@ -122,7 +122,7 @@ def user_task(
     seed: int,
     dtype: str,
     remat: bool,
-) -> deep.Task:
+) -> deep.DeepTask:
     """Return a network of the user and its windows of text."""
     known, training, held_out = text(kind, corpus, length, vocabulary, seed)
     make = extend.find(model, MODELS, extend.TEXT_MODELS)
@@ -132,7 +132,7 @@ def user_task(
     finish = (
         partial(kind.show, network, known, held_out) if network.scores else no_entries
     )
-    return deep.Task(network, training, held_out, "tokens", length, finish)
+    return deep.DeepTask(network, training, held_out, "tokens", length, finish)
 
 
 def text(
@@ -160,7 +160,7 @@ def transformer_task(
     dtype: str,
     remat: bool,
     dropout: float,
-) -> deep.Task:
+) -> deep.DeepTask:
     """Return the transformer and its windows of text, by the values of flags."""
     known, training, held_out = text(kind, corpus, length, vocabulary, seed)
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES[kind.name][size])
@@ -174,4 +174,4 @@ def transformer_task(
     network = transformer(shape, kind.causal, remat=remat, **options)
     finish = partial(kind.show, network, known, held_out)
     cut = partial(tensor_transformer, shape, kind.causal, **options)
-    return deep.Task(network, training, held_out, "tokens", length, finish, cut)
+    return deep.DeepTask(network, training, held_out, "tokens", length, finish, cut)
