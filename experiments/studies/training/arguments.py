@@ -98,7 +98,8 @@ def check_read(values: flags.FlagValues, function: Callable[..., Any]) -> None:
     if entry_of(values.strategy).epochs:
         others = [each for each in NAMES if not STRATEGIES[each].epochs]
         readers.check(values, "strategy", dict.fromkeys(OF_MINIBATCHES, others))
-    if inspect.signature(function).parameters["update"].default is None:
+    update = inspect.signature(function).parameters.get("update")
+    if update is not None and update.default is None:
         for name in ("optimizer", "lr"):
             if readers.is_set(values, name):
                 raise BadInput(
