@@ -13,7 +13,7 @@ from dml.types import BadInput, Message, Timeline
 from dml.wire.comm import Traced
 from dml.wire.comm.filmed import Tape
 from dml.wire.comm.tags import Tag
-from dml.wire.server.header import CLOCK, FORMAT, PUSH, Head
+from dml.wire.server.header import CLOCK, FORMAT, PUSH, ServerHead
 from studies.server import flags as server_flags
 
 REPLIES = (Tag.VALUES, Tag.CHANGED)
@@ -29,7 +29,7 @@ class Heads(Traced):
         super().add_send(buffer, dest, tag, time)
         clock = 0
         if tag == Tag.SERVER:
-            head = Head(*FORMAT.unpack_from(buffer.data))
+            head = ServerHead(*FORMAT.unpack_from(buffer.data))
             clock = (head.clock + 1) * bool(head.kind & (PUSH | CLOCK))
         self.tape.sent[self.rank, time, tag].append(clock)
 
