@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 def watch(path: Path, ranks: int) -> dict[str, Any]:
     """Write watch.html, which plays a training with deaths; return the summary."""
     mean = FLAGS.mean or film.MEAN
-    plan = real.Plan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
+    plan = real.ElasticPlan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
     with writing.run_writer(path, FLAGS, None) as writer:
         page, deaths = path / "watch.html", virtual.draw_deaths(plan)
         count = film.write(page, ranks, FLAGS.spares, deaths)
