@@ -6,14 +6,16 @@
 
 Trees are minimum spanning trees by the loads of the links that earlier trees have left
 (multiplicative weights: Garg and Könemann 1998). Pieces pass the edges of their trees
-in the first slots of time in which all links of the route are free. In reverse the
-rounds are a reduction onto the roots, and both together are an all-reduce, which
-approaches the bound of `sim.networks.cuts` for long buffers (trees that fill the links
-exist: Edmonds 1973).
+in the first slots of time in which all links of the route are free, those with the
+longest way ahead first. In reverse the rounds are a reduction onto the roots, and both
+together are an all-reduce, which approaches the bound of `sim.networks.cuts` for long
+buffers (trees that fill the links exist: Edmonds 1973).
 """
 
 from collections import defaultdict
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,9 @@ SHARPNESS = (0.2, 1.0, 4.0)  # and exponents of the loads
 FLOOR = 0.02  # least price of a link, so that short routes are preferred
 LONGEST = 64  # slots of a message
 PIECES = 16  # for each rank
+
+
+Needs = tuple[list[tuple[int, int]], int]  # links with a bit for each slot, and slots
 
 
 class Routes(NamedTuple):
@@ -48,8 +53,10 @@ def packed_broadcast(routes: Routes) -> Broadcast:
         for sharpness in SHARPNESS
     ]
     best = min(packings, key=partial(most_used, routes))
-    schedules = [scheduled(routes, trees, pieces) for trees in (ring(size), best)]
-    _, rounds = min(schedules, key=lambda found: found[0])
+    slots, rounds = scheduled(routes, ring(size), pieces)
+    if most_used(routes, best) * pieces < slots:  # the packing may be shorter
+        other = scheduled(routes, best, pieces)
+        slots, rounds = min((slots, rounds), other, key=lambda found: found[0])
     return Broadcast(lambda size, pieces: rounds, lambda *sizes: pieces)
 
 
@@ -148,21 +155,36 @@ def scheduled(
     """Return the number of slots, and the rounds in which pieces pass the edges.
 
     Rounds have the order of their slots. Piece k has tree k modulo the number of trees.
+    One piece for each tree at a time, edges are placed by their first free slots; of
+    equal ones that with the most slots below it is first.
     """
-    size = len(routes.links)
     slot = slot_seconds(routes)
+    needs = cache(partial(occupied, routes, slot=slot))
+    below = [slots_below(tree, needs) for tree in parents]
     busy = [0] * routes.number  # a bit for each slot
     rounds: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    edges = [downwards(tree) for tree in parents]
-    for piece in range(pieces):
-        has = [0] * size  # slot from which a rank can send the piece
-        for parent, child in edges[piece % len(edges)]:
-            needs = occupied(routes, parent, child, slot)
-            at = first_free(busy, needs, has[parent])
-            for number, mask in needs:
-                busy[number] |= mask << at
-            has[child] = at + max(mask.bit_length() for _, mask in needs)
+    for start in range(0, pieces, len(parents)):
+        number = min(len(parents), pieces - start)
+        waiting = [
+            (0, -slots, start + k, parent, child)
+            for k in range(number)
+            for parent, child, slots in below[k][root_of(parents[k])]
+        ]
+        heapify(waiting)
+        while waiting:
+            at, order, piece, parent, child = waiting[0]
+            links, length = needs(parent, child)
+            free = first_free(busy, links, at)
+            if free > at:
+                heapreplace(waiting, (free, order, piece, parent, child))
+                continue
+            heappop(waiting)
+            for one, mask in links:
+                busy[one] |= mask << at
             rounds[at].append((parent, child, piece))
+            for _, next_child, slots in below[piece - start][child]:
+                entry = at + length, -slots, piece, child, next_child
+                heappush(waiting, entry)
     found = []
     for at in sorted(rounds):
         source, dest, first = np.array(rounds[at]).T
@@ -170,10 +192,26 @@ def scheduled(
     return max((mask.bit_length() for mask in busy), default=0), tuple(found)
 
 
-def occupied(
-    routes: Routes, source: int, dest: int, slot: float
-) -> list[tuple[int, int]]:
-    """Return the links and ports of a message, each with a bit for each slot.
+def slots_below(
+    parents: list[int], needs: Callable[[int, int], Needs]
+) -> dict[int, list[tuple[int, int, int]]]:
+    """Return (parent, child, slots to the last rank below) by parent."""
+    longest: dict[int, int] = defaultdict(int)
+    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for parent, child in reversed(downwards(parents)):
+        slots = needs(parent, child)[1] + longest[child]
+        longest[parent] = max(longest[parent], slots)
+        found[parent].append((parent, child, slots))
+    return found
+
+
+def root_of(parents: list[int]) -> int:
+    """Return the root of a tree, which is its own parent."""
+    return next(rank for rank, parent in enumerate(parents) if rank == parent)
+
+
+def occupied(routes: Routes, source: int, dest: int, slot: float) -> Needs:
+    """Return the links and ports of a message, and the number of its slots.
 
     A rank sends and receives at once only if both begin in one slot: while a message
     over a slow link is in transit, its ends do not begin another one.
@@ -187,7 +225,8 @@ def occupied(
     ]
     waits = (1 << max(lengths)) - 2
     other = routes.links[dest][source].tolist()[-2:]  # the other ports of both ends
-    return needs + [(number, waits) for number in other if waits]
+    needs += [(number, waits) for number in other if waits]
+    return needs, max(lengths)
 
 
 def first_free(busy: list[int], needs: list[tuple[int, int]], earliest: int) -> int:
@@ -208,8 +247,7 @@ def downwards(parents: list[int]) -> list[tuple[int, int]]:
     for child, parent in enumerate(parents):
         if parent != child:
             children[parent].append(child)
-    (root,) = [rank for rank, parent in enumerate(parents) if rank == parent]
-    order, edges = [root], []
+    order, edges = [root_of(parents)], []
     for rank in order:
         edges += [(rank, child) for child in children[rank]]
         order += children[rank]

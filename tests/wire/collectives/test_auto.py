@@ -103,7 +103,7 @@ def test_the_choice_among_all_is_stored_apart(file, monkeypatch):
 
 
 def test_all_are_compared_on_the_links_of_virtual_ranks():
-    """On a ring network the ring of three pairs is not the fastest by the formulas."""
+    """By formulas halving-doubling is the fastest, on the links of a ring the ring."""
     net, buffer = network("ring:16", 16), np.zeros(1 << 18, np.float32)
 
     def program(comm):

@@ -33,7 +33,7 @@ def took(rounds, net, size):
         (f"ring:8{FREE}", 8, 1),
         (f"torus:4x4{FREE}", 16, 1),
         (f"fat_tree:4{FREE}", 16, 1),
-        (f"hosts:2x4{FREE}", 8, 0.7),
+        (f"hosts:2x4{FREE}", 8, 0.9),
     ],
 )
 def test_the_time_is_close_to_the_bound_of_the_network(text, size, share):
@@ -60,7 +60,7 @@ def test_a_graph_of_unequal_cables_is_faster_than_a_ring(seed, tmp_path):
     found = took(packed(broadcast, 6, LENGTH, segment=1 << 30), net, 6)
     ring = took(SCHEDULES["ring"](6, LENGTH, segment=1 << 30), net, 6)
     least = allreduce_bound(net, 6).byte * 4 * LENGTH
-    assert least <= found < 0.8 * ring
+    assert least <= found < 0.6 * ring
     assert found < 5 * least
 
 
