@@ -19,7 +19,8 @@ from dml.types import Round
 ROUNDING = 1e-15  # shifts are equal if they differ by this share of a late clock
 
 
-class UniformState(NamedTuple):
+# The name must not change: Numba reads it from the cache of compiled kernels.
+class State(NamedTuple):
     """Times in seconds, and numbers of segments, of every rank within a round.
 
     Between rounds only `clock` matters: a rank leaves a round when both ports are free.
@@ -38,13 +39,13 @@ def evaluate_uniform(
     """Return the clock of every rank after the rounds, from the clocks before them."""
     size = len(clock)
     ready, sent, arrived = np.zeros((3, size))
-    state = UniformState(clock.copy(), ready, sent, arrived, np.zeros(size, np.int64))
+    state = State(clock.copy(), ready, sent, arrived, np.zeros(size, np.int64))
     for entry in rounds:
         repeat_round(entry, rates, state)
     return state.clock
 
 
-def repeat_round(entry: Round, rates: Rates, state: UniformState) -> None:
+def repeat_round(entry: Round, rates: Rates, state: State) -> None:
     """Run a round `times` times.
 
     A round maps clocks to clocks by maxima and sums. Once it shifts all clocks by one
