@@ -73,11 +73,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     balanced_parts(given_seconds or [1.0] * (FLAGS.blocks + 2), parts)
     for size in (MOST_STAGES, FLAGS.stages):
         network(FLAGS.network, size)  # raises if the text is wrong
-    if flags.integers(FLAGS, "measured", empty=True):
-        devices(FLAGS.devices)
     path = folder.path(FLAGS.out, "pipeline")
     if FLAGS.watch:
         return watch(path, given_seconds or [1e-3] * (FLAGS.blocks + 2))
+    if flags.integers(FLAGS, "measured", empty=True):
+        devices(FLAGS.devices)
     summary: dict[str, Any] = {}
     tables = writers.tables(
         {name: table.columns for name, table in TABLES.items()},

@@ -27,26 +27,8 @@ check() {
     local code=0
     say "$*"
     "$python" -m "$@" || code=$?
-    ended "$1" "$code"
-}
-ended() {
-    if (($2)); then say "$1 failed with code $2"; fi
-    if ((first == 0)); then first=$2; fi
-}
-# mypy takes a minute on one core: it runs beside pytest.
-start_mypy() {
-    say "mypy dml, beside pytest"
-    types=$(mktemp)
-    "$python" -m mypy dml >"$types" 2>&1 &
-    mypy=$!
-    trap 'kill "$mypy" 2>/dev/null || true; rm -f "$types"' EXIT
-}
-end_mypy() {
-    local code=0
-    wait "$mypy" || code=$?
-    say "mypy dml"
-    cat "$types"
-    ended mypy "$code"
+    if ((code)); then say "$1 failed with code $code"; fi
+    if ((first == 0)); then first=$code; fi
 }
 
 requirements+=(launch/requirements_test.txt)
@@ -62,16 +44,15 @@ if [[ -n $mpi ]]; then
     set_mpi_variables
     tests=(-m mpi)
 elif [[ -n $smoke ]]; then
-    start_mypy
+    check mypy dml
     tests=(@tests/smoke.txt)
 else
     check ruff format --check .
     check ruff check .
-    start_mypy
+    check mypy dml
 fi
 # One worker per core, at most 4: a single worker runs all tests with real ranks.
 workers=$(count_cores)
 if ((workers > 4)); then workers=4; fi
 check pytest -n "$workers" ${tests[@]+"${tests[@]}"} "$@"
-if [[ -z $mpi ]]; then end_mypy; fi
 exit "$first"

@@ -114,6 +114,8 @@ def text_of(frame: FrameType) -> str:
     positions = list(frame.f_code.co_positions())
     line, last, start, stop = positions[frame.f_lasti // 2]
     name = frame.f_code.co_filename
+    if name == "<string>":  # Python 3.13 has lines of `python -c` under this name
+        return ""
     if line is None or last is None or start is None or stop is None:
         return linecache.getline(name, frame.f_lineno).strip()
     lines = [linecache.getline(name, n).encode() for n in range(line, last + 1)]
