@@ -11,14 +11,13 @@ one for the norm of the rows if the loss has a norm.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.loops.parameters import Update, mean_loss
-from dml.types import AllReduce, Comm, CountedComm, Problem, Shard, Step
+from dml.strategies.loops.parameters import Update, mean_loss, row_rule
+from dml.types import AllReduce, Comm, CountedComm, Problem, Rows, Shard, Step
 from dml.types.ranges import Every, Large, checked
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.buffers import allocate
@@ -51,8 +50,8 @@ def operation(
     """
     inner = problem.products
     table, terms, gradient = inner.split(comm.rank, comm.size)
-    dense = hasattr(update, "init")  # optax
-    shard: Shard = Optimised(update, table) if dense else update(table)
+    whole = hasattr(update, "init")  # optax
+    shard: Shard = row_rule(update)(table)
     buffer = allocate(comm, min(batch, problem.examples) + 1, table.dtype)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
@@ -71,7 +70,7 @@ def operation(
             comm.platform.work(0.5)
             loss, grads = gradient(shard.values, part.batch, products)
         with timer("update"):
-            shard.update(*grads)
+            shard.update(*(filled(grads, table) if whole else grads))
         losses.append((loss, count))
         if number % (every or 1):
             continue
@@ -87,25 +86,11 @@ def operation(
         losses, sent = [], comm.bytes_sent
 
 
-class Optimised:
-    """A Shard of a table that an optax optimizer updates, all rows at once."""
-
-    state = ()
-
-    def __init__(self, optimizer: Any, table: np.ndarray) -> None:
-        self.values, self.optimizer = np.array(table), optimizer
-        self.moments = optimizer.init(self.values)
-
-    def update(
-        self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
-    ) -> None:
-        """Update by the gradients of distinct rows; those of others are zero."""
-        from dml.update.dense import apply
-
-        every = np.zeros_like(self.values)
-        every[rows] = grads
-        made = apply(self.optimizer, every, self.moments, self.values)
-        self.values, self.moments = np.asarray(made[0]), made[1]
+def filled(grads: Rows, table: np.ndarray) -> Rows:
+    """Return the gradients of all rows; those of other rows are zero."""
+    every = np.zeros_like(table)
+    every[grads.index] = grads.values
+    return Rows(slice(0, len(table)), every)
 
 
 def joined(problem: Problem, comm: Comm, values: np.ndarray) -> np.ndarray | None:

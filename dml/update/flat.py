@@ -1,8 +1,8 @@
-"""Updates of a server's dense vector by optax: full gradient in, new values out.
+"""Updates of a part of a dense vector by optax: its gradient in, new values out.
 
-A server stores an arbitrary part of the parameters, whose update must be the same as in
-the full vector. Only elementwise optimizers can be used, not lars and lamb, which
-depend on the norms of layers.
+A server, or a rank of `operation`, stores a part of the parameters, whose update must
+be the same as in the full vector. Only elementwise optimizers can be used, not lars and
+lamb, which depend on the norms of layers.
 """
 
 from typing import Any

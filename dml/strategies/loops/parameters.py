@@ -35,6 +35,15 @@ from dml.wire.reducers.rows import sum_rows
 Update = Any  # an optax GradientTransformation, or a function rows -> Shard
 
 
+def row_rule(update: Update) -> Any:
+    """Return the update rule of rows; an optimizer becomes a rule of all values."""
+    if not hasattr(update, "init"):
+        return update
+    from dml.update.flat import flat
+
+    return partial(flat, update)
+
+
 def make_parameters(
     problem: Problem, update: Update, state: Any = None
 ) -> "Tree | TableParameters":

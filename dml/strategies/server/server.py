@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.loops.parameters import Update
+from dml.strategies.loops.parameters import Update, row_rule
 from dml.strategies.server.replicated import (
     first_with_rows,
     serve_replica,
@@ -22,7 +22,7 @@ from dml.strategies.server.replicated import (
 )
 from dml.strategies.server.report import Report, assemble_table
 from dml.strategies.server.roles import Roles
-from dml.strategies.server.tables import as_table, row_rule
+from dml.strategies.server.tables import as_table
 from dml.strategies.server.workers import MinibatchParts, WorkerOptions, worker_steps
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, no_op
 from dml.types.ranges import Every, Size, Updates, checked

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dml.strategies.loops.parameters import Update
 from dml.types import BadInput, Params, Problem, Rows
 from dml.wire.comm.buffers import TreeLayout, layout, pack, unpack
 
@@ -22,15 +21,6 @@ def as_table(problem: Problem) -> Problem:
     if isinstance(problem.params, np.ndarray) and problem.params.ndim == 2:
         return problem
     return flatten(problem)
-
-
-def row_rule(update: Update) -> Any:
-    """Return the update rule of rows; an optimizer becomes a rule of one column."""
-    if not hasattr(update, "init"):
-        return update
-    from dml.update.flat import flat
-
-    return partial(flat, update)
 
 
 def flatten(problem: Problem) -> Problem:
