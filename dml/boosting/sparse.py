@@ -66,6 +66,18 @@ def bin_sparse(bins: Bins, blocks: list[Any]) -> SparseRows:
 
 
 @njit(cache=True, nogil=True)
+def first_not_below(ordered, low, high, value):
+    """Return the first place in low … high - 1 that is not below a value, else high."""
+    while low < high:
+        middle = (low + high) // 2
+        if ordered[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
 def find_bins(bins, columns, values, out):
     """Write the bin of each value of a column, as `bins.assign` does."""
     for i in range(len(values)):
@@ -74,13 +86,7 @@ def find_bins(bins, columns, values, out):
             out[i] = bins.counts[f]
             continue
         low, end = bins.starts[f], bins.starts[f + 1]
-        high = end
-        while low < high:
-            middle = (low + high) // 2
-            if bins.edges[middle] < value:
-                low = middle + 1
-            else:
-                high = middle
+        low = first_not_below(bins.edges, low, end, value)
         out[i] = low - bins.starts[f]
         if bins.categories[f] and (low == end or bins.edges[low] != value):
             out[i] = bins.counts[f]  # a category that training did not see
@@ -162,13 +168,7 @@ def sparse_flags(binned, column, table, rows, out):
     zero = table[binned.zeros[column]]
     for i in range(len(rows)):
         low, stop = binned.starts[rows[i]], binned.starts[rows[i] + 1]
-        high = stop
-        while low < high:
-            middle = (low + high) // 2
-            if binned.codes[middle] < first:
-                low = middle + 1
-            else:
-                high = middle
+        low = first_not_below(binned.codes, low, stop, first)
         out[i] = zero
         if low < stop and binned.codes[low] < end:
             out[i] = table[binned.codes[low] - first]

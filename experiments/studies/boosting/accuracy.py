@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from dml import sim
 from dml.boosting import Data, Model, Settings, share, train
 from dml.data.tables import generated
 from dml.data.tables.named import HELD_OUT_DIVISOR
 from dml.runs.writers import Row
-from dml.types import Comm
-from dml.wire.comm import Metered
+from dml.wire.costs.allreduce import Rates
 from studies.boosting.report import area
+from studies.boosting.splits import trained
 
 BINS = (5, 10, 20, 50, 100, 250)  # the last one has a bin for each value
 RANKS, TOP, SHARDS = 4, 20, 16  # of a vote
+FREE = Rates(0.0, 0.0, 0.0)  # only words are counted
 
 
 def held_out_area(model: Model, x: np.ndarray, y: np.ndarray) -> float:
@@ -48,28 +50,17 @@ def votes_rows(rows: int, columns: int, rounds: int, seed: int) -> Iterator[Row]
         for split in ("rows", "vote"):
             given = Settings(loss="logistic", rounds=rounds, split=split)
             given = replace(given, shards=SHARDS, top=TOP)
-            model, words = voted(Data(x[held_out:], y[held_out:]), given)
+            made = trained(RANKS, FREE, given, partial(block, x, y, held_out, given))
             yield {
                 "columns": width,
                 "split": split,
-                "words": words / (rounds - 1),
-                "auc": held_out_area(model, x[:held_out], y[:held_out]),
+                "words": made.words / (rounds - 1),
+                "auc": held_out_area(made.model, x[:held_out], y[:held_out]),
             }
 
 
-def voted(data: Data, given: Settings) -> tuple[Model, int]:
-    """Train on RANKS virtual ranks; return the model, and words from round 2 on."""
-
-    def program(comm: Comm) -> tuple[Model, int]:
-        counted, marks = Metered(comm), list[int]()
-        place = share(comm.rank, RANKS, given.split, *data.x.shape, given.shards)[0]
-        own = Data(data.x[place], data.y[place])
-
-        def note(round_: int, losses: dict[str, float]) -> None:
-            marks.append(counted.bytes_sent // 8)
-
-        model = train(counted, own, given, report=note).model
-        return model, marks[-1] - marks[0]
-
-    models, words = zip(*sim.run(program, RANKS), strict=True)
-    return models[0], sum(words)
+def block(x: Any, y: np.ndarray, held_out: int, given: Settings, rank: int) -> Data:
+    """Return the block of a rank, of the rows that are not held out."""
+    x, y = x[held_out:], y[held_out:]
+    place = share(rank, RANKS, given.split, *x.shape, given.shards)[0]
+    return Data(x[place], y[place])

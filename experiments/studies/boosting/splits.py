@@ -11,7 +11,7 @@ block that is summed, and a slot of the rank's part that is searched. Blocks of 
 have equal computation: a few columns of Zipf's law have most values.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from dml import sim
 from dml.boosting import Data, Model, Settings, train
-from dml.boosting.costs import histograms, tree_words
+from dml.boosting.costs import Histogram, histograms, tree_words
 from dml.boosting.fixed import FLUSH
 from dml.boosting.histograms import width
 from dml.boosting.keys import sparse_columns, starts_of
@@ -87,7 +87,7 @@ def task_of(
 
 
 class Grown(NamedTuple):
-    """A model, and what its second tree cost on virtual ranks.
+    """A model, and what its trees after the first cost on virtual ranks.
 
     Attributes:
       model: The model.
@@ -113,28 +113,44 @@ class Routed(NamedTuple):
     rows_RxM: np.ndarray
     values_M: np.ndarray
 
+    def stored(self, made: Sequence[Histogram]) -> float:
+        """Return the stored values of the rows of histograms."""
+        nodes = len(self.tree.column)
+        places = [h.node if h.node >= 0 else nodes - 1 - h.node for h in made]
+        return float(self.values_M[places].sum())
 
-def grown(task: Task, split: Split) -> Grown:
-    """Train on virtual ranks of a grid."""
-    (down, across), cuts = split, task.cuts(split[1])
-    settings = replace(task.settings, split=f"{down}x{across}")
+
+def trained(
+    size: int, rates: Rates, settings: Settings, block: Callable[[int], Data]
+) -> Grown:
+    """Train on virtual ranks, each with the block of its number."""
 
     def program(comm: Comm) -> tuple[Model, int, float]:
         counted, marks = Metered(comm), list[tuple[int, float]]()
-        row, column = divmod(comm.rank, across)
-        rows = part(len(task.y), down, row)
-        own = task.x[rows, cuts[column] : cuts[column + 1]]
 
         def note(round_: int, losses: dict[str, float]) -> None:
             marks.append((counted.bytes_sent // WORD, comm.Wtime()))
 
-        model = train(counted, Data(own, task.y[rows]), settings, report=note).model
-        return model, marks[1][0] - marks[0][0], marks[1][1] - marks[0][1]
+        model = train(counted, block(comm.rank), settings, report=note).model
+        return model, marks[-1][0] - marks[0][0], marks[-1][1] - marks[0][1]
 
-    rates = task.rates
     network = sim.Uniform(rates.alpha, rates.beta, rates.gamma)
-    models, words, took = zip(*sim.run(program, down * across, network), strict=True)
+    models, words, took = zip(*sim.run(program, size, network), strict=True)
     return Grown(models[0], sum(words), max(took))
+
+
+def grown(task: Task, split: Split) -> Grown:
+    """Train on virtual ranks of a grid."""
+    (down, across), cuts = split, task.cuts(split[1])
+
+    def block(rank: int) -> Data:
+        row, column = divmod(rank, across)
+        rows = part(len(task.y), down, row)
+        own = task.x[rows, cuts[column] : cuts[column + 1]]
+        return Data(own, task.y[rows])
+
+    settings = replace(task.settings, split=f"{down}x{across}")
+    return trained(down * across, task.rates, settings, block)
 
 
 def routed(task: Task, tree: Tree, leaves: np.ndarray, blocks: int) -> Routed:
@@ -176,12 +192,11 @@ def computation(task: Task, found: Routed, split: Split) -> float:
     """Return the seconds of the slowest rank for a tree, with equal parts of rows."""
     (down, across), core, nodes = split, task.core, len(found.tree.column)
     made = [*histograms(found.tree, task.settings)]
-    places = [each.node if each.node >= 0 else nodes - 1 - each.node for each in made]
     rows = sum(each.rows for each in made) + int(found.rows_RxM[:, :nodes].sum())
     rows += 2 * len(task.y)  # gradients; scores and sums of leaves
     shares = np.diff(task.values[task.cuts(across)]) / task.values[-1]
     slots, largest = parts_of(task, split)
-    own = core.value * float(found.values_M[places].sum()) / down * shares
+    own = core.value * found.stored(made) / down * shares
     own += len(made) * (core.slot * slots + core.search * largest)
     return core.row * rows / down + float(own.max())
 
@@ -257,10 +272,8 @@ def predicted_rows(task: Task, sizes: Sequence[int]) -> Iterator[Row]:
 def additions(task: Task, found: Routed) -> dict[str, float]:
     """Return the additions to histograms of a tree: stored values, and all values."""
     made = [*histograms(found.tree, task.settings)]
-    nodes, columns = len(found.tree.column), task.x.shape[1]
-    places = [each.node if each.node >= 0 else nodes - 1 - each.node for each in made]
     zeros = len(made) * float(task.slots[-1])  # the sums of the bins of zero
     return {
-        "stored_additions": float(found.values_M[places].sum()) + zeros,
-        "all_additions": float(sum(each.rows for each in made)) * columns,
+        "stored_additions": found.stored(made) + zeros,
+        "all_additions": float(sum(each.rows for each in made)) * task.x.shape[1],
     }
