@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags, started, writing
-from studies.elastic import film, real, report, virtual
+from studies.elastic import real, report, virtual
 
 from dml.runs import folder, writers
 from dml.types import BadInput
@@ -97,6 +97,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def watch(path: Path, ranks: int) -> dict[str, Any]:
     """Write watch.html, which plays a training with deaths; return the summary."""
+    from studies.elastic import film  # strategies, which are slow to import
+
     mean = FLAGS.mean or film.MEAN
     plan = real.ElasticPlan(ranks, FLAGS.spares, FLAGS.kills, mean, FLAGS.seed)
     with writing.run_writer(path, FLAGS, None) as writer:

@@ -28,7 +28,7 @@ class State(NamedTuple):
 
     rank: int
     time: float
-    values: Sequence[int]  # by chunk: number of ranks whose elements it contains, or so
+    values: Sequence[int]  # by chunk: its number of contributions, or see `Film.levels`
 
 
 class Film(NamedTuple):

@@ -103,7 +103,7 @@ def chosen_allreduce(comm: Comm, buffer: np.ndarray, among: Candidates = FEW) ->
 def predicted_choice(comm: Comm, job: Job, among: Candidates) -> str:
     """Return the name of the candidate with the least predicted time."""
     usable, layout = candidates(comm)
-    names = [name for name in among.functions if name in usable or name not in FEW[1]]
+    names = [x for x in among.functions if x in usable or x not in CANDIDATES]
     job = job._replace(size=comm.size, groups=layout.groups)
     times = among.predict(comm, names, job)
     return names[times.index(min(times))]

@@ -1,6 +1,6 @@
 """Columns of allreduce.py --explain: predictions, the choice of auto, the optimum."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -24,11 +24,6 @@ from dml.wire.comm.once import once
 from dml.wire.costs.allreduce import Job
 
 
-def milliseconds(key: str) -> Callable[[Row], str]:
-    """Return a function that formats predicted seconds; a dash if there are none."""
-    return lambda row: "-" if row[key] is None else f"{1e3 * row[key]:.4f}"
-
-
 def names(row: Row, kinds: Sequence[str]) -> str:
     """Return the names of the choices that an all-reduce belongs to."""
     found = [name for name in AUTO if row[name] in kinds]
@@ -39,8 +34,8 @@ CHOSEN, CANDIDATE = "chosen", "candidate"
 EXPLAINED: Columns = {
     "algorithm": COLUMNS["algorithm"],
     "bytes": (10, "{bytes:,}"),
-    "predicted": (9, milliseconds("predicted_seconds")),
-    "on links": (8, milliseconds("network_seconds")),
+    "predicted": (9, scaled_cell("predicted_seconds", 1e3, ".4f")),
+    "on links": (8, scaled_cell("network_seconds", 1e3, ".4f")),
     "ms": (8, scaled_cell("seconds", 1e3, ".4f")),
     "of bound": (8, lambda row: ratio(row["bound_seconds"], row["seconds"])),
     "choice": (8, lambda row: names(row, [CHOSEN])),

@@ -9,7 +9,7 @@ from lab.claims import grouped
 from dml.figures.allreduce_times import ratio
 from dml.runs import results
 from dml.runs.results import Run
-from dml.runs.writers import Columns, Row
+from dml.runs.writers import Columns, Row, scaled_cell
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, AUTO
 
@@ -70,18 +70,13 @@ def columns(libraries: Sequence[str]) -> Columns:
         "p": (3, "{p}"),
         "bytes": (11, "{bytes:,}"),
         "buffer": (10, lambda row: "registered" if row["registered"] else "plain"),
-        **{name: (9, milliseconds(f"{name}_seconds")) for name in libraries},
+        **{name: (9, scaled_cell(f"{name}_seconds", 1e3, ".4f")) for name in libraries},
         "fastest": (16, "{algorithm}"),
         "x MPI": (6, speed("seconds")),
         "auto x MPI": (10, speed("auto_seconds")),
         "under": (10, "{library}"),
-        "ms": (9, milliseconds("seconds")),
+        "ms": (9, scaled_cell("seconds", 1e3, ".4f")),
     }
-
-
-def milliseconds(key: str) -> Any:
-    """Return a function that formats seconds; a dash if there are none."""
-    return lambda row: "-" if row[key] is None else f"{1e3 * row[key]:.4f}"
 
 
 def conclude(run: Run) -> str:

@@ -1,6 +1,6 @@
 """Rows of collectives.py: counted messages and words, formulas and seconds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -129,27 +129,17 @@ def predictions(comm: CountedComm, algorithm: Algorithm, length: int) -> Row:
     return found
 
 
-def number(key: str) -> Callable[[Row], str]:
-    """Return a function that formats a count of a row; a dash if there is none."""
-    return lambda row: "-" if row[key] is None else f"{row[key]:,}"
-
-
-def milliseconds(key: str) -> Callable[[Row], str]:
-    cell = scaled_cell(key, 1e3, ".4f")
-    return lambda row: "-" if row[key] is None else cell(row)
-
-
 COLUMNS: Columns = {
     "collective": (14, "{collective}"),
     "algorithm": (16, "{algorithm}"),
     "bytes": (7, lambda row: size_text(row["bytes"])),
-    "words": (10, number("words")),
-    "formula": (10, number("schedule_words")),
-    "messages": (8, number("messages")),
-    "ms": (8, milliseconds("seconds")),
-    "predicted": (9, milliseconds("predicted_seconds")),
-    "schedule": (8, number("schedule_messages")),
-    "rounds": (6, number("rounds")),
+    "words": (10, scaled_cell("words", 1, ",")),
+    "formula": (10, scaled_cell("schedule_words", 1, ",")),
+    "messages": (8, scaled_cell("messages", 1, ",")),
+    "ms": (8, scaled_cell("seconds", 1e3, ".4f")),
+    "predicted": (9, scaled_cell("predicted_seconds", 1e3, ".4f")),
+    "schedule": (8, scaled_cell("schedule_messages", 1, ",")),
+    "rounds": (6, scaled_cell("rounds", 1, ",")),
     "any p": (5, lambda row: "yes" if row["any_size"] else "folds"),
 }
 
