@@ -17,6 +17,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(BadInput, match="expected disk space"):
         replacing(path / "under").__enter__()
     assert path.read_text() == "old"
+    with replacing(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -40,6 +43,8 @@ def test_the_cache_has_what_the_first_complete_build_wrote(tmp_path, make):
 
     with pytest.raises(OSError, match="No space"):
         cached(path, broken)
+    with pytest.raises(FileNotFoundError):
+        cached(path, lambda target: None)
     assert not list(path.parent.iterdir())
     assert cached(path, slow) == path
     assert cached(path, broken) == path

@@ -174,6 +174,9 @@ def test_tensor_ranks_send_parts_of_the_activations(together):
     part = nbytes / 4 / (1e9 / run_.node) + (0 if together else 3 * nbytes / 4 / 1e10)
     found = seconds.parts(run_, BARE)["boundary"]
     assert found == pytest.approx(ways * part)
+    sent, *_ = execution.exchanges(run_, BARE, Constants(1.0, 2.0))
+    assert sent.nbytes == nbytes / 4
+    assert sent.timed == execution.timed(2 * part)
 
 
 @pytest.mark.parametrize("layers, stages", [

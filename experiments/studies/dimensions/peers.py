@@ -11,7 +11,9 @@ each process. Libraries that are not installed are left out. Vowpal Wabbit reads
 file, which is part of its time.
 """
 
+import atexit
 import importlib.util
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -107,8 +109,9 @@ def liblinear(kind: str, given: Data) -> Fit:
 def vowpal_wabbit(kind: str, given: Data) -> Fit:
     from vowpalwabbit import Workspace
 
-    folder = tempfile.TemporaryDirectory()
-    text, count = Path(folder.name, "rows.txt"), given.x.shape[1]
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    text, count = Path(folder, "rows.txt"), given.x.shape[1]
     starts = given.x.indptr.tolist()
     with text.open("w") as lines:
         for label, (begin, end) in zip(given.classes, pairwise(starts), strict=True):
@@ -116,15 +119,15 @@ def vowpal_wabbit(kind: str, given: Data) -> Fit:
             cells = (f"{c}:{value:.9g}" for c, value in zip(*places, strict=True))
             lines.write(f"{label:g} | {' '.join(cells)}\n")
     options = (
-        f"-d {text} --cache_file {folder.name}/cache -k --quiet --bfgs --passes=1000 "
+        f"-d {text} --cache_file {folder}/cache -k --quiet --bfgs --passes=1000 "
         f"--loss_function=logistic --noconstant --holdout_off --predict_only_model "
         f"--l2={given.l2 * len(given.classes):.17g} --termination={TOLERANCE} "
-        f"-b {max(18, count.bit_length())} -f {folder.name}/model"
+        f"-b {max(18, count.bit_length())} -f {folder}/model"
     )
 
-    def fit(folder: Any = folder) -> np.ndarray:  # kept as long as the function
+    def fit() -> np.ndarray:
         Workspace(options).finish()
-        model = f"-i {folder.name}/model --quiet -t --predict_only_model --noconstant"
+        model = f"-i {folder}/model --quiet -t --predict_only_model --noconstant"
         weights = Workspace(model)
         return np.array([weights.get_weight(c) for c in range(count)])
 

@@ -3,6 +3,7 @@
 import boosting_splits
 import numpy as np
 import pytest
+from studies.boosting import accuracy
 from studies.boosting.splits import (
     Core,
     computation,
@@ -67,8 +68,20 @@ def test_blocks_of_columns_have_equal_computation():
     found = routed(given, *last(given), 1)
     whole = computation(given, found, (1, 1))
     assert computation(given, found, (1, 4)) < 1.2 * whole / 4
+    # blocks of rows search parts of the columns
+    search = task(core=Core(0.0, 0.0, 0.0, 44e-9))
+    whole = computation(search, found, (1, 1))
+    assert whole / 4 < computation(search, found, (4, 1)) < whole / 2
     cuts = given.cuts(4)
     assert cuts[0] == 0 and cuts[-1] == 5000 and cuts[1] < 1250
+
+
+def test_ranks_of_a_vote_train_on_the_rows_that_are_not_held_out():
+    x, y = zipf(600, 64, 5, 0)
+    given = Settings(loss="logistic", split="vote", shards=accuracy.SHARDS)
+    found = [accuracy.block(x, y, 120, given, r) for r in range(accuracy.RANKS)]
+    assert np.concatenate([each.y for each in found]).tolist() == y[120:].tolist()
+    assert sum(each.x.nnz for each in found) == x[120:].nnz
 
 
 def last(given):

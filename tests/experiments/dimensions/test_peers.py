@@ -2,6 +2,7 @@
 
 import dimensions
 import numpy as np
+import pytest
 from studies.dimensions import peers
 
 from dml import sim
@@ -29,6 +30,16 @@ def test_each_library_has_the_objective_of_dml_on_any_ranks(monkeypatch):
     assert own.keys() == other.keys() == {peers.L1, peers.L2}
     for kind, values in own.items():
         np.testing.assert_allclose(values, other[kind], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind, name", peers.LIBRARIES)
+def test_an_installed_library_has_the_objective_of_dml(kind, name, monkeypatch):
+    """Also if the first class is -1, which is the positive one of liblinear then."""
+    pytest.importorskip(peers.LIBRARIES[kind, name][0])
+    monkeypatch.setattr(peers, "LIBRARIES", only(name))
+    for seed in (0, 1):
+        (rows,) = sim.run(lambda comm: [*peers.rows(Metered(comm), *SIZES, seed)], 1)  # noqa: B023
+        assert max(row["gap"] for row in rows if row["problem"] == kind) < 1e-6
 
 
 def test_the_objective_is_that_of_its_formula():

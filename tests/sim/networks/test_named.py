@@ -132,7 +132,14 @@ def test_a_network_that_does_not_fit_is_refused(text, size, why):
 
 def test_networks_with_rates_are_separated_by_commas_and_semicolons():
     rates = "1e-6,1e-9,0"
-    several = [rates, "torus", f"hosts:2x4@{rates}", f"uniform:{rates}", "fat_tree:4"]
+    several = [
+        rates,
+        "torus",
+        f"torus@{rates}",
+        f"hosts:2x4@{rates}",
+        f"uniform:{rates}",
+        "fat_tree:4",
+    ]
     assert texts(",".join([*several, "torsu"])) == [*several[:-1], "fat_tree:4,torsu"]
     assert texts(",".join(several)) == texts(";".join(several)) == several
     assert texts(f"graph:a,2,ring;{rates}") == ["graph:a,2", "ring", rates]
