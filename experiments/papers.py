@@ -70,17 +70,18 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     if FLAGS.docs:
         papers_page.check_folders(docs)
     papers_page.read_records(docs, PAPERS)  # raises now if a record is broken
-    records = []
+    records, commit = [], folder.commit()
     table = writers.table(COLUMNS, FLAGS.wide)
     last = partial(conclude, docs / papers_page.PAGE)
     with writing.run_writer(path, FLAGS, None, table, conclude=last) as writer:
         for name in PROGRESS.each(names):
-            records.append(papers_runs.record(PAPERS[name], size, path / name))
-            figure = papers_page.picture(docs, records[-1])
+            found = papers_runs.record(PAPERS[name], size, path / name, commit)
+            records.append(found)
+            figure = papers_page.picture(docs, found)
             papers_runs.figure(PAPERS[name], path / name, figure, MAX_FIGURE_BYTES)
-            papers_page.write_record(docs, records[-1])
+            papers_page.write_record(docs, found)
             papers_page.write_page(docs, PAPERS)
-            for finding in records[-1]["findings"]:
+            for finding in found["findings"]:
                 writer.row({"paper": name} | finding)
         summary = summarize(records)
         writer.summary(summary)

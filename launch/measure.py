@@ -5,8 +5,9 @@
     python launch/measure.py --only=glove,server   some pages
 
 Each block of commands of a page runs in its own folder of --out, with output.txt and
-record.json: commands, exit code, seconds, commit, load before it, and hardware. Blocks
-that ended well at this commit are not run again. The exit code is 1 if a block failed.
+record.json: commands, exit code, seconds, commit, load of other programs, and hardware.
+Blocks that ended well at this commit are not run again. The exit code is 1 if a block
+failed.
 Run it on an idle machine from a clean tree: a record says if it was not. The papers are
 `python experiments/papers.py --run=all`.
 """
@@ -25,14 +26,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dml.runs.folder import commit
-from dml.runs.hardware import describe_processor
+from dml.runs.hardware import describe_processor, load_of_others
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "measured"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINKS = ("experiments", "docs", "tests", "README.md")  # that commands name
 LAUNCH = re.compile(r"(?<![\w./])launch/")  # scripts that look for their own folder
-MAX_LOAD = 1.0
+MAX_LOAD = 1.0  # mean number of cores busy with other programs
 
 
 class Block(NamedTuple):
@@ -81,7 +82,7 @@ def _run(block: Block, folder: Path, at: str) -> dict[str, Any]:
     for name in LINKS:
         (folder / name).symlink_to(ROOT / name)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    load, begun = os.getloadavg()[0], time.perf_counter()
+    load, begun = load_of_others(), time.perf_counter()
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         code = subprocess.run(
             ["bash", "-e", "-c", LAUNCH.sub(f"{ROOT}/launch/", block.commands)],
@@ -95,7 +96,7 @@ def _run(block: Block, folder: Path, at: str) -> dict[str, Any]:
         "code": code,
         "seconds": round(time.perf_counter() - begun, 1),
         "commit": at,
-        "load": round(load, 2),
+        "load": round(load(), 2),
         **describe_processor(),
         "python": platform.python_version(),
     }

@@ -1,9 +1,14 @@
-"""The processor of this machine, for printed lines and run folders."""
+"""The processor of this machine, and the load that other programs put on it."""
 
 import os
 import platform
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+STAT = Path("/proc/stat")
+BUSY = 0, 1, 2, 5, 6, 7  # user, nice, system, irq, softirq, steal; in 1/SC_CLK_TCK s
 
 
 def describe_processor() -> dict[str, Any]:
@@ -12,3 +17,29 @@ def describe_processor() -> dict[str, Any]:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return {"processor": (names or [platform.machine()])[0], "cores": os.cpu_count()}
+
+
+def load_of_others() -> Callable[[], float]:
+    """Return a function that returns the load of other programs since this call.
+
+    It is the mean number of cores that were busy and not with this process or with its
+    children that have ended. Without /proc/stat it is the load average at this call.
+    """
+    average, begin = os.getloadavg()[0], _seconds()
+
+    def load() -> float:
+        wall, own, every = (
+            now - then for now, then in zip(_seconds(), begin, strict=True)
+        )
+        return max(every - own, 0.0) / wall if every else average
+
+    return load
+
+
+def _seconds() -> tuple[float, float, float]:
+    """Return seconds of the clock, of this process and its children, of the cores."""
+    own, every = sum(os.times()[:4]), 0.0
+    if STAT.exists():
+        ticks = STAT.read_text("ascii").split("\n", 1)[0].split()[1:]
+        every = sum(int(ticks[k]) for k in BUSY) / os.sysconf("SC_CLK_TCK")
+    return time.perf_counter(), own, every

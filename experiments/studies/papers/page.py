@@ -15,7 +15,7 @@ from dml.types import BadInput
 
 Record = dict[str, Any]
 FOLDER, PAGE = "results", "RESULTS.md"
-MAX_LOAD = 1.0  # load average before a run, above which its record does not count
+MAX_LOAD = 1.0  # mean cores busy with other programs; more: a record does not count
 TEMPLATE = Path(__file__).with_name("papers.md.jinja")
 
 

@@ -17,7 +17,7 @@ from lab.claims import Claim, Verdict, judge, untestable_claim, untested
 
 from dml.runs import folder as run_folders
 from dml.runs import results
-from dml.runs.hardware import describe_processor
+from dml.runs.hardware import describe_processor, load_of_others
 from dml.runs.results import Run
 from dml.types import BadInput
 
@@ -103,10 +103,14 @@ class Failed(Exception):
     """A command ended with an exit code other than 0."""
 
 
-def record(paper: Paper, size: str, path: Path) -> Record:
-    """Run a paper's commands one after another; judge all its claims."""
+def record(paper: Paper, size: str, path: Path, commit: str | None) -> Record:
+    """Run a paper's commands one after another; judge all its claims.
+
+    `commit` is that of the code before the first paper, as records in the docs, which
+    the paper before has written, are no change of the code.
+    """
     begun, runs_by_command, why = time.perf_counter(), {}, ""
-    load = os.getloadavg()[0]
+    load = load_of_others()
     try:
         for name, command in paper.commands.items():
             runs_by_command[name] = run_command(command, size, path / name)
@@ -119,9 +123,9 @@ def record(paper: Paper, size: str, path: Path) -> Record:
         "size": size,
         "failed": why,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": run_folders.commit(),
+        "commit": commit,
         "machine": machine(),
-        "load": round(load, 2),
+        "load": round(load(), 2),
         "versions": run_folders.versions(),
         "seconds": time.perf_counter() - begun,
         **energy(runs_by_command),

@@ -196,8 +196,8 @@ HERE = ["gpipe", "bert_large", "stragglers", "strubell"]
 def test_a_paper_runs_by_its_real_commands(name, tmp_path, monkeypatch):
     if name in HERE:
         monkeypatch.setattr(papers_runs, "run_command", run_here)
-    record = papers_runs.record(PAPERS[name], "tiny", tmp_path)
-    assert not record["failed"]
+    record = papers_runs.record(PAPERS[name], "tiny", tmp_path, "abc")
+    assert not record["failed"] and record["commit"] == "abc"
     assert len(record["findings"]) == len(PAPERS[name].claims)
     assert not any("run has no" in one["because"] for one in record["findings"])
     for judged, one in zip(PAPERS[name].claims, record["findings"], strict=True):
