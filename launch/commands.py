@@ -22,11 +22,9 @@ HEAD = """\
 # Commands
 
 Every command of `experiments/`, by topic. Times are those of a run on two idle cores of
-AMD EPYC virtual machines, in several versions. `CPU` stands for the seconds of all
-processes, user and system, on busy cores of such a machine, which are more than on idle
-ones. The first line of `--help` has the time of your last run. A command without a
-figure draws none. A paper leads to its claims, with published number, our number and
-verdict.
+AMD EPYC or Intel Xeon (Sapphire Rapids) virtual machines, in several versions. The
+first line of `--help` has the time of your last run. A command without a figure draws
+none. A paper leads to its claims, with published number, our number and verdict.
 
 Written by `python launch/commands.py` from `docs/commands.toml`.
 """
