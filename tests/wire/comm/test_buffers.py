@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE, AUTO
 from dml.wire.comm.buffers import (
     allocate,
     flat,
@@ -78,7 +78,7 @@ def test_plain_and_released_memory_has_no_registered_views():
     assert sim.run(program, 2) == [([True, True, False, False], [False, True])] * 2
 
 
-@pytest.mark.parametrize("name", sorted(ALLREDUCE.keys() - {"auto"}))
+@pytest.mark.parametrize("name", sorted(ALLREDUCE.keys() - {*AUTO}))
 def test_an_empty_end_of_registered_memory_is_reduced_too(name):
     """The address after the last byte may belong to another region."""
 
