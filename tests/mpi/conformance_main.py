@@ -90,8 +90,20 @@ def order_free_hash(comm):
     return found.pop()
 
 
+def check_nans(comm):
+    """Assert that maxima and minima by every all-reduce keep the NaN of any rank."""
+    for name in (*VIRTUAL, "native"):
+        for op in (np.maximum, np.minimum):
+            for root in range(comm.size):
+                buffer = np.full(3, comm.rank, np.float32)
+                buffer[1] = np.nan if comm.rank == root else comm.rank
+                ALLREDUCE[name](comm, buffer, op)
+                assert np.isnan(buffer).tolist() == [False, True, False], name
+
+
 def agreed(comm):
     """All in which real ranks and virtual ones must agree: bits, and what is sent."""
+    check_nans(comm)
     found = []
     for name in VIRTUAL:
         for n in (0, 1, comm.size + 1, 1009, 300_007):  # plain and segmented
