@@ -123,18 +123,27 @@ def test_rows_have_bytes_crossovers_and_setups(tmp_path):
     assert (tmp_path / "crossover.svg").exists()
 
 
-def test_the_figure_has_the_decades_of_its_curves(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "alone, updates, limits",
+    [
+        ([3.0, 20.0], [0.5, None], (0.1, 100)),
+        ([None, None], [None, None], (0.1, 1000)),  # as on one rank
+    ],
+)
+def test_the_figure_has_the_decades_of_its_curves(
+    tmp_path, monkeypatch, alone, updates, limits
+):
     def keep(path, panels, log, within):
         assert [panel.title for panel in panels] == ["sum alone", "4 examples per rank"]
-        limits.append(within)
+        drawn.append(within)
 
-    limits = []
+    drawn = []
     monkeypatch.setattr(crossovers.figures, "panels", keep)
     row = {"table": "crossover", "code": "sign", "ranks": [2, 8]}
-    found = {0: [3.0, 20.0], 1: [None, None], 4: [0.5, None], 16: [None, None]}
+    found = {0: alone, 1: [None, None], 4: updates, 16: [None, None]}
     rows = [row | {"examples": n, "pays_below": gbps} for n, gbps in found.items()]
     crossovers.draw(tmp_path, rows)
-    assert limits == [(0.1, 100)]
+    assert drawn == [limits]
 
 
 @pytest.mark.parametrize(
