@@ -149,6 +149,8 @@ def test_neighbours_are_forgotten_and_a_function_is_known_elsewhere(
         ),
         ({"algorithm": None}, "expected one of star, .*, got 'None'"),
         ({"buffer": np.array([1, "a"], object)}, "got dtype object; pass numbers"),
+        ({"buffer": [1.0]}, "rank 0: expected .* got a list; pass a numpy array"),
+        ({"buffer": [1.0], "accumulate": np.float32}, "got a list; pass a numpy array"),
     ],
 )
 def test_wrong_arguments_of_an_allreduce_are_bad_input(arguments, message):

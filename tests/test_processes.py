@@ -104,6 +104,27 @@ def test_a_file_is_not_opened_in_the_place_of_a_closed_stream():
     assert code == 0
 
 
+IMPORTS = """
+import signal, sys
+from dml.processes import end_at_interrupt
+sys.argv[0] = "experiments/vision.py"
+end_at_interrupt()
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("rank, line", [("0", "vision.py: stopped\n"), ("1", "")])
+def test_a_command_that_is_stopped_during_imports_prints_one_line(rank, line):
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        cwd=ROOT,
+        env=os.environ | {"PMI_RANK": rank},
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", line)
+
+
 def test_settings_of_open_mpi_outlive_the_variables_of_an_outer_mpirun(monkeypatch):
     monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")

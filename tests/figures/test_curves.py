@@ -158,6 +158,13 @@ def test_the_figure_has_peers_without_predictions(tmp_path):
     assert (tmp_path / "race.png").stat().st_size > 5000
 
 
+def test_words_that_no_message_has_are_explained():
+    texts = {None: "not counted", 0: "shared memory", 1024: "1,024"}
+    for words, text in texts.items():
+        assert allreduce_times.words_text({"words_sent": words, "p": 2}) == text
+    assert allreduce_times.words_text({"words_sent": 0, "p": 1}) == "0"
+
+
 def test_a_histogram_counts_every_gradient_by_its_staleness(tmp_path, monkeypatch):
     assert server_figure.histogram([3, 0, 3, 1.0]).tolist() == [1, 1, 0, 2]
     none = server_figure.histogram([])

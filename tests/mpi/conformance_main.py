@@ -35,7 +35,7 @@ from tests.wire.collectives.spy import Spy
 from tests.wire.comm import orders
 
 MEGABYTES = 1_048_583  # words: several segments, several stages of shared memory
-# The same on virtual ranks; those of AUTO choose by times on real ranks.
+# The same on virtual ranks; those of AUTO choose by measured times on real ranks.
 VIRTUAL = sorted(ALLREDUCE.keys() - {*AUTO, "native"})
 
 
@@ -92,8 +92,20 @@ def order_free_hash(comm):
     return found.pop()
 
 
+def check_nans(comm):
+    """Assert that maxima and minima by every all-reduce keep the NaN of any rank."""
+    for name in (*VIRTUAL, "native"):
+        for op in (np.maximum, np.minimum):
+            for root in range(comm.size):
+                buffer = np.full(3, comm.rank, np.float32)
+                buffer[1] = np.nan if comm.rank == root else comm.rank
+                ALLREDUCE[name](comm, buffer, op)
+                assert np.isnan(buffer).tolist() == [False, True, False], name
+
+
 def agreed(comm):
     """All in which real ranks and virtual ones must agree: bits, and what is sent."""
+    check_nans(comm)
     found = []
     for name in VIRTUAL:
         for n in (0, 1, comm.size + 1, 1009, 300_007):  # plain and segmented

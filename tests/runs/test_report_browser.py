@@ -6,6 +6,7 @@ import pytest
 
 from dml.runs import folder as run_folders
 from dml.runs.__main__ import main
+from dml.runs.report.page import line_style
 from tests.runs.test_report import EVIL, folder
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -147,6 +148,13 @@ def test_a_run_s_figures_are_images_that_run_and_fetch_nothing(opened, address):
     assert page.locator("img[src]").count() == 2  # the others wait for their turn
     assert page.evaluate("window.evil") is None
     assert page.locator("#run-2 h3").all_text_contents()[:2] == ["Figures", "Timeline"]
+
+
+def test_the_lines_of_24_runs_differ(opened, address):
+    script = "[...Array(24).keys()].map((k) => styleOf(k % STYLES))"
+    styles = opened(address).evaluate(script)
+    assert styles == [line_style(k) for k in range(24)]  # of the rows
+    assert len(set(styles)) == 24
 
 
 def test_runs_of_several_seeds_have_one_colour_and_one_mean_curve(opened, tmp_path):

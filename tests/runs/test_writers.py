@@ -9,6 +9,7 @@ from dml.runs.rows import jsonl
 from dml.runs.writers import (
     UNCOUNTED,
     Writer,
+    console,
     line,
     rank_0_writer,
     scaled_cell,
@@ -103,6 +104,15 @@ def test_the_sentence_of_a_training_names_virtual_seconds_and_uncounted_words():
     assert training_sentence(summary) == f"{start} s: loss 0.5."
     counted = training_sentence(summary | {"words_sent": 8}, ranks=4)
     assert counted == f"{start} s: loss 0.5."
+
+
+def test_the_console_prints_no_time_left_before_it_is_known(capsys):
+    with console(3, unit="epoch") as writer:
+        for loss in (2.0, 1.0):
+            writer.row({"loss": loss})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "epoch 1/3  loss 2.0000"
+    assert second.startswith("epoch 2/3  loss 1.0000  ") and "s left" in second
 
 
 def test_a_line_leaves_out_templates_whose_fields_are_missing():

@@ -33,6 +33,7 @@ from dml.wire.collectives.table import AUTO as AUTO
 from dml.wire.collectives.table import COLLECTIVES as COLLECTIVES
 from dml.wire.collectives.table import ORDERED
 from dml.wire.collectives.tree import tree_allreduce as tree_allreduce
+from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
 
 
@@ -54,7 +55,9 @@ def allreduce(
       accumulate: Type in which elements are added, such as np.float32 for float16; the
         result is rounded once. None: that of the buffer, but float32 for bfloat16.
     """
-    ufunc = ufunc_of(op)
+    comm, ufunc = as_comm(comm), ufunc_of(op)
+    if not isinstance(buffer, np.ndarray):
+        flat(comm, buffer)  # raises BadInput
     if accumulate is None and buffer.dtype.name == "bfloat16":
         accumulate = np.float32
     if callable(algorithm):
@@ -66,4 +69,4 @@ def allreduce(
             check_order(ufunc, dtype, str(algorithm), ORDERED)
     if accumulate is not None:
         function = accumulating(function, accumulate)
-    function(as_comm(comm), buffer, ufunc)
+    function(comm, buffer, ufunc)

@@ -2,7 +2,9 @@
 
 import hybrid
 import pytest
+from studies.deep import hybrid_report
 
+from dml.figures import style
 from dml.types import BadInput
 from tests.experiments.run_folder import read_summary
 
@@ -24,6 +26,22 @@ def test_a_mesh_learns_what_one_device_does(tmp_path):
     (summary,) = main(tmp_path)
     assert summary["verdict"] == "equal"
     assert read_summary(tmp_path / "out")["loss"] == summary["loss"]
+
+
+def test_the_figure_has_one_curve_of_equal_losses_and_the_differences(
+    tmp_path, monkeypatch
+):
+    figures = []
+    monkeypatch.setattr(style, "save", lambda figure, path: figures.append(figure))
+    with hybrid_report.chart(tmp_path / "loss") as writer:
+        for mesh, last in (("1", 1.0), ("data:2", 1.0), ("stage:2", 1.25)):
+            writer.row({"mesh": mesh, "losses": [2.0, last]})
+        writer.summary({})
+    left, right = figures[0].axes
+    assert [line.get_ydata().tolist() for line in left.lines] == [[2.0, 1.0]]
+    floor = hybrid_report.FLOOR
+    differences = [line.get_ydata().tolist() for line in right.lines]
+    assert differences == [[floor, floor], [floor, 0.25]]
 
 
 def test_what_cannot_be_divided_is_refused_before_any_training(tmp_path):

@@ -22,7 +22,7 @@ def test_words_sent_are_those_of_all_ranks(train):
     assert train(*argv)[0]["words_sent"] == 2 * (table + losses + lengths)
 
 
-def test_a_run_leaves_files_that_agree(train, tmp_path):
+def test_a_run_leaves_files_that_agree(train, tmp_path, capsys):
     out = tmp_path / "run"
     (summary,) = train("--neighbours=w1,w2,nothing", "--seed=3", drawn=True)
     kept = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
@@ -46,6 +46,7 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
     assert summary["analogy_accuracy"] is None  # none of its words is known
     assert set(summary["near_w1"].split()) < {f"w{n}" for n in range(1, 61)}
     assert "near_nothing" not in summary
+    assert "not in the vocabulary: nothing\n" in capsys.readouterr().out
 
     table = np.load(out / "vectors.npy")
     assert hashlib.sha256(table.tobytes()).hexdigest() == summary["vectors_sha256"]

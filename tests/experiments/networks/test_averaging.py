@@ -1,9 +1,11 @@
 """averaging.py: rounds that ran, Moshpit's printed table, contractions and teapots."""
 
+from types import SimpleNamespace
+
 import averaging
 import numpy as np
 import pytest
-from studies.averaging import printed, rounds
+from studies.averaging import printed, report, rounds
 from studies.averaging.methods import METHODS, evaluate, grid_text, run
 
 from dml.wire.plans.averaging.contraction import grid_variances
@@ -43,6 +45,17 @@ def test_summary_has_rounds_of_every_protocol_and_number_of_peers(made):
     assert summary["relay_chain_rounds_16"] == 15
     assert summary["relay_tree_rounds_16"] == 7
     assert summary["all_reduce_rounds_6"] == 1
+
+
+def test_legends_are_below_the_curves(tmp_path, monkeypatch):
+    panels = []
+    save = lambda figure, path: panels.extend(figure.axes)  # noqa: E731
+    monkeypatch.setattr(report.figures, "save", save)
+    row = {"absence": 0.0, "peers": 64, "variance": 0.1, "exact": 0.1}
+    given = SimpleNamespace(sizes=[16], absences=[0.0], seed=0)
+    report.draw(tmp_path / "x", {"teapots": [row, row]}, given)
+    for axes in panels:
+        assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0
 
 
 def test_rows_that_ran_equal_their_evaluation_and_count_the_bytes_of_the_plan(made):

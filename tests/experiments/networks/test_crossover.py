@@ -3,7 +3,7 @@
 import crossover
 import numpy as np
 import pytest
-from studies.compression import predicted, speeds
+from studies.compression import crossovers, predicted, speeds
 from studies.compression.predicted import Network
 
 from dml import sim
@@ -121,6 +121,29 @@ def test_rows_have_bytes_crossovers_and_setups(tmp_path):
         for gbps, size in zip(row["pays_below"], row["ranks"], strict=True):
             assert gbps is None or 0.1 <= gbps <= 400, size
     assert (tmp_path / "crossover.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "alone, updates, limits",
+    [
+        ([3.0, 20.0], [0.5, None], (0.1, 100)),
+        ([None, None], [None, None], (0.1, 1000)),  # as on one rank
+    ],
+)
+def test_the_figure_has_the_decades_of_its_curves(
+    tmp_path, monkeypatch, alone, updates, limits
+):
+    def keep(path, panels, log, within):
+        assert [panel.title for panel in panels] == ["sum alone", "4 examples per rank"]
+        drawn.append(within)
+
+    drawn = []
+    monkeypatch.setattr(crossovers.figures, "panels", keep)
+    row = {"table": "crossover", "code": "sign", "ranks": [2, 8]}
+    found = {0: alone, 1: [None, None], 4: updates, 16: [None, None]}
+    rows = [row | {"examples": n, "pays_below": gbps} for n, gbps in found.items()]
+    crossovers.draw(tmp_path, rows)
+    assert drawn == [limits]
 
 
 @pytest.mark.parametrize(

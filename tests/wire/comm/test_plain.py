@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.commands import PYTHON, command
 
 VIRTUAL = """
@@ -51,3 +53,12 @@ def test_without_an_mpi_library_one_line_says_what_to_install():
         done = command(PYTHON, "-c", WITHOUT_MPI.replace("{mpi4py}", mpi4py))
         assert re.search(f"{expected}$", done.stderr.splitlines()[-1])
         assert "RuntimeError" not in done.stderr
+
+
+@pytest.mark.parametrize("enabled, finalize", [("0", "None"), ("1", "False")])
+def test_ranks_that_may_outlive_others_do_not_finalize_mpi(enabled, finalize):
+    """MPI's finalization can wait forever for a dead rank."""
+    pytest.importorskip("mpi4py.MPI", exc_type=ImportError)
+    program = "import mpi4py, dml.wire.comm.mpi_library; print(mpi4py.rc.finalize)"
+    done = command(PYTHON, "-c", program, OMPI_MCA_mpi_ft_enable=enabled)
+    assert (done.stdout, done.stderr) == (f"{finalize}\n", "")
