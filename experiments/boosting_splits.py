@@ -45,7 +45,7 @@ FLAGS.number("slot_ns", 15.0, "Nanoseconds for a slot that is summed.", 0, 1e6)
 FLAGS.number("search_ns", 44.0, "Nanoseconds for a slot that is searched.", 0, 1e6)
 FLAGS.integer("score_rows", 20_000, "Rows of the tables of accuracy.", 100, 10**6)
 FLAGS.integer("score_columns", 2_000, "Columns of the table of votes.", 64, 10**6)
-FLAGS.integer("score_rounds", 50, "Rounds of the table of bins.", 10, 10**4)
+FLAGS.integer("score_rounds", 50, "Rounds of the tables of accuracy.", 10, 10**4)
 
 
 def task() -> splits.Task:
@@ -82,7 +82,7 @@ def rows() -> Iterator[tuple[str, Row]]:
         "bins": partial(accuracy.bins_rows, FLAGS.score_rows, rounds, FLAGS.seed),
         "votes": partial(
             accuracy.votes_rows,
-            *(FLAGS.score_rows, FLAGS.score_columns, rounds // 5, FLAGS.seed),
+            *(FLAGS.score_rows, FLAGS.score_columns, rounds, FLAGS.seed),
         ),
     }
     for name in writing.PROGRESS.each([*tables]):

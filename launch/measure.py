@@ -105,7 +105,7 @@ def _run(block: Block, folder: Path, at: str) -> dict[str, Any]:
 
 
 def _status(found: dict[str, Any], block: Block, at: str) -> str:
-    """Return what is known of a block, as a cell."""
+    """Return the status of a block, as a cell."""
     if not found:
         return "not run"
     if found["code"]:

@@ -22,22 +22,22 @@ def describe_processor() -> dict[str, Any]:
 def load_of_others() -> Callable[[], float]:
     """Return a function that returns the load of other programs since this call.
 
-    It is the mean number of cores that were busy and not with this process or with its
-    children that have ended. Without /proc/stat it is the load average at this call.
+    The load is the mean number of cores that were busy with other programs. Children of
+    this process are part of this program once they have ended. Without /proc/stat it is
+    the load average at this call.
     """
     average, begin = os.getloadavg()[0], _seconds()
 
     def load() -> float:
-        wall, own, every = (
-            now - then for now, then in zip(_seconds(), begin, strict=True)
-        )
+        end = _seconds()
+        wall, own, every = (b - a for a, b in zip(begin, end, strict=True))
         return max(every - own, 0.0) / wall if every else average
 
     return load
 
 
 def _seconds() -> tuple[float, float, float]:
-    """Return seconds of the clock, of this process and its children, of the cores."""
+    """Return the clock, and the busy seconds of this program and of all cores."""
     own, every = sum(os.times()[:4]), 0.0
     if STAT.exists():
         ticks = STAT.read_text("ascii").split("\n", 1)[0].split()[1:]

@@ -71,7 +71,7 @@ def zipf(rows: int, columns: int, nonzeros: int, seed: int) -> tuple[Any, np.nda
     from scipy import sparse
 
     rng = np.random.default_rng([seed, 4])
-    # powers in float32 depend on the machine: NumPy has several vector libraries
+    # in float32 the bits of a power, and so columns, depend on the processor
     drawn = (columns + 1.0) ** rng.random(rows * nonzeros, np.float32).astype(float)
     places = np.minimum(drawn.astype(np.int32) - 1, columns - 1)
     starts = np.arange(rows + 1) * nonzeros

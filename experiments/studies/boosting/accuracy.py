@@ -17,7 +17,6 @@ from studies.boosting.splits import trained
 
 BINS = (5, 10, 20, 50, 100, 250)  # the last one has a bin for each value
 RANKS, TOP, SHARDS = 4, 20, 16  # of a vote
-SEEDS = 3  # tables of a mean; the area differs by up to 0.004 with the table
 FREE = Rates(0.0, 0.0, 0.0)  # only words are counted
 
 
@@ -46,23 +45,18 @@ def bins_rows(rows: int, rounds: int, seed: int) -> Iterator[Row]:
 def votes_rows(rows: int, columns: int, rounds: int, seed: int) -> Iterator[Row]:
     """Yield area and words of a tree by split, with and without twice the columns."""
     for width in (columns, 2 * columns):
+        x, y = generated.zipf(rows, width, 50, seed)
+        held_out = rows // HELD_OUT_DIVISOR
         for split in ("rows", "vote"):
-            found = [voted(rows, width, rounds, split, seed + k) for k in range(SEEDS)]
-            words, areas = np.mean(found, axis=0).tolist()
-            yield {"columns": width, "split": split, "words": words, "auc": areas}
-
-
-def voted(
-    rows: int, columns: int, rounds: int, split: str, seed: int
-) -> tuple[float, float]:
-    """Return the words of a tree, and the area, of one table."""
-    x, y = generated.zipf(rows, columns, 50, seed)
-    held_out = rows // HELD_OUT_DIVISOR
-    given = Settings(loss="logistic", rounds=rounds, split=split)
-    given = replace(given, shards=SHARDS, top=TOP)
-    made = trained(RANKS, FREE, given, partial(block, x, y, held_out, given))
-    found = held_out_area(made.model, x[:held_out], y[:held_out])
-    return made.words / (rounds - 1), found
+            given = Settings(loss="logistic", rounds=rounds, split=split)
+            given = replace(given, shards=SHARDS, top=TOP)
+            made = trained(RANKS, FREE, given, partial(block, x, y, held_out, given))
+            yield {
+                "columns": width,
+                "split": split,
+                "words": made.words / (rounds - 1),
+                "auc": held_out_area(made.model, x[:held_out], y[:held_out]),
+            }
 
 
 def block(x: Any, y: np.ndarray, held_out: int, given: Settings, rank: int) -> Data:

@@ -47,7 +47,7 @@ TITLES = {
     "splits": "milliseconds and words of a tree, by number of cores, by formula",
     "counted": "the same on virtual ranks, with the hash of the model",
     "bins": "area under the curve by number of bins; the last has one for each value",
-    "votes": "words of a tree and area, with 20 elected columns and with all; 3 tables",
+    "votes": "words of a tree and area, with 20 elected columns and with all",
 }
 
 

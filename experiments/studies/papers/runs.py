@@ -106,8 +106,8 @@ class Failed(Exception):
 def record(paper: Paper, size: str, path: Path, commit: str | None) -> Record:
     """Run a paper's commands one after another; judge all its claims.
 
-    `commit` is that of the code before the first paper, as records in the docs, which
-    the paper before has written, are no change of the code.
+    `commit` is read before the first paper: each paper changes its record in the docs,
+    which is no change of the code.
     """
     begun, runs_by_command, why = time.perf_counter(), {}, ""
     load = load_of_others()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dml.data.tables.generated import higgs
+from dml.data.tables.generated import higgs, zipf
 from dml.data.tables.named import TABLES, diamond_lines, divided, table
 
 SIZES = {"friedman": 10, "higgs": 28, "covertype": 54, "iris": 4, "wine": 13}
@@ -31,6 +31,17 @@ def test_a_generated_table_is_that_of_its_seed(name):
 
 def test_the_share_of_the_positives_is_that_given():
     assert higgs(5000, 0, 0.01)[1].sum() == 50
+
+
+def test_the_columns_of_a_sparse_table_do_not_depend_on_vector_libraries():
+    """Powers of Python's floats have the same columns as those of arrays."""
+    rows, columns, nonzeros = 100, 10**6, 50
+    drawn = np.random.default_rng([0, 4]).random(rows * nonzeros, np.float32)
+    places = [int((columns + 1.0) ** u) - 1 for u in drawn.tolist()]
+    x, _ = zipf(rows, columns, nonzeros, 0)
+    for row in range(rows):
+        found = x.indices[x.indptr[row] : x.indptr[row + 1]].tolist()
+        assert found == sorted({*places[row * nonzeros : (row + 1) * nonzeros]})
 
 
 def test_every_name_is_of_a_function():

@@ -49,11 +49,13 @@ def test_summary_has_rounds_of_every_protocol_and_number_of_peers(made):
 
 def test_legends_are_below_the_curves(tmp_path, monkeypatch):
     panels = []
-    save = lambda figure, path: panels.extend(figure.axes)  # noqa: E731
-    monkeypatch.setattr(report.figures, "save", save)
+    monkeypatch.setattr(
+        report.figures, "save", lambda figure, path: panels.extend(figure.axes)
+    )
     row = {"absence": 0.0, "peers": 64, "variance": 0.1, "exact": 0.1}
     given = SimpleNamespace(sizes=[16], absences=[0.0], seed=0)
     report.draw(tmp_path / "x", {"teapots": [row, row]}, given)
+    assert panels
     for axes in panels:
         assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0
 
