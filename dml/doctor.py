@@ -120,7 +120,7 @@ def check_mpi(place: Place) -> Iterator[Finding]:
 
 
 def library(text: str) -> str:
-    """Return name and version of an MPI library from what it says of itself."""
+    """Return name and version of an MPI library from its version text."""
     name = next((name for name in LIBRARIES if name in text), "")
     if not name and "HYDRA" in text:
         name = "MPICH"

@@ -1,7 +1,7 @@
-"""Checks of exercises: what is wrong in a reader's function, in words.
+"""Checks of exercises: the error in a reader's function, in words.
 
 The notebooks of docs/notebooks have exercises whose cells contain `...`. A check calls
-the reader's functions and returns what is wrong, or "".
+the reader's functions and returns the error, or "".
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,10 +14,10 @@ CORRECT = "Correct."
 
 
 def verdict(check: Callable[[], str], *answers: Callable[..., Any]) -> str:
-    """Return CORRECT, or what is wrong; an exception is a message, too.
+    """Return CORRECT, or the error; an exception is a message, too.
 
     Args:
-      check: Returns what is wrong, or "".
+      check: Returns the error, or "".
       answers: The functions that the reader completes.
     """
     try:
@@ -37,7 +37,7 @@ def compare(
     points: Iterable[tuple[Any, ...]],
     typical: Mapping[str, Callable[..., Any]],
 ) -> str:
-    """Return what is wrong in a formula, or "".
+    """Return the error in a formula, or "".
 
     Args:
       answer: The reader's formula.

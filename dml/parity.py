@@ -1,4 +1,4 @@
-"""Parity of a problem: does it train alike on one process and on several?
+"""Parity of a problem: comparison of its training on one process and on several.
 
     python -m dml.parity ./mine.py:make
     python -m dml.parity mlp --strategy=./mine.py:train --ranks=2

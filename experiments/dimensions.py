@@ -1,4 +1,4 @@
-"""Linear models of 10^6 dimensions on 256 cores: columns over ranks, and what it costs.
+"""Linear models of 10^6 dimensions on 256 cores: columns over ranks, and their cost.
 
 python experiments/dimensions.py                        1 to 1,024 virtual cores
 python experiments/dimensions.py --p=1,256 --alpha=2e-5          over Ethernet

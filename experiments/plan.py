@@ -130,7 +130,6 @@ def validate(path: Path) -> dict[str, Any]:
     ) as writer:
         kept = writing.write_tables(writer, validation.TABLES, read)
         summary = validation.totals(read, kept)
-        print(validation.answer(summary))
         validation.draw(path / "plan", read)
         writer.summary(summary)
     return summary

@@ -118,7 +118,7 @@ def _status(found: dict[str, Any], block: Block, at: str) -> str:
 
 
 def _lines(found: Sequence[Block], out: Path, at: str) -> Iterator[str]:
-    """Yield the blocks and their commands, with what is known of them."""
+    """Yield the blocks and their commands, with their earlier records."""
     for block in found:
         yield f"{block.name}: {_status(record(out / block.name), block, at)}"
         yield from (f"    {line}" for line in block.commands.splitlines())

@@ -8,7 +8,7 @@ A line `# %% KIND` starts a cell of a Python file:
     (none)      code
     install     code in comments: installs dml where it is missing
     exercise    code with `...`, which the reader completes
-    check       code that prints what is wrong, hidden
+    check       code that prints the error, hidden
     solution    the completed code: collapsed text of the notebook, not run
     figure      code that draws, also from exercises that are not complete
 """

@@ -7,7 +7,7 @@
     model.predict_proba(x_new)
 
 Under mpirun, each rank passes its rows (or its block of a grid) and `comm`; all ranks
-have the model of the whole table, whatever the number of ranks.
+have the model of the whole table, for any number of ranks.
 """
 
 import json
@@ -42,7 +42,7 @@ VALID: dict[str, Any] = {  # checks of features by scikit-learn
 
 
 class Boosting(BaseEstimator):
-    """What both estimators have in common; the parameters are those of Settings.
+    """Common part of both estimators; the parameters are those of Settings.
 
     Attributes:
       model_: The `Model`; `model_.sha256` is its hash.

@@ -143,7 +143,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_data(data: Data, settings: Settings, first_column: int) -> str:
-    """Return what is wrong with this rank's part; "" if nothing is."""
+    """Return the error in this rank's part; "" without one."""
     x, y, weights = data.x, np.asarray(data.y), data.weights
     if not isinstance(x, np.ndarray) and not sparse.issparse(x):
         kind = type(x).__name__
@@ -178,7 +178,7 @@ def check_data(data: Data, settings: Settings, first_column: int) -> str:
 
 
 def check_categories(x: Any, settings: Settings, first_column: int) -> str:
-    """Return what is wrong with the values of categories; "" if nothing is."""
+    """Return the error in the values of categories; "" without one."""
     for column in settings.categories:
         if 0 <= column - first_column < x.shape[1]:
             values = x[:, [column - first_column]]

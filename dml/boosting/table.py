@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What a rank knows of a table while trees grow.
+    """A rank's part of a table while trees grow.
 
     Attributes:
       grid: Place of this rank.

@@ -126,7 +126,7 @@ def _check_exists(path: Path) -> Path:
 def _download(source: Source, path: Path) -> None:
     """Download a source and write the lines of all members to one file.
 
-    The archive is written beside `path`.
+    The archive is written into the folder of `path`.
     """
     assert source.lines is not None
     archive = source.fetch(source.address, path.parent)

@@ -50,7 +50,7 @@ def logical_microbatches(
 ) -> list[Any]:
     """Return the microbatches of a rank's logical shards, one shard after another.
 
-    `index` is split into `count` logical shards, whatever the number of ranks, of which
+    `index` is split into `count` logical shards, for any number of ranks, of which
     each rank has consecutive ones. Each is split into `parts` microbatches.
 
     Args:

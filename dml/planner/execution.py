@@ -43,7 +43,7 @@ class VectorBytes(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What each virtual rank does in a step."""
+    """The work of each virtual rank in a step."""
 
     schedule: pipelines.Schedule
     forward: np.ndarray  # seconds of a forward on each stage, for one part
@@ -67,7 +67,7 @@ class Executed(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What a plan does not contain."""
+    """Stragglers and other jobs, which a plan does not contain."""
 
     straggler: float = 1.0  # factor of the computation of one rank
     jobs: int = 1  # equal jobs on the same nodes

@@ -1,4 +1,4 @@
-"""Errors of the planner on published runs, beside those of a constant rate.
+"""Errors of the planner on published runs, and those of a constant rate.
 
     null model    one flop rate for each source, device and precision: the median of the
                   very rows that it is judged on

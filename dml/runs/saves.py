@@ -99,7 +99,7 @@ class Saves:
         return bool(self.every or self.share) and passed >= self.wait
 
     def save(self, snapshot: Callable[[], Write | None]) -> None:
-        """Take a snapshot and start to write it; raise the error of an earlier write.
+        """Copy the state and start to write it; raise the error of an earlier write.
 
         Args:
           snapshot: Returns the function that writes the snapshot, or None if this rank

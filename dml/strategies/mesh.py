@@ -12,7 +12,7 @@
 
 XLA's scheduler may sum a layer while it computes the next gradients; on CPUs a
 collective blocks the program. Between processes one vector per layer is summed faster
-than the arrays of the layer, because each array needs messages of its own.
+than the arrays of the layer, because each array needs separate messages.
 
 Examples that cannot be divided equally among the devices are computed by every device:
 no example is padded or left out. XLA sends the elements of the psum, 2(k-1)/k·n per

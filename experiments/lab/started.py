@@ -60,7 +60,7 @@ def flag_arguments(
 def run(
     name: str, ranks: int, script: str, options: Sequence[str], out: Path
 ) -> results.Run:
-    """Run a command of experiments/ in a process of its own; return its results.
+    """Run a command of experiments/ in a separate process; return its results.
 
     Args:
       name: Name of the run in error messages.

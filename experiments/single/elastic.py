@@ -1,4 +1,4 @@
-"""Elastic training: ranks leave, and the others go on with the same bits.
+"""Elastic training: ranks leave, and the others continue with the same bits.
 
     steps     0 … 9              10 … 24     25 …       V = 12 virtual shards
     rank 0    shards 0 1 2       0 1 2 3     0 … 5      of every minibatch

@@ -12,7 +12,7 @@ terms" have been sent, but not used.
 
     uncoded        n parts, one for each worker; rank 0 waits for all terms
     repetition     n/(s+1) parts, each computed by s+1 workers: one term of each part
-                   suffices, a = 1, and the sum has the same bits whoever is late
+                   suffices, a = 1, and the sum has the same bits for any late rank
     random         n parts; a worker computes s+1, with random coefficients such that
                    any n-s rows span 1 1 … 1; the sum rounds (Tandon, algorithm 2)
 

@@ -181,7 +181,7 @@ def _build(
 ) -> None:
     """Save a trained tokenizer and the encoded corpus in a new folder.
 
-    The plain text is saved beside it.
+    The plain text is saved in the same folder.
     """
     train, separator = TOKENIZERS[tokenizer_name]
     folder.mkdir()

@@ -3,7 +3,7 @@
     rank 0   ──Iallreduce──── computes ────────Wait──►
     shadow       └─ messages of the algorithm ─┘ clock of the request
 
-A shadow has the clock of the call, and ports of its own. The k-th non-blocking call of
+A shadow has the clock of the call, and separate ports. The k-th non-blocking call of
 a communicator uses one group of shadows on all ranks; groups are used again.
 """
 

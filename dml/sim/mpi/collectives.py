@@ -36,7 +36,7 @@ def likes(blocks: list[Block]) -> list[np.ndarray]:
 
 
 def equal(call: str, own: int, other: int, what: str) -> None:
-    """Raise an error if this rank's part has another size than what it is sent."""
+    """Raise an error if the sizes of this rank's part and of the sent data differ."""
     if own != other:
         raise error(
             "ERR_TRUNCATE" if own > other else "ERR_COUNT",

@@ -103,7 +103,7 @@ class MatchedMessages(BaseComm):
     def matched(
         self, call: str, source: int, tag: int, status: Any, wait: bool
     ) -> Message | None:
-        """Take a message from the queue of the communicator, so that no receive can."""
+        """Remove a message from the queue, so that no receive gets it."""
         held = self.need(f"Comm.{call}")
         source = held.peer(call, "source", source, wild=True)
         tag = held.tag(call, tag, wild=True)

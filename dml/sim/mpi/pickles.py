@@ -40,7 +40,7 @@ class Pickle:
             return self.load(data)
 
     def dumps_oob(self, obj: Any) -> tuple[bytes, list[Any]]:
-        """Return a pickle, and the large buffers apart from it."""
+        """Return a pickle, and the large buffers separately."""
         buffers: list[Any] = []
 
         def keep(found: standard.PickleBuffer) -> bool:

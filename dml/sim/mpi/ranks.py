@@ -22,7 +22,7 @@ class Aborted(BaseException):
 
 
 class Rank:
-    """State of one rank, beside its communicators.
+    """State of one rank, in addition to its communicators.
 
     Attributes:
       comm: The virtual communicator of all ranks.

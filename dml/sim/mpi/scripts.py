@@ -21,7 +21,7 @@ VERSION = "4.1"  # of mpi4py, whose names the module has
 
 
 class Finished(NamedTuple):
-    """What the ranks of a script did."""
+    """Results of the ranks of a script."""
 
     seconds: list[float]  # virtual time at the end of each rank
     messages: int
@@ -97,7 +97,7 @@ def leave(code: int) -> None:
 
 
 def sleep(seconds: float) -> None:
-    """Let virtual time pass on this rank."""
+    """Advance the virtual time of this rank."""
     rank = CURRENT.get(None)
     if rank is not None:
         rank.process.compute(seconds)

@@ -67,7 +67,7 @@ class Lock:
 
 
 class Memories:
-    """What all ranks of a window share."""
+    """State that all ranks of a window share."""
 
     def __init__(self, size: int):
         self.parts: list[np.ndarray] = [np.zeros(0, np.uint8)] * size

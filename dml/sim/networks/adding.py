@@ -5,7 +5,7 @@
     router 0 — router 1   the tree of routers; each has two nodes: one adds, one copies
 
 Nodes are the ranks, then the nodes of the routers that add, then those that copy. A
-router has memory of its own: messages from several ranks arrive at once, and messages
+router has separate memory: messages from several ranks arrive at once, and messages
 to all of them leave at once, over one cable each. Cables between routers are those of
 the inner network; messages go between neighbours in the tree.
 """

@@ -29,7 +29,7 @@ class Bound(NamedTuple):
     byte: float  # seconds per byte of the buffer
 
     def seconds(self, nbytes: int) -> float:
-        """Return the least seconds of an all-reduce of so many bytes."""
+        """Return the least seconds of an all-reduce of `nbytes` bytes."""
         return max(self.latency, self.byte * nbytes)
 
 

@@ -65,7 +65,7 @@ def cheapest(graph: Capacities, size: int, price: float) -> list[list[int]]:
     """Return the partition that minimizes C - 2(k-1)·price, which is at most 0.
 
     The greedy algorithm of the Dilworth truncation: each rank joins the parts with
-    which its set is cheapest, or is a part of its own.
+    which its set is cheapest, or is a separate part.
     """
     values = np.zeros(size)
     parts: list[list[int]] = []

@@ -103,7 +103,7 @@ def check_arguments(comm: Comm, buffer: np.ndarray, purpose: str) -> None:
     Args:
       comm: The ranks.
       buffer: The buffer of this rank.
-      purpose: What it is used for, such as the name of an operation.
+      purpose: Its use, such as the name of an operation.
     """
     comm, error_text = as_comm(comm), ""
     try:

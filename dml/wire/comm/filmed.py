@@ -17,7 +17,7 @@ Snapshot = tuple[int, float, list[int]]  # rank, time, contributions by word
 
 
 class Tape:
-    """What all ranks of a run record; virtual ranks share one process."""
+    """Record of all ranks of a run; virtual ranks share one process."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []

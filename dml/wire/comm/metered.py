@@ -85,7 +85,7 @@ def count_copy(comm: Comm, buffer: np.ndarray, dest: int) -> None:
 def uncounted(comm: Comm) -> Comm:
     """Return the communicator below all wrappers that count, for measurements.
 
-    What it sends is no part of the program. Its registered memory and groups are those
+    Its messages are no part of the program. Its registered memory and groups are those
     of another communicator than `comm`.
     """
     inner = layer = comm

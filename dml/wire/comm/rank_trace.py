@@ -21,7 +21,7 @@ MEMBER = np.dtype([("group", "i8"), ("rank", "i8")])
 
 
 class RankTrace:
-    """The trace of one rank, on all its communicators, in seconds of its own clock.
+    """The trace of one rank, on all its communicators, in seconds of the rank's clock.
 
     A send or receive is a list of MESSAGE's fields; the peer is a rank of the group. A
     receive is entered when it is posted, since MPI matches receives in this order; its

@@ -1,4 +1,4 @@
-"""What mpirun tells the processes that it starts, without MPI."""
+"""Environment variables of processes that mpirun starts, without MPI."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the main thread of a rank does, and a table of all ranks.
+"""State of the main thread of a rank, and a table of all ranks.
 
     rank  host   step  seconds  in                                       waits for
        0  node1    41     30.2  comm.Recv(x, source=1)  train.py:30      rank 1
@@ -47,7 +47,7 @@ PLAIN = (
 
 
 class WatchState(NamedTuple):
-    """What a rank does.
+    """State of a rank.
 
     Attributes:
       step: Number of steps that it has completed.

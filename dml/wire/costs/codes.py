@@ -20,7 +20,7 @@ class Job(NamedTuple):
     Attributes:
       size: Number of ranks.
       length: Number of elements.
-      nbytes: (length) -> bytes of a code of so many elements.
+      nbytes: (length) -> bytes of a code of `length` elements.
       groups: Number of ranks of each host.
       encode: Seconds to encode one element.
       decode: Seconds to decode and add one element.

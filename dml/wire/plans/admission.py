@@ -17,7 +17,7 @@ further arrivals. There is no deadlock: once B or more rollouts are outstanding 
 have arrived, the oldest B can be consumed. If the oldest B cannot be consumed, no other
 B can, as older rollouts would remain.
 
-K = 0 is synchronous: an update consumes the B rollouts of its own version.
+K = 0 is synchronous: an update consumes the B rollouts of the same version.
 """
 
 import heapq

@@ -24,7 +24,7 @@ class Placement(NamedTuple):
 
     Attributes:
       rings: Number of ranks of each ring.
-      copies: Number of copies of each state, m, with that of its own rank.
+      copies: Number of copies of each state, m, including that of the same rank.
     """
 
     rings: tuple[int, ...]

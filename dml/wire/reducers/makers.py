@@ -98,7 +98,7 @@ def make_vote(allreduce: AllReduce, choice: Choice) -> Reducer:
 
 
 def with_memory(make: Callable[[Any, AllReduce], Reducer]) -> Make:
-    """Return the function that makes a reducer with a memory of its own."""
+    """Return the function that makes a reducer with separate memory."""
 
     def make_reducer(allreduce: AllReduce, choice: Choice) -> Reducer:
         if choice.feedback:

@@ -1,4 +1,4 @@
-"""How far workers may drift apart, and when a server applies their gradients.
+"""Bounds of the staleness of workers, and when a server applies their gradients.
 
 by clock     w0 ───g───┐     An update U has all gradients g of a clock, summed in
              w1 ─g─────┴ U   worker order, except those of backup workers.

@@ -60,12 +60,12 @@ def bits_end(rows: int, kind: int) -> int:
 
 
 def is_separate(rows: int, width: int) -> bool:
-    """Return whether the values of so many rows are a separate message."""
+    """Return whether the values of `rows` rows are a separate message."""
     return 4 * rows * width > INLINE
 
 
 def max_nbytes(rows: int, width: int) -> int:
-    """Return an upper bound of the bytes of one message with so many rows.
+    """Return an upper bound of the bytes of one message with `rows` rows.
 
     A row has 4 bytes of keys, less than one byte of the mask, and its values.
     """

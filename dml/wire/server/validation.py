@@ -52,7 +52,7 @@ class Stale(Malformed):
 
 
 class Limits(NamedTuple):
-    """What a server accepts of all its workers.
+    """Messages that a server accepts from its workers.
 
     Attributes:
       rows: Number of rows of the server.

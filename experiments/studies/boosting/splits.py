@@ -101,7 +101,7 @@ class Grown(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """What the rows of a table do in a tree of M nodes.
+    """Measured work of the rows of a table in a tree of M nodes.
 
     Attributes:
       tree: The tree.

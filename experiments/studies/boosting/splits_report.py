@@ -64,7 +64,7 @@ def summarize(tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
 
 
 def conclude(run: Run) -> str:
-    """Return what columns save, and the fastest split."""
+    """Return the share of words that columns save, and the fastest split."""
     last = rows(run, table="splits")[-1]
     counted, summary = rows(run, table="counted"), run.summary
     error = max(abs(row["words"] / max(row["formula"], 1) - 1) for row in counted)

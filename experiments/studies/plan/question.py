@@ -26,7 +26,7 @@ TEXTS = {  # of the devices without a network in their text
 
 
 class Prices(NamedTuple):
-    """Costs of a run beside the rent of its devices."""
+    """Costs of a run in addition to the rent of its devices."""
 
     pue: float
     intensity: float  # kg of CO2 equivalent for a kWh

@@ -1,6 +1,5 @@
 """Tables, figure and summary of plan.py --validate."""
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,9 +73,9 @@ COLUMNS: dict[str, Columns] = {
         "sweep": (31, "{source:<31}"),
         "model": (20, "{model}"),
         "devices": (7, "{devices}"),
-        "meshes": (6, "{meshes:d}"),
         "tau": (5, "{kendall_tau:.2f}"),
         "regret": (6, "{regret:.1%}"),
+        "meshes": (6, "{meshes:d}"),
         "null tau": (8, "{null_tau:.2f}"),
     },
     "memory": {
@@ -148,9 +147,10 @@ def totals(found: Read, tables: Mapping[str, list[Row]]) -> dict[str, Any]:
     return summary | dict(tables["memory"][0])
 
 
-def answer(summary: Row) -> str:
-    """Return the errors in words."""
-    text = (
+def conclude(run: Run) -> str:
+    """Return the errors of all rows."""
+    summary = run.summary
+    return (
         f"{summary['rows']} rows that were not fitted: median error "
         f"{summary['median_error']:.1%} (null {summary['null_median_error']:.1%}), "
         f"90 % below {summary['p90_error']:.1%} "
@@ -160,12 +160,6 @@ def answer(summary: Row) -> str:
         f"{summary['oom_rows']} runs out of memory found, {summary['fits_refused']} of "
         f"{summary['fits_rows']} that fitted refused."
     )
-    return "\n" + textwrap.fill(text, 80)
-
-
-def conclude(run: Run) -> str:
-    """Return the errors of all rows."""
-    return " ".join(answer(run.summary).split())
 
 
 def draw(path: Path, found: Read) -> None:

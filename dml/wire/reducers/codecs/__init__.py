@@ -19,7 +19,7 @@ class Codec(NamedTuple):
     has zero bytes. NaN and infinity remain visible: some decoded element is not finite.
 
     Attributes:
-      nbytes: (length) -> bytes of the code of so many elements.
+      nbytes: (length) -> bytes of the code of `length` elements.
       encode: (values, code, seed) -> None. Writes the code of the values; equal seeds
         give equal codes.
       add: (code, total) -> None. Adds the decoded values to `total`; raises BadCode

@@ -1,7 +1,7 @@
 """Attacks of Byzantine workers by name: NAME or NAME:ARGUMENT.
 
     sign_flip:1    the worker's own term times -1
-    noise:10       normal numbers of 10 times the root mean square of its own term
+    noise:10       normal numbers of 10 times the root mean square of its term
     nan, inf       values that are not finite
     silent         zeros
     late:10        its own term of 10 updates before
