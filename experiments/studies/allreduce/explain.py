@@ -32,15 +32,15 @@ def names(row: Row, kinds: Sequence[str]) -> str:
 
 CHOSEN, CANDIDATE = "chosen", "candidate"
 EXPLAINED: Columns = {
-    "algorithm": COLUMNS["algorithm"],
+    "algorithm": (16, "{algorithm}"),
     "bytes": (10, "{bytes:,}"),
+    "buffer": COLUMNS["buffer"],
     "predicted": (9, scaled_cell("predicted_seconds", 1e3, ".4f")),
-    "on links": (8, scaled_cell("network_seconds", 1e3, ".4f")),
-    "ms": (8, scaled_cell("seconds", 1e3, ".4f")),
+    "ms": (7, scaled_cell("seconds", 1e3, ".4f")),
     "of bound": (8, lambda row: ratio(row["bound_seconds"], row["seconds"])),
     "choice": (8, lambda row: names(row, [CHOSEN])),
+    "on links": (8, scaled_cell("network_seconds", 1e3, ".4f")),
     "candidate of": (12, lambda row: names(row, [CHOSEN, CANDIDATE])),
-    "buffer": COLUMNS["buffer"],
 }
 
 

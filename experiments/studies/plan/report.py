@@ -12,20 +12,19 @@ from studies.plan.question import Found
 
 COLUMNS: dict[str, Columns] = {
     "meshes": {
-        "": (2, "{rank:d}"),
-        " mesh": (22, " {mesh}"),
-        "s per step": (10, "{seconds:.3f}"),
+        "mesh": (26, "{mesh}"),
+        "seconds": (7, "{seconds:.3f}"),
         "peak": (5, "{mfu:.1%}"),
+        "options": (36, "{options}"),
         "GiB": (5, "{gib:.1f}"),
         "M tokens/s": (10, lambda row: f"{row['tokens_per_second'] / 1e6:.3f}"),
-        " options": (14, lambda row: f" {row['options']}"),
     },
     "parts": {
         "part": (11, "{part}"),
         "seconds": (10, "{seconds:.4f}"),
         "share": (7, "{share:.1%}"),
         "hidden": (8, "{hidden:.4f}"),
-        "": (40, lambda row: "█" * round(40 * row["share"])),
+        "": (36, lambda row: f"{'█' * round(36 * row['share']):<36}"),
     },
     "memory": {
         "memory": (12, "{part}"),
