@@ -1,6 +1,7 @@
 """Real ranks: each test starts a few under mpirun, and nothing outlives it."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ OPEN_MPI_VARIABLES = {  # ranks of root, more than cores; no window over network
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     **{"OMPI_MCA_osc": "^ucx", "PMIX_MCA_pcompress_base_silence_warning": "1"},
 }
+ALONE = r"mpich_shm_[0-9a-f]{1,6}_\d+"
 MPIRUN = shutil.which("mpirun", path=PATH)
 
 
@@ -89,8 +91,12 @@ def mpirun(tmp_path_factory):
 
 
 def memory() -> set[Path]:
-    """MPICH's files in shared memory."""
-    return set(Path("/dev/shm").glob("mpich*"))
+    """Files of MPICH in shared memory.
+
+    That of a process without mpirun has the number of the process, of up to 6 digits.
+    """
+    found = Path("/dev/shm").glob("mpich*")
+    return {file for file in found if not re.fullmatch(ALONE, file.name)}
 
 
 def in_use(file: Path) -> bool:
