@@ -13,6 +13,7 @@ import pytest
 from dml import extras
 
 ROOT = Path(__file__).parents[1]
+DISTRIBUTIONS = metadata.packages_distributions()
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg")
 EXTRAS = SETUP["options.extras_require"]
@@ -75,8 +76,7 @@ def test_every_imported_package_has_an_extra_and_every_extra_is_imported():
 def test_setup_cfg_lists_the_distributions_of_the_table(extra):
     listed = EXTRAS[extra] if extra else SETUP["options"]["install_requires"]
     packages = extras.EXTRAS[extra] if extra else extras.BASE
-    of = metadata.packages_distributions()
-    wanted = {min(of[name], key=len).lower() for name in packages}
+    wanted = {min(DISTRIBUTIONS[name], key=len).lower() for name in packages}
     assert {name.lower() for name in distributions(listed)} - ACCELERATORS == wanted
 
 

@@ -11,8 +11,9 @@ from importlib import import_module
 import pytest
 
 from tests.commands import COMPILED, ROOT, command
-from tests.experiments.conftest import undrawn  # noqa: F401
+from tests.experiments.conftest import quick, undrawn  # noqa: F401
 
+pytestmark = pytest.mark.usefixtures("quick")
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r"```(python|sh|text)\n(.*?)```", re.DOTALL)
 SMALL = {  # sizes of commands and files, and those of the test
@@ -21,6 +22,7 @@ SMALL = {  # sizes of commands and files, and those of the test
     r"-n 4\b": "-n 2",
     r"(stragglers\.py)": r"\1 --steps=100 --measure=0",
     r"(linear\.py)": r"\1 --steps=8",
+    r"(topology\.py)": r"\1 --workers=2",
     r"=1000\b": "=32",
     r"\b1024\b": "16",
     r"\b128x8\b": "4x4",

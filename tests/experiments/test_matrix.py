@@ -28,12 +28,12 @@ ON_THREADS = ["hogwild_private", "delayed", "average", "minibatch"]
 # factors of poseidon).
 OMITTED = {
     "gpt": ["zeno", "scan", "offload", "poseidon", "kfac", "server bsp", *SERVERS],
-    "episodes": ["zeno", *SERVERS],
+    "episodes": ["zeno", "server bsp", *SERVERS],
     "svm": ["zeno", *SERVERS, *ON_THREADS],
-    "cuts": ["zeno", "delayed", "average", "cyclades"],
-    "dropout": ["zeno", "hogwild_private", "minibatch", "cyclades"],
-    "completion": ["cyclades"],
-    "documents": ["hogwild_private", "delayed"],
+    "cuts": ["zeno", *ON_THREADS, "cyclades"],
+    "dropout": ["zeno", *ON_THREADS, "cyclades"],
+    "completion": ["zeno", "cyclades"],
+    "documents": ["zeno", *ON_THREADS, "cyclades"],
 }
 CELLS = [
     (problem, method)
@@ -136,7 +136,8 @@ def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):
     methods = [name for name in METHODS if name not in ON_RANKS]
     flags = f"--methods={','.join(['serial', *methods])}", f"--out={tmp_path}"
     script = "experiments/matrix.py", "--problems=mlp,documents"
-    done = command(PYTHON, *script, *flags, **COMPILED)
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
+    done = command(PYTHON, *script, *flags, **quick, **COMPILED)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "matrix.md").read_text()
     for name in ("mlp", "documents"):

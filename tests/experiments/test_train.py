@@ -295,6 +295,7 @@ def make():
 def test_devices_are_chosen_before_a_file_that_uses_them_is_imported(tmp_path):
     (tmp_path / "early.py").write_text(COMPUTED_AT_IMPORT)
     flags = "--problem=./early.py:make", "--strategy=mesh", "--simulate=2", "--steps=2"
+    flags += ("--timeline=0",)
     script = ROOT / "experiments" / "train.py"
     ended = command(PYTHON, script, *flags, f"--out={tmp_path}/run", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")

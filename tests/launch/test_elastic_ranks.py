@@ -12,7 +12,7 @@ import vision
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["--model=mlp", "--data=digits", "--reduce=order_free", "--shards=8"]
-FLAGS += ["--steps=40", "--save_every=0.001"]
+FLAGS += ["--steps=40", "--timeline=0", "--save_every=0.001"]
 
 
 @pytest.mark.mpi

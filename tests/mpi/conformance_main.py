@@ -123,7 +123,10 @@ def agreed(comm):
 
 
 def conforms(path):
-    """Run a part of the conformance suite; write what all must agree in."""
+    """Run a part of the conformance suite; write what all must agree in.
+
+    Then run two all-reduces of each name at once.
+    """
     from dml.wire.comm.mpi import world
 
     size = world(watchdog=300).size
@@ -152,6 +155,7 @@ def conforms(path):
     if world().rank == 0:
         Path(path).write_text(repr(every_rank))
         sys.stdout.write(f"all-reduces conform on {size} ranks\n")
+    progresses()
 
 
 # Two all-reduces under way at once.

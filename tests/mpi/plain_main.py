@@ -1,4 +1,4 @@
-"""Functions of dml on communicators of mpi4py; the argument names a part."""
+"""Functions of dml on communicators of mpi4py, and the bits of some trainings."""
 
 import gc
 import re
@@ -279,27 +279,24 @@ def refused(call, words):
         raise AssertionError(f"expected an error: {words}")
 
 
-def main(part):
+def main():
     comm, hook = MPI.COMM_WORLD, sys.excepthook
     handler = comm.Get_errhandler()
-    if part == "trains":
-        text = repr(trains(comm))
-    else:
-        for call in (reduces, collects, averages, wraps, separates, continues):
-            call(comm)
-        for call in (conforms, frees, refuses):
-            call(comm)
-        text = "all functions accept communicators of mpi4py"
+    found = trains(comm)
+    for call in (reduces, collects, averages, wraps, separates, continues):
+        call(comm)
+    for call in (conforms, frees, refuses):
+        call(comm)
     assert sys.excepthook is hook
     assert comm.Get_errhandler() == handler
     if comm.rank == 0:
-        sys.stdout.write(f"{text}\n")
+        accepts = "all functions accept communicators of mpi4py"
+        sys.stdout.write(f"{found!r}\n{accepts}\n")
         sys.stdout.flush()
-    if part == "finalize":
-        dml.world(watchdog=20)
-        MPI.Finalize()
-        refused(partial(dml.as_comm, comm), "MPI.Finalize")
+    dml.world(watchdog=20)
+    MPI.Finalize()
+    refused(partial(dml.as_comm, comm), "MPI.Finalize")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

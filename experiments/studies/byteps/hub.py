@@ -24,6 +24,7 @@ from dml.update.fused_adam import FusedAdam
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.parameter_hub import hub_update
 from dml.wire.collectives.shared import own_chunk
+from dml.wire.comm import first_of_each_host
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.plans.topology import chunks
 
@@ -89,6 +90,7 @@ def hub_rows(
 
     A ratio is the median over consecutive timings of two methods.
     """
+    first_of_each_host(comm, partial(compile_ahead, comm.size))
     for length in sizes:
         rng = np.random.default_rng([length, comm.rank])
         registered = allocate(comm, length), allocate(comm, length)
@@ -120,6 +122,15 @@ def hub_rows(
             )
         for buffer in registered:
             release(comm, buffer)
+
+
+def compile_ahead(size: int) -> None:
+    """Compile the loops for a number of ranks; numba caches the code."""
+    adam, terms = FusedAdam(1), [np.ones(1, np.float32)] * size
+    adam.begin(size)
+    for outputs in (terms, terms[:1]):
+        adam.update(0, terms, outputs)
+        adam.update_by_chunks(0, terms, outputs, 4)
 
 
 def methods(

@@ -12,6 +12,7 @@ from dml.types import BadInput
 from dml.wire.reducers.codecs.signs import sign
 from tests.experiments.run_folder import read_rows
 
+pytestmark = pytest.mark.usefixtures("quick")
 # equal parts of a minibatch: a gradient of one shape
 SMALL = ["--steps=8", "--repeats=1", "--ranks=3", "--batch=63", "--lr=0.05"]
 PARAMETERS = 26_122

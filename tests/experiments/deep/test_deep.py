@@ -24,6 +24,7 @@ from dml.update import dense
 from dml.update.dense import make
 from tests.experiments.run_folder import check_folder, read_rows
 
+pytestmark = pytest.mark.usefixtures("quick")
 SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=0"]
 
 

@@ -11,6 +11,7 @@ from dml.data.text.generated import generate
 from dml.types import BadInput
 from tests.experiments.run_folder import read_rows
 
+pytestmark = pytest.mark.usefixtures("quick")
 SMALL = [
     "--vocabulary=300",
     "--length=8",

@@ -8,6 +8,7 @@ from dml.figures import style
 from dml.types import BadInput
 from tests.experiments.run_folder import read_summary
 
+pytestmark = pytest.mark.usefixtures("quick")
 SMALL = "--steps=1 --batch=2 --microbatches=2 --blocks=1 --width=8 --heads=2"
 
 

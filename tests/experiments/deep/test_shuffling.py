@@ -13,6 +13,7 @@ from dml.strategies.exchange import draw_moves
 from dml.types import BadInput
 from tests.experiments.run_folder import read_rows
 
+pytestmark = pytest.mark.usefixtures("quick")
 SMALL = ["--ranks=3", "--seeds=2", "--epochs=2", "--batch=60", "--period=3"]
 COUNT, EXAMPLE = 1437, 64 * 4 + 4
 MODEL = 4 * (64 * 64 + 64 + 64 * 10 + 10)

@@ -16,8 +16,9 @@ FLAG = re.compile(r"^  --(?:\[no\])?(\w+)", re.MULTILINE)
 
 # Runs each script in a fork of a process that has imported what all scripts do.
 FORKS = """
-import os, runpy, sys
-import numpy, absl.flags
+import gc, os, runpy, sys
+import absl.flags, dml.figures.timeline, dml.runs.exports, dml.runs.tracking, dml.sim
+gc.disable()
 folder, *scripts = sys.argv[1:]
 for script in scripts:
     name = os.path.join(folder, os.path.basename(script))

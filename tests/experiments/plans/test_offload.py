@@ -11,6 +11,7 @@ from dml.types import BadInput
 from dml.wire.plans.offloading.offload import Access, Iteration
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
+pytestmark = pytest.mark.usefixtures("quick")
 SMALL = ["--blocks=1", "--width=8", "--heads=2", "--length=4", "--vocabulary=11"]
 SMALL += ["--virtual_width=0", "--draws=5", "--fractions=1,0.4", "--steps=3"]
 
