@@ -20,7 +20,7 @@ LAID_OUT = set()  # labels of figures
 
 @pytest.fixture(scope="module")
 def quick():
-    """Let XLA compile in two thirds of the time, here and in processes of a file."""
+    """Compile without most optimizations of XLA, in this process and its children."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)

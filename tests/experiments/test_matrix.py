@@ -28,12 +28,12 @@ ON_THREADS = ["hogwild_private", "delayed", "average", "minibatch"]
 # factors of poseidon).
 OMITTED = {
     "gpt": ["zeno", "scan", "offload", "poseidon", "kfac", "server bsp", *SERVERS],
-    "episodes": ["zeno", "server bsp", *SERVERS],
+    "episodes": ["zeno", *SERVERS],
     "svm": ["zeno", *SERVERS, *ON_THREADS],
-    "cuts": ["zeno", *ON_THREADS, "cyclades"],
-    "dropout": ["zeno", *ON_THREADS, "cyclades"],
-    "completion": ["zeno", "cyclades"],
-    "documents": ["zeno", *ON_THREADS, "cyclades"],
+    "cuts": ["zeno", "delayed", "average", "cyclades"],
+    "dropout": ["zeno", "hogwild_private", "minibatch", "cyclades"],
+    "completion": ["cyclades"],
+    "documents": ["hogwild_private", "delayed"],
 }
 CELLS = [
     (problem, method)
