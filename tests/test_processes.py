@@ -109,6 +109,8 @@ IMPORTS = """
 import signal, sys
 from dml.processes import end_at_interrupt
 sys.argv[0] = "experiments/vision.py"
+# a shell that starts tests in the background ignores SIGINT, and so do its children
+signal.signal(signal.SIGINT, signal.default_int_handler)
 end_at_interrupt()
 signal.raise_signal(signal.SIGINT)
 """
