@@ -16,6 +16,7 @@ import yaml
 
 import dml
 from dml import extras
+from dml.sim import __main__ as virtual
 
 pytest.importorskip("setuptools", minversion="70.1", reason="the extra `test` has it")
 ROOT = Path(__file__).parents[1]
@@ -113,6 +114,17 @@ print(*sorted(packages - {"__main__", "__mp_main__"}))
 def test_the_wheel_alone_reduces_on_virtual_ranks_with_the_base_only(installed):
     run = run_alone(installed, "-c", REDUCE)
     assert (run.stdout, run.stderr) == ("dml greenlet numpy\n", "")
+
+
+def test_the_wheel_alone_runs_scripts_on_networks_without_numba(installed, capfd):
+    script = str(ROOT / "docs" / "examples" / "heat.py"), "16", "3"
+    for network in "uniform", "torus:2x4", "slim_fly":
+        arguments = "-n", "8", f"--network={network}", *script
+        assert virtual.main(arguments) == 0
+        with_numba = capfd.readouterr()
+        alone = run_alone(installed, "-m", "dml.sim", *arguments)
+        assert (alone.stdout, alone.stderr) == with_numba
+        assert alone.stderr.startswith("8 virtual ranks: ")
 
 
 def test_the_wheel_alone_has_the_conformance_suite(installed):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dml import extras
 from dml.sim.events import events
 from dml.sim.mpi.algorithms import COLLECTIVES
 from dml.sim.mpi.scripts import Aborted, Finished, ScriptError, run_script
@@ -86,6 +87,11 @@ def main(given: Sequence[str] | None = None) -> int:
         return 1
     except BadInput as error:
         sys.stderr.write(f"{error}\n")
+        return 2
+    except ModuleNotFoundError as error:  # of an extra; a script's are ScriptErrors
+        if not (text := extras.explain(error)):
+            raise
+        sys.stderr.write(f"{text}\n")
         return 2
     report(finished, trace, values)
     return next((code for code in finished.codes if code), 0)

@@ -1,4 +1,4 @@
 """Virtual networks, one per file: pure arithmetic, vectorised over messages.
 
-`named.network` builds them from text. Nothing is imported here: numba loads slowly.
+`named.network` builds them from text. Only hardware reports of graphs need numba.
 """

@@ -19,7 +19,6 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from dml.sim.networks.bisection import bisection
 from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report
 from dml.sim.networks.tables import LinkTable, route, table
 from dml.types import BadInput
@@ -63,6 +62,8 @@ class Graph(NamedTuple):
 
     def report(self, prices: Prices) -> Report:
         """Return the hardware; all cables have the price of long cables."""
+        from dml.sim.networks.bisection import bisection  # with numba
+
         cables = len(self.table.ends) // 2
         return Report(
             routers=len(self.table.far),

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.sim.networks.bisection import bisection
 from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, equal_links
 from dml.sim.networks.gf import field, prime_power
 from dml.sim.networks.tables import LinkTable, route, table
@@ -72,6 +71,8 @@ class SlimFly(NamedTuple):
 
         A rack has the columns (0, x) and (1, x).
         """
+        from dml.sim.networks.bisection import bisection  # with numba
+
         graph, routers, q = mms(self.q), 2 * self.q**2, self.q
         tail, head = graph.ends.T // q % q
         inside = int((tail == head).sum()) // 2

@@ -8,9 +8,9 @@ takes a link that reduces its distance. Of n such links it takes the one with in
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from dml.sim.networks.fabric import Paths, Rates, routes
+from dml.sim.networks.loops import compiled_if_possible
 from dml.types import BadInput
 
 MAX_ROUTERS = 1 << 13  # whose distances take 128 MiB
@@ -56,7 +56,7 @@ def route(
     return routes(rates, starts, links)
 
 
-@njit(cache=True)
+@compiled_if_possible
 def distances(first, heads):
     """Return all distances, by breadth-first search from every router."""
     routers = len(first) - 1
@@ -79,7 +79,7 @@ def distances(first, heads):
     return far
 
 
-@njit(cache=True)
+@compiled_if_possible
 def walk(first, heads, far, begin, end, dest, starts, links):
     """Fill in the links of every message."""
     for message in range(len(begin)):

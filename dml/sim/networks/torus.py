@@ -14,7 +14,6 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dml.sim.networks.fabric import (
     Links,
@@ -25,6 +24,7 @@ from dml.sim.networks.fabric import (
     equal_links,
     routes,
 )
+from dml.sim.networks.loops import compiled_if_possible
 
 
 class Torus(NamedTuple):
@@ -109,7 +109,7 @@ def bisection(dims: tuple[int, ...]) -> int:
     return min(total, prod(sides) // 2) if 2 in sides else total
 
 
-@njit(cache=True)
+@compiled_if_possible
 def walk(source, dest, sides, degree, starts, links):
     """Fill in the links of every message: link = rank * degree + its offset."""
     for message in range(len(source)):

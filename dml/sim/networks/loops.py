@@ -1,0 +1,40 @@
+"""Loops that Numba compiles at the first call, or Python runs if there is no Numba.
+
+Numba is slow to import, and `pip install dml-methods` does not install it.
+"""
+
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any, TypeVar
+
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+
+def compiled_if_possible(loop: Loop) -> Loop:
+    """Return a loop that is compiled at its first call; it calls no compiled function.
+
+    Example:
+      ```python
+      @compiled_if_possible
+      def total(values):
+          result = 0
+          for value in values:
+              result += value
+          return result
+      ```
+    """
+
+    @cache
+    def compiled() -> Callable[..., Any]:
+        try:
+            from numba import njit
+        except ModuleNotFoundError:
+            return loop
+        function: Callable[..., Any] = njit(cache=True)(loop)
+        return function
+
+    @wraps(loop)
+    def call(*arguments: Any) -> Any:
+        return compiled()(*arguments)
+
+    return call  # type: ignore[return-value]
