@@ -9,23 +9,21 @@ import pytest
 from dml.models.gradient import gradient, gradients
 from dml.models.networks.cnn import cnn
 from dml.models.networks.logistic import logistic
-from dml.models.networks.mlp import mlp
 from dml.types import Batch
 
 MODELS = {
     "logistic": (logistic(9, 4), (9,)),
-    "mlp": (mlp((9,), 4, widths=(7, 5)), (9,)),
     "cnn": (cnn((8, 8, 1), 4), (8, 8, 1)),
 }
-SLICES = ((0, 7), (7, 13), (13, 20), (20, 21))
+SLICES = ((0, 7), (7, 14), (14, 15))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_one_call_has_the_bits_of_a_call_for_each_part(name):
     model, shape = MODELS[name]
     rng = np.random.default_rng(0)
-    inputs = rng.standard_normal((21, *shape)).astype(np.float32)
-    batch = Batch(inputs, rng.integers(0, 4, 21).astype(np.int32))
+    inputs = rng.standard_normal((15, *shape)).astype(np.float32)
+    batch = Batch(inputs, rng.integers(0, 4, 15).astype(np.int32))
     params = model.init(jax.random.key(1))
     rows = gradients(partial(gradient, model.loss), params, batch, SLICES)
     for row, (start, stop) in zip(np.asarray(rows), SLICES, strict=True):

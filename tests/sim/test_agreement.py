@@ -212,7 +212,7 @@ NETWORKS = {"odd": ODD, "even": EVEN}
 @pytest.mark.parametrize("network", NETWORKS)
 @FABRICS
 def test_what_ranks_see_repeats_and_no_order_of_running_changes_it(network, events):
-    for number, scripts in programs(120, 0):
+    for number, scripts in programs(60, 0):
         run = partial(outcome, scripts, NETWORKS[network], events=events)
         first = run()
         assert run() == first, number
@@ -222,7 +222,7 @@ def test_what_ranks_see_repeats_and_no_order_of_running_changes_it(network, even
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_network_without_links_is_the_same_routed_or_not(network):
-    for number, scripts in programs(240, 1000):
+    for number, scripts in programs(120, 1000):
         free = outcome(scripts, NETWORKS[network])
         assert same(outcome(scripts, NETWORKS[network], events=NOTHING), free), number
 

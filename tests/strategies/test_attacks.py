@@ -39,16 +39,15 @@ def test_an_attacked_run_has_equal_bits_on_any_number_of_ranks(attack):
     assert "deviation" not in honest[-1].measures
 
 
-@pytest.mark.parametrize("size", (3, 4))
-def test_late_terms_continue_after_a_checkpoint(size):
+def test_late_terms_continue_after_a_checkpoint():
     options = {"name": "mean:0", "attack": "late:2", "shards": SHARDS}
-    expected = sim.run(partial(train, **options), size)[0][-1].params
+    expected = sim.run(partial(train, **options), 4)[0][-1].params
     first = sim.run(partial(train, drawn=HALF, **options), 3)
     saved = [jax.tree.leaves(steps[-1].memory) for steps in first]
     own = {"state": first[0][-1].state, "params": first[0][-1].params, "start": HALF}
-    rest = sim.run(partial(train, memory=saved, **own, **options), size)[0]
+    rest = sim.run(partial(train, memory=saved, **own, **options), 4)[0]
     assert small.apart(rest[-1].params, expected) == 0
-    anew = sim.run(partial(train, **own, **options), size)[0]
+    anew = sim.run(partial(train, **own, **options), 4)[0]
     assert small.apart(anew[-1].params, expected) > 1e-5
 
 

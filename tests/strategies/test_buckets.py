@@ -209,8 +209,8 @@ def test_the_comparison_with_one_rank_catches(mutant, monkeypatch):
     assert apart(found[-1].params, plain[-1].params) > 100 * CLOSE
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all(size):
+def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all():
+    size = 3
     step = on_ranks(size, noise=True)[0]
     index = next(draws(COUNT, BATCH, 0, BATCH))
     # E |g|^2 of n examples has a term in 1 / n: shares make it that of their mean size

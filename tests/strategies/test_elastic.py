@@ -124,15 +124,15 @@ def test_without_deaths_the_bits_are_those_of_synchronous():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rank_that_dies_at_any_moment_changes_no_bit(name):
-    """40 random moments for each all-reduce."""
+    """20 random moments for each all-reduce."""
     undisturbed = train_row(name)[0]
     rng = np.random.default_rng(NAMES.index(name))
     recovered = 0
-    for time in rng.uniform(0, undisturbed[-1], 40):
+    for time in rng.uniform(0, undisturbed[-1], 20):
         results = train_row(name, (int(rng.integers(SIZE)), time))
         check(results, undisturbed)
         recovered += sum(bool(r[2].recoveries) for r in filter(None, results)) > 0
-    assert recovered > 20
+    assert recovered > 5
 
 
 def test_networks_of_jax_keep_their_bits():
@@ -145,7 +145,7 @@ def test_networks_of_jax_keep_their_bits():
 def test_several_deaths_also_during_recoveries_change_no_bit():
     undisturbed = train_row("halving_doubling", updates=6)[0]
     rng = np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(30):
         first = rng.uniform(0, undisturbed[-1])
         # a recovery takes about 4e-4 s
         times = first + np.append(0, rng.uniform(0, 6e-4, 2))

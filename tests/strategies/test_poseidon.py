@@ -100,9 +100,7 @@ def on_ranks(size, strategy=poseidon, *, allreduce="star", **options):
 @pytest.mark.parametrize(
     "size, scheme, options",
     [
-        (1, "factors", {}),
         (3, "factors", LAYERED),
-        (3, "factors", {"accumulate": 2}),
         (3, "hybrid", LAYERED | {"accumulate": 2}),
     ],
 )

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from dml.update.dense import OPTIMIZERS, apply, make
+from dml.update.dense import apply, make
 from dml.update.layers import (
     apply_layer,
     companion,
@@ -23,7 +23,8 @@ def gradients(seed):
     )
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+# the moments of the others, which test_flat.py cuts anywhere, lie as those of these
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adamw", "lars", "lamb", "muon"])
 def test_layers_are_updated_with_the_bits_of_the_full_tree(name):
     optimizer = make(name, 0.01, decay=0.1, like=start_params())
     full, full_state = start_params(), optimizer.init(start_params())

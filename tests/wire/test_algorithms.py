@@ -21,7 +21,7 @@ from tests.wire.collectives.spy import Spy
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA, barrier=ALPHA)  # virtual ranks copy in no time
 FLAT = sorted(SCHEDULES.keys() - {"hierarchical"})
-SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33)
+SIZES = (1, 2, 3, 4, 5, 7, 8, 17)
 BUFFERS = ((np.float32, SEGMENT), (np.float64, 103), (np.float64, 3))
 few = settings(max_examples=40)
 
@@ -130,7 +130,7 @@ def test_any_segment_and_eager_limit_agree(
 
 
 @pytest.mark.parametrize("outside", FLAT)
-@pytest.mark.parametrize("size", (1, 2, 3, 5, 6, 8, 9, 16))
+@pytest.mark.parametrize("size", (1, 2, 3, 5, 6, 8, 9))
 def test_hierarchical_run_schedule_and_formulas_agree(size, outside):
     for width in {1, 2, 3, 4, size} - set(range(size + 1, 5)):
         members = groups((0,) * size, width)

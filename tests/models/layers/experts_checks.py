@@ -187,34 +187,6 @@ def check_experts_have_four_all_to_alls_and_no_other_collective():
     assert not re.search(r"= (psum|pmean|all_gather|ppermute|reduce_scatter)", said)
 
 
-def check_an_all_to_all_that_is_left_out_and_rows_that_are_not_dropped_are_seen():
-    exchange, calls = jax.lax.all_to_all, []
-    routes = module.routes_from_scores
-
-    def second_left_out(array, axis, split, concat, **options):
-        calls.append(1)
-        if len(calls) % 2:
-            return exchange(array, axis, split, concat, **options)
-        return array.reshape(TWO.experts, -1, TWO.width)
-
-    def crowded(scores_RxE, choices):
-        way = routes(scores_RxE, choices)
-        room = module.capacity(TWO, ROWS // DEVICES)
-        return way._replace(slots_RxK=way.slots_RxK % room)
-
-    wanted = whole(TWO)
-    for where, name, wrong in (
-        (jax.lax, "all_to_all", second_left_out),
-        (module, "routes_from_scores", crowded),
-    ):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(where, name, wrong)
-            found = shared(TWO)
-        with pytest.raises(AssertionError):
-            close(found, wanted)
-    assert calls
-
-
 def check_experts_that_devices_cannot_share_are_refused():
     six, cut = ONE._replace(experts=6), P("expert")
     call = jax.shard_map(

@@ -7,7 +7,6 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax.sharding import PartitionSpec as P
 
 from dml.models.layers import ring_attention as ring
@@ -64,12 +63,7 @@ def around(size, causal):
 
 
 def check_ring_attention_is_attention():
-    for size, length, causal in (
-        (1, 4, False),
-        (2, LENGTH, True),
-        (4, LENGTH, True),
-        (4, 4, False),
-    ):
+    for size, length, causal in (1, LENGTH, False), (4, LENGTH, True), (4, 4, False):
         found = around(size, causal)(*qkv(length))
         close(found, reference(*qkv(length), seen(length, causal)))
 
@@ -81,18 +75,6 @@ def check_half_precision_goes_in_and_comes_out():
     (_, wanted_BxLxHxK), _ = reference(*qkv(LENGTH), seen(LENGTH, True))
     apart = np.abs(np.float32(mixed_BxLxHxK) - wanted_BxLxHxK).max()
     assert apart < 0.1  # 2**-8 of values up to 6, of scores up to 10
-
-
-def check_keys_that_go_the_other_way_are_seen():
-    def backwards(tree, axis):
-        size = jax.lax.axis_size(axis)
-        return jax.lax.ppermute(tree, axis, [(d, (d - 1) % size) for d in range(size)])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ring, "send_to_next", backwards)
-        wrong = taught(over(line("sequence"), True))(*qkv(LENGTH))
-    with pytest.raises(AssertionError):
-        close(wrong, reference(*qkv(LENGTH), seen(LENGTH, True)))
 
 
 def check_no_device_gathers_or_holds_more_than_its_share():

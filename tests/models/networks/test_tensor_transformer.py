@@ -11,7 +11,7 @@ from tests.models.networks.tensor_main import CHECKS, SHAPE
 
 
 @pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
-def test_on_four_devices(name):
+def test_on_eight_devices(name):
     text = said("tests.models.networks.tensor_main")
     assert f"{name}: ok\n" in text, text
 

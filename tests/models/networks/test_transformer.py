@@ -32,14 +32,6 @@ KINDS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick():
-    """Compile in half the time: these networks are tiny."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 

@@ -25,7 +25,7 @@ def found(seed, size, collectives="mpich", links=None, eager=None):
 
 
 @pytest.mark.parametrize("collectives", ["tree", "ring", "linear"])
-@pytest.mark.parametrize("size", [1, 3, 4, 9])
+@pytest.mark.parametrize("size", [1, 4, 5])
 def test_programs_find_the_same_with_all_algorithms(collectives, size):
     for seed in SEEDS:
         assert found(seed, size, collectives) == found(seed, size), seed

@@ -179,12 +179,12 @@ def test_replicas_are_those_of_dense_matrices(name, rule):
         np.testing.assert_allclose(found[:, t], x, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["d2", "gradient_tracking"])
-def test_corrected_replicas_reach_the_minimum_and_those_of_gossip_do_not(name):
-    steps = 250
-    assert np.abs(vectors(name, steps=steps)[:, -1] - MINIMUM).max() < 1e-3
-    plain = vectors("gossip", topology="ring", steps=steps)[:, -1]
-    assert np.abs(plain - MINIMUM).max() > 0.02
+def test_corrected_replicas_reach_the_minimum_and_those_of_gossip_do_not():
+    def off(name):
+        return np.abs(vectors(name, topology="ring", steps=150)[:, -1] - MINIMUM).max()
+
+    assert off("d2") < 1e-3 and off("gradient_tracking") < 1e-3
+    assert off("gossip") > 0.02
 
 
 def test_relay_on_a_star_follows_its_formula():

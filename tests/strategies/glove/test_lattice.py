@@ -117,7 +117,7 @@ def test_replicas_are_byte_equal_by_any_allreduce(name, how):
 
 
 @both
-@pytest.mark.parametrize("batch", (1, 7, 1499, 1500, 10_000))
+@pytest.mark.parametrize("batch", (1, 1499, 10_000))
 def test_any_minibatch_will_do(batch, tables):
     """One record, ragged ones, fewer than ranks in the last, and more than all."""
     records = corpus(70 if batch < 10 else 1500)

@@ -118,7 +118,7 @@ def test_replicated_servers_die_and_the_table_has_all_updates(name):
     if name == "bsp":
         assert np.array_equal(whole[1].table, plain[1].table)
     draws = np.random.default_rng(3)
-    for seed in range(8):
+    for seed in range(5):
         dying = [int(draws.choice([3, 4])), int(draws.choice([6, 7]))]
         events = [Death(rank, draws.uniform(0, end)) for rank in dying]
         call = lambda comm: program(comm, REPLICATED)  # noqa: E731

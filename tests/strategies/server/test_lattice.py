@@ -80,9 +80,8 @@ def test_backups_of_nobody_and_microbatches_change_only_rounding(size, name, opt
 
 
 @pytest.mark.parametrize("name", ["bsp", "async", "ssp", "essp", "softsync", "backup"])
-@pytest.mark.parametrize("colocated", [False, True], ids=["apart", "colocated"])
-def test_every_consistency_learns_on_any_roles(name, colocated):
-    more = {"servers": 2, "colocated": colocated, "delays": DELAYS}
+def test_every_consistency_learns_with_servers_on_workers(name):
+    more = {"servers": 2, "colocated": True, "delays": DELAYS}
     found = ran(5, name, clocks=150, snapshots=5, **more)
     snapshots = found.snapshots[0].values, found.snapshots[-1].values
     best, end, first, last = (

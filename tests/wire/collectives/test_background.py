@@ -27,7 +27,7 @@ def poll_all(*handles):
 
 @pytest.mark.parametrize(
     "size, way, eager",
-    [(1, "waited", 0), (3, "waited", 0), (3, "polled", 1 << 20), (8, "polled", 0)],
+    [(1, "waited", 0), (3, "waited", 0), (3, "polled", 1 << 20), (4, "polled", 0)],
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_a_polled_or_waited_allreduce_conforms(name, size, way, eager):

@@ -27,7 +27,7 @@ from dml.wire.comm.buffers import allocate
 from dml.wire.plans.topology import groups
 from tests.wire.comm import orders
 
-SIZES = 1, 2, 3, 4, 5, 7, 8, 9
+SIZES = 1, 2, 3, 5, 7, 8
 FLAT = sorted(orders.ORDERS.keys() - {"shared"})
 few = settings(max_examples=30)
 
@@ -76,7 +76,7 @@ def test_products_of_complex_numbers_are_equal_on_all_ranks(name, dtype):
 
 
 @pytest.mark.parametrize(
-    "eager, seed, size", [(0, 1, 5), (65536, 2, 8), (1 << 40, 3, 5)]
+    "eager, seed, size", [(0, 1, 5), (65536, 2, 4), (1 << 40, 3, 5)]
 )
 @pytest.mark.parametrize("name", orders.BASIC)
 def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed, size):

@@ -54,7 +54,7 @@ def test_all_operations_and_dtypes_are_reduced(text, size):
         (Case(size, length, dtype, name), op)
         for dtype in DTYPES
         for name, op in OPS.items()
-        for length in (0, 1, 200)
+        for length in ((0, 1, 200) if dtype == "float32" else (200,))
         if not (dtype.startswith("complex") and name in ("max", "min"))
     ]
     net = adding(network(text, size), size)

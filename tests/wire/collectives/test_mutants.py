@@ -136,7 +136,7 @@ def a_copy_of_what_is_not_contiguous(comm, buffer, op=np.add):
     ring_allreduce(comm, words.copy() if not words.flags.writeable else words, op)
 
 
-@pytest.mark.parametrize("size", (3, 5, 7))
+@pytest.mark.parametrize("size", (3, 5))
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_every_mutant_is_caught(mutant, size):
     with pytest.raises(AssertionError):

@@ -50,7 +50,7 @@ def train(comm, rule, seed):
 
 @pytest.mark.parametrize("around", [bare, Traced])
 @pytest.mark.parametrize("name", CONSISTENCIES)
-def test_a_server_s_run_is_repeated_at_8_other_speeds(name, around):
+def test_a_server_s_run_is_repeated_at_other_speeds(name, around):
     rule = consistency(name, Choice(staleness=2, softsync=2), WORKERS)
     found = []
 
@@ -59,7 +59,7 @@ def test_a_server_s_run_is_repeated_at_8_other_speeds(name, around):
         size = WORKERS + SERVERS
         return sim.run(lambda comm: train(wrap(comm), rule, seed), size, network)
 
-    for seed in range(8):
+    for seed in range(4):
         first, words = recorded(lambda wrap, s=seed: run(wrap, s), 6, around)
         assert replayed(lambda wrap, s=seed: run(wrap, s + 50), words, around) == first
         found.append(tuple(first))
