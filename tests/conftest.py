@@ -135,3 +135,17 @@ def time_limit():
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Compile without most optimizations of XLA, in this process and its children."""
+    import jax
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        jax.config.update("jax_disable_most_optimizations", True)
+        jax.clear_caches()  # no file has programs of both kinds
+        yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()

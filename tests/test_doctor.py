@@ -35,7 +35,7 @@ def only(findings):
         ("", "an unknown MPI"),
     ],
 )
-def test_a_library_is_named_by_what_it_says(text, name):
+def test_a_library_is_named_by_its_version_text(text, name):
     assert library(text) == name
 
 

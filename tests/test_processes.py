@@ -136,7 +136,7 @@ def test_settings_of_open_mpi_outlive_the_variables_of_an_outer_mpirun(monkeypat
     assert "OMPI_COMM_WORLD_RANK" not in environment
 
 
-def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
+def test_without_mpi_the_message_has_both_ways_to_get_one(tmp_path, monkeypatch):
     python = tmp_path / "bin" / "python"
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("PATH", str(tmp_path))

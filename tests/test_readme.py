@@ -14,7 +14,7 @@ import pytest
 from dml import conformance
 from dml.data.text.generated import generate
 from tests.commands import PYTHON, ROOT, command
-from tests.experiments.conftest import quick, undrawn  # noqa: F401
+from tests.experiments.conftest import undrawn  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick")
 README = (ROOT / "README.md").read_text()

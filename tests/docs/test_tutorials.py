@@ -11,7 +11,7 @@ from importlib import import_module
 import pytest
 
 from tests.commands import COMPILED, ROOT, command
-from tests.experiments.conftest import quick, undrawn  # noqa: F401
+from tests.experiments.conftest import undrawn  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick")
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

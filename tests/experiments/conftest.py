@@ -4,7 +4,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import glove
-import jax
 import pytest
 from matplotlib.figure import Figure
 from studies.glove import report as glove_report
@@ -16,18 +15,6 @@ from dml.runs.writers import Writer, ignore
 SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1e-9"]
 SAVE, LAY_OUT = figures.save, Figure.draw_without_rendering
 LAID_OUT = set()  # labels of figures
-
-
-@pytest.fixture(scope="module")
-def quick():
-    """Compile without most optimizations of XLA, in this process and its children."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-        jax.config.update("jax_disable_most_optimizations", True)
-        jax.clear_caches()  # no file has programs of both kinds
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
 
 
 @contextmanager

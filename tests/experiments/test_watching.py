@@ -28,7 +28,7 @@ def data(path):
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_pipeline_stores_activations_as_its_schedule_says(name, tmp_path):
+def test_a_pipeline_stores_the_activations_of_its_schedule(name, tmp_path):
     rounds = {"interleaved": 2, "zb_v": 2}.get(name, 1)
     schedule = make(name, 4, 8, rounds)
     layers = Layers([1e-3] * schedule.parts, 1000, "0,0,0")

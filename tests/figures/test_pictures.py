@@ -44,7 +44,7 @@ def test_pixels_are_ink_on_paper_small_and_within_their_range():
     assert np.allclose(found[:, 0, 0], expected, atol=1)  # a colour is a whole number
 
 
-def test_softmax_knows_neither_overflow_nor_what_is_added_to_all():
+def test_softmax_does_not_overflow_and_ignores_a_common_term():
     scores = np.array([[1000.0, 1001, 999], [0, 1, -1]])
     assert np.allclose(*softmax(scores))
     assert np.allclose(softmax(scores).sum(axis=1), 1)

@@ -12,7 +12,7 @@ def made(name, stages, microbatches):
     return make(name, stages, microbatches, rounds)
 
 
-def test_rows_of_text_say_what_every_stage_does_and_are_shortened_in_the_middle():
+def test_rows_of_text_have_every_task_of_a_stage_and_are_shortened_in_the_middle():
     assert lines(make("gpipe", 2, 2)) == [
         "stage 0  0 1 . . . 1 1 0 0",
         "stage 1  . 0 1 1 1 0 0 . .",

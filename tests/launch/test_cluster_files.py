@@ -210,7 +210,7 @@ def test_a_bad_submission_is_one_line_and_code_2(slurm, arguments, env, says):
     assert not before or "OFFERS" in env  # after the lines of the set-up
 
 
-def test_the_job_asks_slurm_for_a_signal_and_a_second_start():
+def test_the_job_requests_a_signal_and_a_second_start_from_slurm():
     options = re.findall(r"^#SBATCH (\S+)", (LAUNCH / "slurm.sbatch").read_text(), re.M)
     assert {"--requeue", "--open-mode=append", "--signal=B:TERM@120"} <= {*options}
 
@@ -225,7 +225,7 @@ def test_scripts_pass_shellcheck():
     subprocess.run(command, cwd=ROOT, check=True)
 
 
-def test_the_job_is_one_of_the_operators_uses_its_slots_and_may_ask_for_gpus():
+def test_the_job_is_one_of_the_operators_uses_its_slots_and_may_request_gpus():
     jsonschema.validate(JOB, SCHEMA)
     launcher, worker = (
         JOB["spec"]["mpiReplicaSpecs"][name] for name in ("Launcher", "Worker")

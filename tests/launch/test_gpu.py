@@ -21,7 +21,7 @@ def machine(devices=1, cpu=False, torch=True):
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_commands_have_flags_that_their_scripts_know(name):
+def test_commands_have_flags_of_their_scripts(name):
     for one in (machine(), machine(8, torch=False), machine(2, cpu=True)):
         command = CHECKS[name].command(one)
         position = next(n for n, word in enumerate(command) if word.endswith(".py"))

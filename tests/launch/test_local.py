@@ -30,7 +30,7 @@ def seen(run, ranks=1):
     return json.loads(lines[0])
 
 
-def test_the_first_start_makes_the_environment_and_the_next_says_one_line(house):
+def test_the_first_start_makes_the_environment_and_the_next_prints_one_line(house):
     first = house.run("experiments/echo.py")
     assert (first.returncode, len(house.installs())) == (0, 1)
     assert "making .venv with python3" in first.stderr
@@ -135,7 +135,7 @@ def test_bad_use_is_one_line_and_code_2_before_any_set_up(
     assert not (house.root / ".venv").exists()
 
 
-def test_a_failed_install_says_why_and_does_not_count_as_ready(house):
+def test_a_failed_install_prints_the_reason_and_does_not_count_as_ready(house):
     good = (house.root / "requirements.txt").read_text()
     house.run("experiments/echo.py")
     house.write(house.root / "requirements.txt", "nonsense")
@@ -423,7 +423,7 @@ def test_threads_are_shared_by_the_ranks_of_the_fullest_host(hosts):
 
 
 @pytest.mark.parametrize("script", ["local", "hosts"])
-def test_no_mpi_is_one_line_that_says_the_two_ways_to_get_one(house, hosts, script):
+def test_no_mpi_is_one_line_with_the_two_ways_to_get_one(house, hosts, script):
     house.run("experiments/echo.py")  # makes the environment
     (house.root / ".venv/bin/mpirun").unlink()
     (house.bin / "mpirun").unlink()

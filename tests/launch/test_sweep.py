@@ -252,7 +252,7 @@ def test_no_output_moves_the_terminal(tmp_path):
     assert sweep_runs.tail(tmp_path) == ["one", "two", "\ufffd \u2026\tthree]0;x"]
 
 
-def test_where_every_run_fails_the_tables_say_so(swept, tmp_path, capsys):
+def test_tables_show_that_every_run_failed(swept, tmp_path, capsys):
     assert swept("--text=fail", "--lr=1,2", "--x=lr", "--y=loss") == 1
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert shown[:3] == [["lr", "count", "loss"], ["1", "0", "-"], ["2", "0", "-"]]
@@ -306,7 +306,7 @@ def test_after_two_dashes_a_flag_is_the_scripts_own(swept, tmp_path):
         (["--only=1"], "expected --only below 1, got 1"),
     ],
 )
-def test_bad_input_is_said_before_anything_runs(swept, tmp_path, argv, says):
+def test_bad_input_is_refused_before_anything_runs(swept, tmp_path, argv, says):
     with pytest.raises(BadInput) as error:
         swept("--lr=1", *argv)
     assert says in str(error.value)
@@ -322,7 +322,7 @@ def test_bad_input_is_one_line_and_code_2(tmp_path):
     assert process.returncode == 2
 
 
-def test_a_script_that_says_no_flags_is_bad_input(tmp_path):
+def test_a_script_without_a_list_of_flags_is_bad_input(tmp_path):
     script = tmp_path / "odd.py"
     with pytest.raises(BadInput, match="expected a script, got .*odd.py, no such file"):
         sweep_flags.script_flags(str(script))

@@ -82,7 +82,7 @@ def summary(tmp_path):
     "ranks, number",
     [(0, signal.SIGTERM), pytest.param(2, signal.SIGINT, marks=kills_ranks)],
 )
-def test_a_stopped_run_saves_says_how_to_go_on_and_does(
+def test_a_stopped_run_saves_prints_how_to_resume_and_resumes(
     start, tmp_path, monkeypatch, ranks, number
 ):
     out, small = tmp_path / "run", corpus(tmp_path, documents=40)
@@ -127,7 +127,7 @@ def test_who_stops_the_counting_reads_one_line(start, tmp_path):
 
 
 @kills_ranks
-def test_a_deep_run_that_is_told_to_end_saves_and_ends_well(start, tmp_path):
+def test_a_deep_run_that_receives_a_signal_saves_and_ends_well(start, tmp_path):
     rows = tmp_path / "run/metrics.jsonl"
     trains = lambda: rows.exists() and rows.stat().st_size  # noqa: E731
     flags = "--data=digits", "--model=mlp", "--steps=4000", "--strategy=mesh"

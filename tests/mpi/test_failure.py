@@ -166,5 +166,5 @@ def test_slow_work_and_many_quick_calls_are_no_deadlock(fail):
 
 
 @pytest.mark.parametrize("way", ("all_end_well", "windows_made_in_another_order"))
-def test_a_run_that_ends_well_says_nothing_and_leaves_no_memory(fail, way):
+def test_a_run_that_ends_well_prints_nothing_and_leaves_no_memory(fail, way):
     assert fail(3, way)[0] == (0, "", "", 0)

@@ -74,7 +74,7 @@ def test_the_commit_is_a_hash_and_none_outside_git(tmp_path, monkeypatch):
     assert folder.commit() is None
 
 
-def test_a_path_is_what_was_asked_for_or_named_by_time(tmp_path):
+def test_a_path_is_the_requested_one_or_named_by_time(tmp_path):
     assert folder.path("here", "linear") == Path("here")
     default = str(folder.path(None, "linear"))
     assert re.fullmatch(r"runs/linear/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+Z", default)

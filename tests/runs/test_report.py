@@ -121,7 +121,7 @@ def test_the_page_has_a_row_and_details_for_each_run(made, tmp_path):
     assert "3 done." in page.within["p"][0]
 
 
-def test_nothing_that_a_run_says_becomes_an_element(made, tmp_path):
+def test_no_text_of_a_run_becomes_an_element(made, tmp_path):
     name = EVIL.replace("/", "\N{FRACTION SLASH}")
     for k in range(2):
         path = folder(

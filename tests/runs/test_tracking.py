@@ -148,7 +148,7 @@ def test_a_tracker_prints_nothing_to_stdout(name, log, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_wandb_is_online_only_if_the_environment_says_so(tmp_path, monkeypatch):
+def test_wandb_is_online_only_if_the_environment_requests_it(tmp_path, monkeypatch):
     log = {}
     monkeypatch.setitem(sys.modules, "wandb", wandb(log))
     monkeypatch.setenv("WANDB_MODE", "online")

@@ -102,7 +102,7 @@ def test_receives_posted_before_and_after_the_first_from_anyone_take_theirs(even
 
 @FABRICS
 @pytest.mark.parametrize("eager", (0, 65536))
-def test_a_probe_sees_a_message_alpha_after_it_was_sent_and_takes_nothing(
+def test_a_probe_finds_a_message_alpha_after_it_was_sent_and_takes_nothing(
     events, eager
 ):
     def program(comm):
@@ -139,7 +139,7 @@ def test_iprobe_turns_true_when_the_message_can_be_seen_and_not_before(events, n
 
 
 @FABRICS
-def test_a_test_between_computations_sees_what_has_happened_by_then(events):
+def test_a_test_between_computations_finds_what_has_arrived_by_then(events):
     """Rank 0 polls every millisecond; the answer comes after a server's detour."""
 
     def program(comm):
@@ -185,7 +185,7 @@ def test_waitany_names_the_request_that_is_done_first_then_the_others(
 
 @FABRICS
 @pytest.mark.parametrize("how", ("waits", "ends", "probes"))
-def test_a_message_that_nobody_receives_is_lost_and_told(events, how):
+def test_a_message_that_nobody_receives_is_lost_and_reported(events, how):
     def program(comm):
         if how == "waits":
             comm.Recv(np.zeros(1), ANY, Tag.RING)

@@ -99,7 +99,7 @@ def test_both_cases_of_the_evaluator_give_the_same_bits(name):
 
 
 @pytest.mark.parametrize("name", ("tree", "butterfly", "halving_doubling", "ring"))
-def test_a_million_ranks_take_what_the_formula_says(name):
+def test_a_million_ranks_take_the_seconds_of_the_formula(name):
     size = 1 << 20
     clocks = sim.evaluate(SCHEDULES[name](size, size), uniform(), size).clocks
     seconds = cost.seconds(name, Job(size, size), RATES)
@@ -192,7 +192,7 @@ def test_all_room_is_free_again_when_all_messages_are_there():
         assert free == 999
 
 
-def test_what_repeats_too_often_is_extrapolated_and_says_so():
+def test_many_equal_rounds_are_extrapolated_and_marked():
     size, place = 16, network("torus:4x4", 16)
     schedule = [one._replace(times=300) for one in SCHEDULES["ring"](size, 16_000)]
     exact = sim.evaluate(schedule, place, size)

@@ -146,7 +146,7 @@ def test_messages_between_slow_or_separated_ranks_are_late(text, expected):
     assert exchange(text) == exactly(expected)
 
 
-def test_a_partition_that_never_heals_loses_messages_and_says_which():
+def test_a_partition_that_never_ends_loses_messages_and_lists_them():
     with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
         arrivals([(0, 2, 1000, 0.0)], line(3), events=[SlowLink(2)])
     with pytest.raises(sim.Deadlock) as caught:

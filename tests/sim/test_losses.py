@@ -80,7 +80,7 @@ def test_a_one_way_link_loses_messages_in_one_direction():
     assert sim.run(program, 2, NETWORK, events=events("lose:1>0@0")) == [[], [7]]
 
 
-def test_only_answers_reach_a_rank_behind_a_nat():
+def test_only_replies_reach_a_rank_behind_a_nat():
     def program(comm):
         if comm.rank == 0:  # behind the NAT
             comm.platform.compute(0.5)

@@ -96,7 +96,7 @@ def test_a_message_longer_than_its_receive_raises(programs, says):
 # Deadlocks.
 
 
-def test_a_deadlock_says_what_each_rank_waits_for():
+def test_a_deadlock_lists_what_each_rank_waits_for():
     def program(comm):
         if comm.rank == 0:
             comm.Recv(np.zeros(4, np.float32), 1, RING)
@@ -118,7 +118,7 @@ def test_a_deadlock_says_what_each_rank_waits_for():
     ]
 
 
-def test_a_deadlock_of_many_ranks_is_told_in_few_lines():
+def test_a_deadlock_of_many_ranks_has_few_lines():
     def program(comm):
         comm.Recv(np.zeros(1), (comm.rank + 1) % comm.size, RING)
 
@@ -153,7 +153,7 @@ def test_an_allreduce_that_one_rank_misses_is_a_deadlock_at_once(name, before):
         sim.run(program, 3)
 
 
-def test_ranks_that_call_different_collectives_are_told_so():
+def test_ranks_that_call_different_collectives_are_refused():
     """MPI would hang or mix them up; a virtual world can tell."""
 
     def program(comm):
@@ -323,7 +323,7 @@ def test_split_makes_a_group_a_colour_in_the_order_of_keys_then_ranks():
         (2, [0, 0, 1, 1, 2], [0, 1]),
     ],
 )
-def test_hosts_hold_as_many_ranks_as_the_network_says(host, hosts, odd):
+def test_hosts_have_the_ranks_of_the_network(host, hosts, odd):
     """A group numbers hosts by its own lowest ranks."""
 
     def program(comm):

@@ -118,7 +118,7 @@ def test_l1_shrinks_every_row_by_its_share_after_the_step():
 
 
 @pytest.mark.parametrize("rule, start", (("adagrad", 0.1), ("glove", 1)))
-def test_squares_start_where_they_are_told_to(rule, start):
+def test_squares_start_at_the_given_value(rule, start):
     values, squares = normal(0, 4, 2), 1 + normal(1, 4, 2) ** 2
     assert (table(rule, values, RATE).state[0] == np.float32(start)).all()
     assert (table(rule, values, RATE, squares=7).state[0] == 7).all()

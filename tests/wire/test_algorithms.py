@@ -21,7 +21,7 @@ from tests.wire.collectives.spy import Spy
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA, barrier=ALPHA)  # virtual ranks copy in no time
 FLAT = sorted(SCHEDULES.keys() - {"hierarchical"})
-SIZES = (1, 2, 3, 4, 5, 7, 8, 17)
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 BUFFERS = ((np.float32, SEGMENT), (np.float64, 103), (np.float64, 3))
 few = settings(max_examples=40)
 

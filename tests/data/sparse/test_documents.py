@@ -68,7 +68,7 @@ def test_repeated_words_count_by_logarithm_and_columns_are_sorted():
     np.testing.assert_allclose(rows[0, 1] / rows[0, 0], 1 + np.log(2), rtol=1e-6)
 
 
-def test_the_second_load_reads_the_same_bytes_and_asks_nobody(
+def test_the_second_load_reads_the_same_bytes_without_a_download(
     name, tmp_path, monkeypatch
 ):
     first = documents(name)

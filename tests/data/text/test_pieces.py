@@ -113,7 +113,7 @@ def test_a_wiki_dump_gives_an_article_a_line(tmp_path, name):
     assert len(read(path)) == 1
 
 
-def test_an_old_wiki_dump_tells_namespaces_by_title(tmp_path):
+def test_an_old_wiki_dump_has_namespaces_in_titles(tmp_path):
     content = (
         '<mediawiki><siteinfo><namespaces><namespace key="0"/><namespace key="1">Talk'
         "</namespace></namespaces></siteinfo>"

@@ -30,7 +30,7 @@ def restored(batch):
 
 
 @pytest.mark.parametrize("count", [4 * 10, 1237])
-def test_bert_sees_every_token_once_and_no_held_out_one(count):
+def test_bert_reads_every_token_once_and_no_held_out_one(count):
     made = corpus(count)
     training, held_out = masked_windows(made, 12, seed=1)
     batch = training.take(np.arange(training.count))
@@ -41,7 +41,7 @@ def test_bert_sees_every_token_once_and_no_held_out_one(count):
 
 
 @pytest.mark.parametrize("count", [4 * 11, 1237])
-def test_gpt_sees_every_token_once_and_predicts_the_next_one(count):
+def test_gpt_reads_every_token_once_and_predicts_the_next_one(count):
     ids = corpus(count).ids
     training, held_out = causal_windows(ids, 10)
     parts = [training.take(np.arange(training.count)), held_out]

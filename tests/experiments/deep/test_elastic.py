@@ -80,7 +80,7 @@ def test_flags_that_do_not_fit_are_refused(tmp_path, flags, text):
         see(tmp_path, "--simulate=2", "--elastic", *flags)
 
 
-def test_a_stopped_run_saves_and_says_how_to_resume(tmp_path, monkeypatch):
+def test_a_stopped_run_saves_and_prints_how_to_resume(tmp_path, monkeypatch):
     requests = iter([(False, 0)] * 4)
     monkeypatch.setattr(Requests, "__call__", lambda self: next(requests, (True, 0)))
     text = f"stopped after update 3 of 6; .* --resume={tmp_path}"

@@ -24,7 +24,7 @@ def read(path):
     return summary, read_rows(path)
 
 
-def test_two_towers_learn_as_one_device_and_send_what_the_formula_says(ran):
+def test_two_towers_learn_as_one_device_and_send_the_words_of_the_formula(ran):
     summary, rows = read(ran[0] / "two_towers")
     assert [(row["crossings"], row["devices"]) for row in rows] == [
         ("3678", 1),

@@ -31,7 +31,7 @@ def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
     assert written["energy_kwh"] > 0
 
 
-def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
+def test_the_requested_number_of_steps_is_drawn_after_the_first(tmp_path, capsys):
     argv = ["--simulate=64", "--allreduce=ring", "--steps=4"]
     words = run(tmp_path, *argv, timeline=2)[0]["words_sent"] / 4
     assert f"timeline {tmp_path / 'timeline.svg'}\n" in capsys.readouterr().out

@@ -53,7 +53,7 @@ def test_a_simulated_step_takes_the_seconds_of_the_formula(way, nonzeros, error)
 
 
 @pytest.mark.parametrize("way", WAYS[:4], ids=str)
-def test_more_ranks_stop_helping_where_the_formula_says(way):
+def test_more_ranks_stop_helping_at_the_number_of_the_formula(way):
     given, sizes = task(0, 1 << 15), [1, 2, 4, 8, 16, 32, 64]
     took = [simulated(given, way, size, MACHINE)[0] for size in sizes]
     assert fitted_limit(sizes, took) == pytest.approx(

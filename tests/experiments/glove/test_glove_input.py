@@ -97,7 +97,7 @@ def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monke
 
 
 @pytest.mark.mpi
-def test_ranks_say_it_once_and_end_with_2(corpus, tmp_path):
+def test_ranks_print_a_refusal_once_and_end_with_2(corpus, tmp_path):
     given = [f"--corpus={corpus}", "--min_count=1", f"--out={tmp_path / 'run'}"]
     given += ["--timeline=0", "--strategy=operation", "--lr=1e30", "--dim=8"]
     done = command("mpirun", "-n", "2", PYTHON, "experiments/glove.py", *given)

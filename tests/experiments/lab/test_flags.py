@@ -116,7 +116,7 @@ def on(argv, program):
     return flags.ranks(program, WORLD)
 
 
-def test_a_virtual_world_is_as_its_flags_say():
+def test_a_virtual_world_has_the_values_of_its_flags():
     def program(comm):
         comm.platform.compute(1)
         return comm.platform.network.rates[:3], comm.bytes_sent

@@ -68,7 +68,7 @@ def test_no_silence_lasts_longer_than_ten_seconds():
     assert max(progress.TERMINAL_SECONDS, progress.FILE_SECONDS) <= 10
 
 
-def test_a_command_that_knows_its_duration_prints_the_time_left(begin, monkeypatch):
+def test_a_command_of_known_duration_prints_the_time_left(begin, monkeypatch):
     monkeypatch.setattr(progress, "FILE_SECONDS", 600.0)
     one, screen = begin()
     one.expect(100.0, silence=0.05)

@@ -26,7 +26,7 @@ def wrote(path, *argv, comm=None):
         writer.summary({"loss": 0.5})
 
 
-def test_every_summary_says_what_the_run_has_spent(tmp_path):
+def test_every_summary_has_what_the_run_has_spent(tmp_path):
     wrote(tmp_path)
     summary = read_summary(tmp_path)
     assert set(summary) == {"status", "loss"} | SPENT
@@ -52,13 +52,13 @@ def test_terms_that_make_no_number_are_refused(name, value):
         values(f"--{name}={value}")
 
 
-def test_flags_ask_for_a_table_and_for_tensorboard(tmp_path):
+def test_flags_select_a_table_and_tensorboard(tmp_path):
     wrote(tmp_path, "--csv", "--tensorboard")
     assert (tmp_path / "metrics.csv").read_text() == "step,loss\n1,0.5\n"
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
 
 
-def test_a_flag_asks_for_a_tracker_and_a_missing_one_is_refused(tmp_path, monkeypatch):
+def test_a_flag_selects_a_tracker_and_a_missing_one_is_refused(tmp_path, monkeypatch):
     got = {}
     monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(BadInput, match="trackio, got none; pip install '.*track]'"):

@@ -54,7 +54,7 @@ def test_the_choices_of_auto_and_auto_all_are_explained(tmp_path):
         assert row["bound_seconds"] is None or row["bound_seconds"] < row["seconds"]
 
 
-def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, capsys):
+def test_the_summary_compares_auto_and_the_folder_has_a_figure(tmp_path, capsys):
     (summary, *others) = run(tmp_path, "--simulate=3", "--sizes=1KB", "--check")
     check_folder(tmp_path, summary, "allreduce.svg", "allreduce.png")
     assert all(other == summary for other in others)

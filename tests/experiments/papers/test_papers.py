@@ -98,7 +98,7 @@ def test_time_left_is_known_before_the_first_paper_ends():
     assert papers_runs.seconds(PAPERS, ["hogwild"], "tiny") == 0
 
 
-def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):
+def test_one_paper_replaces_its_own_part_of_the_page(shelf, tmp_path):
     shelf("--run=one,two")
     before = page(tmp_path)
     shelf("--run=one", "--quick")
@@ -121,7 +121,7 @@ def test_a_command_that_fails_leaves_its_paper_untested(shelf, tmp_path, capfd):
     assert (summary["papers_failed"], summary["bad_1"]) == (1, "not testable here")
 
 
-def test_docs_that_cannot_be_written_are_said_before_anything_runs(shelf, tmp_path):
+def test_docs_that_cannot_be_written_are_refused_before_anything_runs(shelf, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="folder to write to, .*pass --docs=<another>"):
         shelf("--run=one", f"--docs={tmp_path / 'file'}")
@@ -172,7 +172,7 @@ def test_a_size_replaces_flags_of_the_same_name():
     "script",
     sorted({one.script for p in PAPERS.values() for one in p.commands.values()}),
 )
-def test_a_script_knows_the_flags_that_papers_give_it(script):
+def test_a_script_has_the_flags_that_papers_pass(script):
     known = import_module(script.removesuffix(".py")).FLAGS
     commands = [c for p in PAPERS.values() for c in p.commands.values()]
     for command in (one for one in commands if one.script == script):
@@ -225,6 +225,6 @@ def test_the_page_of_the_docs_is_that_of_its_records():
     ({"commit": "a-dirty", "load": 9.0},
      ["it is from a modified tree", "its machine had a load of 9 beside it"]),
 ])  # fmt: skip
-def test_a_record_counts_or_says_why_not(change, why):
+def test_a_record_counts_or_has_the_reason_why_not(change, why):
     good = {"commit": "abc", "size": "full", "load": 0.3}
     assert papers_page.doubts(good | change) == why

@@ -21,7 +21,7 @@ SIZES = [(1, 1), (2, 1), (2, 32), (4, 3), (4, 8), (8, 4), (8, 32)]
 
 
 @pytest.mark.parametrize("stages, microbatches", SIZES)
-def test_equal_stages_on_a_free_network_are_as_fast_as_the_formula_says(
+def test_equal_stages_on_a_free_network_take_the_seconds_of_the_formula(
     stages, microbatches
 ):
     formula = stages * microbatches / (microbatches + stages - 1)
@@ -36,7 +36,7 @@ def test_equal_stages_on_a_free_network_are_as_fast_as_the_formula_says(
 
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("stages, microbatches", SIZES)
-def test_rounds_shrink_the_bubble_as_the_schedule_says(stages, microbatches, rounds):
+def test_rounds_shrink_the_bubble_as_in_the_schedule(stages, microbatches, rounds):
     schedule = make("interleaved", stages, microbatches, rounds)
     found, formula = speed_up(schedule, EQUAL), facts.speed_up(schedule)
     if microbatches % stages and rounds > 1:

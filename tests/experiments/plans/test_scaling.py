@@ -68,7 +68,7 @@ def test_a_gradient_is_measured_where_no_seconds_are_given(tmp_path):
     assert summary["step_seconds"] > 0
 
 
-def test_a_measured_line_meets_a_clock_that_knows_it():
+def test_a_measured_line_is_that_of_an_exact_clock():
     """A gradient of 2 ms and 0.1 ms an example, on a clock that is virtual."""
 
     def program(comm):
@@ -114,7 +114,7 @@ def test_the_resource_that_is_scarce_binds(rates, example, resource):
         )
 
 
-def test_the_lectures_table_says_how_efficient_it_is():
+def test_the_lectures_table_has_the_efficiency():
     published, *models = scaling_bert.rows()
     assert published["efficiency_1472"] == 236 * 256 / (47 * 1472)
     assert published["efficiency_1024"] == pytest.approx(0.8806, abs=1e-4)

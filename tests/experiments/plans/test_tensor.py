@@ -19,7 +19,7 @@ def run(out, *flags):
     return text, read_summary(out), read_rows(out)
 
 
-def test_two_devices_have_the_dense_numbers_and_send_what_the_formula_says(tmp_path):
+def test_two_devices_have_the_dense_numbers_and_send_the_words_of_the_formula(tmp_path):
     said, summary, rows = run(tmp_path, "--tensor=2", "--sequence", "--repeats=1")
     assert summary["equals_formula"]
     assert "compiled: equal to the formula" in said
@@ -33,7 +33,7 @@ def test_two_devices_have_the_dense_numbers_and_send_what_the_formula_says(tmp_p
         assert (tmp_path / name).stat().st_size > 0
 
 
-def test_experts_and_ring_attention_send_what_their_formulas_say(tmp_path):
+def test_experts_and_ring_attention_send_the_words_of_their_formulas(tmp_path):
     flags = "--tensor=4", "--heads=4", "--experts=8", "--choices=2", "--ring"
     _, summary, rows = run(tmp_path, *flags, "--repeats=0")
     assert summary["equals_formula"] and summary["largest_gap_4"] < 1e-5
@@ -83,7 +83,7 @@ def test_bytes_without_a_formula_are_reported():
         (["--tensor=2", "--experts=4", "--choices=5"], "choices of 1 to 4 experts"),
     ],
 )
-def test_bad_input_is_told_before_anything_is_compiled(flags, message, monkeypatch):
+def test_bad_input_is_refused_before_anything_is_compiled(flags, message, monkeypatch):
     monkeypatch.setattr(tensor.measurements, "devices", lambda count: None)
     with pytest.raises(BadInput, match=message):
         tensor.main(["tensor.py", *SMALL, *flags])

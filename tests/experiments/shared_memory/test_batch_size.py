@@ -36,7 +36,7 @@ def gradients(data, table):
     return np.array(rows)
 
 
-def test_a_run_says_steps_and_seconds_and_leaves_figures(tmp_path):
+def test_a_run_prints_steps_and_seconds_and_leaves_figures(tmp_path):
     summary = batch_size.main(["batch_size.py", f"--out={tmp_path}", *SMALL])
     rows = read_rows(tmp_path)
     assert [row["batch"] for row in rows] == [1, 4, 256] * 2

@@ -19,7 +19,7 @@ FITTING = ("--mu=1e-3", "--lr=0.1", "--epochs=20")
 SMALL = ("--data=generated", "--epochs=3", "--batch=64")
 
 
-def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
+def test_a_classifier_learns_and_prints_how_sparse_its_data_are(tmp_path, capsys):
     given = ["--data=generated", *FITTING, "--threads=2", "--hubs=1"]
     summary = run(svm, tmp_path, *given)
     assert summary["accuracy"] > 0.8

@@ -18,7 +18,7 @@ def test_on_four_devices(name):
     assert f"{name}: ok\n" in text, text
 
 
-def test_room_is_the_equal_share_times_the_factor_and_params_lie_as_specs_say():
+def test_capacity_is_the_equal_share_times_the_factor_and_params_have_their_specs():
     mixture = Mixture(8, 1, 1, 1, 1.25)
     assert capacity(mixture, 64) == 10
     assert capacity(mixture._replace(choices=2), 64) == 20

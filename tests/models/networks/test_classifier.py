@@ -213,7 +213,7 @@ def test_a_residual_block_starts_as_its_shortcut_alone():
     assert not np.array_equal(apply(part, maps)[0], maps)
 
 
-def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree():
+def test_devices_with_parts_of_a_batch_are_distinguished_from_equal_ones():
     model, params, *_ = begun("resnet")
     batch = example(4)
 

@@ -73,7 +73,7 @@ SHAPES = [(1, 1, 1), (1, 3, 2), (2, 1, 1), (4, 3, 2), (5, 2, 9), (8, 30, 31)]
 
 
 @pytest.mark.parametrize("layers, read, written", SHAPES)
-def test_each_time_comes_after_what_it_needs_and_phases_say_what_ticks_do(
+def test_each_time_comes_after_what_it_needs_and_phases_are_those_of_the_ticks(
     layers, read, written
 ):
     length = read + written

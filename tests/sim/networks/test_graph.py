@@ -51,7 +51,7 @@ def test_ranks_go_in_order_to_all_routers_or_to_those_listed(written):
     assert len(graph.paths(np.array([0]), np.array([3])).links) == 2
 
 
-def test_a_line_says_the_same_in_either_direction(written):
+def test_a_line_is_the_same_in_either_direction(written):
     one, two = (read(written(line)) for line in ("3 7 2", "7 3 2.0"))
     assert (one.ends() == two.ends()).all() and one.factors == two.factors
 

@@ -101,7 +101,7 @@ def test_a_graph_comes_from_its_file(tmp_path):
         *("uniform:1,1,1@1,1,1", "fat_tree:2000", "slim_fly:5x9999999"),
     ],
 )
-def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
+def test_a_bad_text_is_refused_in_one_line_with_what_to_do(text):
     with pytest.raises(BadInput) as error:
         network(text, 1)
     message = str(error.value)

@@ -123,7 +123,7 @@ def test_hosts_are_numbered_by_their_lowest_rank_and_neighbours_share_routers(ne
 
 
 @pytest.mark.parametrize("make", [Torus, FatTree, Dragonfly, SlimFly])
-def test_ports_and_links_take_what_the_rates_say(make):
+def test_ports_and_links_take_the_time_of_the_rates(make):
     network = make((5,) if make is Torus else 4, rates=RATES)
     paths, links = network.paths(np.arange(4), np.arange(4)[::-1]), network.links()
     assert (paths.alpha == 3e-6).all() and (paths.beta == 2e-9).all()

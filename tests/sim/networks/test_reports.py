@@ -41,7 +41,7 @@ SMALL += [(2, 2, 2), (3, 2, 2), (1, 6), (5, 3), (2, 6), (7, 2), (2, 2, 2, 2)]
 
 
 @pytest.mark.parametrize("dims", SMALL)
-def test_no_halves_of_a_torus_have_fewer_cables_between_than_it_says(dims):
+def test_no_halves_of_a_torus_have_fewer_cables_between_than_reported(dims):
     network = Torus(dims)
     expected = smallest_cut(network.ends(), network.capacity)
     assert network.report(PRICES).bisection == expected
@@ -51,7 +51,7 @@ def test_no_halves_of_a_torus_have_fewer_cables_between_than_it_says(dims):
 @pytest.mark.parametrize(
     "dims", [(16, 16), (16, 8, 4), (8, 8, 8), (5, 5, 4), (64,), (9, 9)]
 )
-def test_the_search_finds_what_the_formula_of_a_torus_says(dims):
+def test_the_search_equals_the_formula_of_a_torus(dims):
     network = Torus(dims)
     assert searched(network) == network.report(PRICES).bisection
 

@@ -102,7 +102,7 @@ def ran(counted, who, rule, fabric, seed, scale, **options):
 
 @settings(max_examples=40)
 @given(some.data())
-def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
+def test_every_read_has_each_own_gradient_once_and_keeps_its_bound(data):
     draw = data.draw
     name = draw(some.sampled_from(["async", "ssp", "essp", "essp"]))
     colocated, workers = draw(some.booleans()), draw(some.integers(1, 6))

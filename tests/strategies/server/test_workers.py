@@ -120,7 +120,7 @@ def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
         alone_with(lambda replica: kept(replica, bad), table)
 
 
-def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
+def test_a_filter_of_keys_receives_the_gradient_of_the_workers_own_part():
     seen, counts = [], Counts()
 
     def sift(values, grads):

@@ -234,7 +234,7 @@ def test_who_waits_loses_no_update(policy):
         assert step.measures == {"rows_changed": 4 * edges, "rows_lost": 0}
 
 
-def test_a_count_says_what_was_lost():
+def test_lost_updates_are_counted():
     problem, how = tally(edges=50), How(lambda epoch: 1.0, 8, counting=True)
     # a policy that loses every change of row 3
     steps, table = run(hogwild, problem, how, policy=forgetful)
@@ -261,7 +261,7 @@ def test_an_epoch_visits_every_block_once_and_the_short_one_last():
     assert one.visits.tolist() != elsewhere.visits.tolist()
 
 
-def test_what_cannot_be_shared_out_is_said():
+def test_what_cannot_be_divided_is_refused():
     problem = documents(examples=5)
     with pytest.raises(BadInput, match="at most 5 workers for 5 examples, got 6"):
         run(hogwild, problem, settings(batch=2), threads=6, policy=lock_free)

@@ -49,7 +49,7 @@ def test_a_part_may_have_a_step_and_the_part_for_oneself_stays_where_it_is():
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_it_takes_the_rounds_and_words_that_it_says(size):
+def test_it_takes_the_stated_rounds_and_words(size):
     network = sim.Uniform(1e-6, 1e-9)
 
     def program(comm):

@@ -24,9 +24,7 @@ NETWORKS = [(sim.Uniform(1e-6, 1e-9), 0), (sim.Uniform(1e-6, 1e-9, eager=0), 1)]
 
 @pytest.mark.parametrize("network, seed", NETWORKS)
 @pytest.mark.parametrize("size", SIZES)
-def test_any_root_broadcasts_to_all_in_the_rounds_and_words_that_it_says(
-    size, network, seed
-):
+def test_any_root_broadcasts_to_all_in_the_stated_rounds_and_words(size, network, seed):
     def program(comm):
         for root in range(size):
             for length in (0, 1, 13):
@@ -153,7 +151,7 @@ def test_equal_parts_take_the_seconds_of_the_formula(size, length):
 @pytest.mark.parametrize("name", ("ring", "butterfly", "star", "shared", "auto"))
 @pytest.mark.parametrize("size", (2, 3, 8))
 @pytest.mark.parametrize("length", (100, 30_000))
-def test_dense_is_chosen_where_the_virtual_clock_says_so(length, size, name):
+def test_dense_is_chosen_where_it_is_faster_by_the_virtual_clock(length, size, name):
     def reducing(comm):
         buffer = allocate(comm, length)
         return lambda: ALLREDUCE[name](comm, buffer)

@@ -24,7 +24,7 @@ some = settings(max_examples=60)
 
 @pytest.mark.parametrize("host", (0, 2, 1), ids=["one host", "two", "one each"])
 @pytest.mark.parametrize("dtype", ("float16", "float64", "int32", "uint8"))
-def test_allocated_memory_is_a_zeroed_vector_of_what_was_asked(host, dtype):
+def test_allocated_memory_is_a_zeroed_vector_of_the_requested_length(host, dtype):
     def program(comm):
         for length in (0, 1, 17, 5000):
             buffer = allocate(comm, length, dtype)

@@ -77,7 +77,9 @@ def test_every_message_of_every_allreduce_is_one_flight_of_its_bytes(name, size)
     ),
     ids=("Split", "reversed Split", "Split_type", "Dup"),
 )
-def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make, pairs):
+def test_groups_with_equal_members_are_distinguished_and_so_are_those_made_at_once(
+    make, pairs
+):
     """Same ranks, same tag, received in the other order: only the group differs."""
 
     def whole(comm):
@@ -273,7 +275,7 @@ def test_a_limit_counts_intervals_from_when_tracing_begins(limits):
     assert len(sim.run(program, 2)[0].intervals) == 6
 
 
-def test_hosts_whose_clocks_differ_tell_one_story():
+def test_hosts_whose_clocks_differ_have_one_order_of_messages():
     def story(skew):
         def program(comm):
             traced_comm, ahead = Traced(comm), skew * comm.rank

@@ -198,7 +198,7 @@ def test_waiting_for_any_ends_one_request_only_and_forgets_who_is_over(naps):
     assert requests[1].Test() and requests[1].request.tested == tested
 
 
-def test_the_watchdog_sees_what_is_waited_for_through_every_wrapper(monkeypatch):
+def test_the_watchdog_reports_the_waiting_call_through_every_wrapper(monkeypatch):
     world, seen = Fake(2), []
     monkeypatch.setattr(sleeping.time, "sleep", lambda _: seen.append(world.call))
     comm = Sleeping(Wrapper(Wrapper(world)))

@@ -106,7 +106,7 @@ def test_groups_of_an_unknown_notation_are_refused():
         group_size("%one = f32[4] all-reduce(%x), replica_groups=<64>", 64)
 
 
-def test_a_ring_sends_what_the_books_say():
+def test_a_ring_sends_the_words_of_the_textbook():
     one = Collective("all-reduce", 100, 4, 1, "")
     assert ring_bytes(one) == 2 * 100 * 3 / 4
     two = [one._replace(kind=kind) for kind in ("reduce-scatter", "all-gather")]

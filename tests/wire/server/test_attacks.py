@@ -207,7 +207,7 @@ def test_a_server_serves_others_while_announced_values_do_not_arrive(monkeypatch
 
 
 @pytest.mark.parametrize("eager", (0, 1 << 16))
-def test_a_server_does_not_wait_for_replies_that_a_worker_says_it_has(eager):
+def test_a_server_does_not_wait_for_replies_that_a_worker_acknowledged(eager):
     rule = consistency("async", Choice(), WORKERS)
     attack = [
         (Tag.SERVER, message(PULL, ROWS, 0)),

@@ -84,7 +84,7 @@ def test_reads_have_all_that_they_must_at_the_times_of_max_plus(
     np.testing.assert_allclose(starts_TxP, maxplus.ssp(draws_TxP, bound), rtol=1e-12)
 
 
-def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
+def test_a_row_is_read_anew_only_when_its_bound_requires_it():
     rule, rows = consistency("ssp", Choice(staleness=2), 1), slice(0, 1)
 
     def work(client, comm):

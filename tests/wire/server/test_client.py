@@ -112,7 +112,7 @@ def test_consistencies_refuse_numbers_that_make_no_sense(name, choice, flag):
         consistency(name, choice, 4)
 
 
-def test_consistencies_gather_and_damp_as_their_papers_say():
+def test_consistencies_gather_and_damp_as_in_their_papers():
     damped = Choice(staleness=0, softsync=2, staleness_scaled=True)
     assert consistency("softsync", damped, 5).aggregation_count == 2  # ⌊λ/n⌋
     assert not consistency("ssp", damped, 5).staleness_scaled  # nothing is stale

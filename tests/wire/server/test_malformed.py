@@ -228,7 +228,7 @@ def test_gradients_before_the_refusal_are_kept_and_clocks_go_on():
 
 
 @pytest.mark.parametrize("pulled", [slice(0, 3), np.array([1, 4], np.int32)])
-def test_a_refused_client_is_told_and_waits_for_nothing(pulled):
+def test_a_refused_client_receives_the_reason_and_waits_for_nothing(pulled):
     def work(client, comm):
         if comm.rank != EVIL:
             comm.platform.compute(5)
@@ -246,7 +246,7 @@ def test_a_refused_client_is_told_and_waits_for_nothing(pulled):
 
 
 @pytest.mark.parametrize("is_late", (False, True))
-def test_a_client_of_pushed_rows_is_told_and_waits_for_nothing(is_late):
+def test_a_refused_client_of_pushed_rows_waits_for_nothing(is_late):
     rule = consistency("essp", Choice(staleness=0), WORKERS)
 
     def work(client, comm):

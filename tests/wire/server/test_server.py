@@ -158,7 +158,7 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
     assert server.version == 20
 
 
-def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
+def test_an_update_has_its_share_of_a_minibatch(monkeypatch):
     """The share of a mean is 1; gradients that remain at the end are applied."""
     shares = []
 

@@ -135,7 +135,7 @@ def test_noise_has_the_size_of_the_term_and_differs_by_worker_step_and_bucket():
         assert abs(np.corrcoef(found[0], noise)[0, 1]) < 0.1
 
 
-def test_flags_know_the_names_of_all_attacks():
+def test_flags_accept_the_names_of_all_attacks():
     assert set(names.ATTACKS) == set(ATTACKS)
 
 
