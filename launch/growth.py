@@ -73,7 +73,6 @@ FAMILIES = (
         400,
         "server.py --simulate={n} --problem=generated --servers=1 --clocks=1",
     ),
-    Family("actors of IMPALA", 4, "rl.py --simulate={n} --updates=20 --length=20"),
     Family(
         "workers with random delays",
         1000,
@@ -89,7 +88,9 @@ FAMILIES = (
     Family("words of a corpus of GloVe", 10**5, "glove.py --corpus={text} --epochs=3"),
     Family("rows of boosting", 10**4, "boosting.py --rows={n} --rounds=10"),
     Family(
-        "features of a linear model", 10**4, "dimensions.py --features={n} --p=1,16"
+        "features of a linear model",
+        10**4,
+        "dimensions.py --features={n} --p=1 --best_p=2 --gap_p=1 --alphas=1e-6",
     ),
     Family(
         "blocks of a transformer",

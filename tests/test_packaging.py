@@ -125,6 +125,9 @@ def test_the_wheel_alone_runs_scripts_on_networks_without_numba(installed, capfd
         alone = run_alone(installed, "-m", "dml.sim", *arguments)
         assert (alone.stdout, alone.stderr) == with_numba
         assert alone.stderr.startswith("8 virtual ranks: ")
+    alone = run_alone(installed, "-m", "dml.sim", "--timeline=a.svg", *arguments)
+    assert alone.returncode == 2
+    assert alone.stderr.startswith("expected the package matplotlib, got none; pip")
 
 
 def test_the_wheel_alone_has_the_conformance_suite(installed):

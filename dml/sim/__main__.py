@@ -143,6 +143,8 @@ def check_timeline(path: str | None) -> None:
         raise BadInput(f"expected --timeline=FILE.json or FILE.svg, got {path!r}")
     if not Path(path).parent.is_dir():
         raise BadInput(f"expected a folder for --timeline, got {path!r}; make it")
+    if Path(path).suffix == ".svg":
+        extras.load("matplotlib")
 
 
 def write_timeline(path: Path, trace: Trace) -> None:
