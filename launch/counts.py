@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 FOLDERS = ("dml", "experiments", "tests", "launch")
 SHORT = 5  # lines
 TEMPLATE = "experiments/linear.py"
@@ -30,15 +31,23 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def packages(name: str) -> Iterator[str]:
+    """Yield the packages that contain a module."""
+    while name := name.rpartition(".")[0]:
+        yield name
+
+
 def closure(trees: dict[Path, ast.Module], start: Path) -> set[Path]:
-    """Return the files that `start` imports, directly or not."""
+    """Return the files that `start` imports, directly or not, with their packages."""
     files = {}
     for path in trees:
         name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         files[name.removeprefix("experiments.")] = path
     found, rest = set[Path](), [start]
     while rest:
-        new = {files[name] for name in imported(trees[rest.pop()]) if name in files}
+        names = set(imported(trees[rest.pop()]))
+        names |= {parent for name in names for parent in packages(name)}
+        new = {files[name] for name in names if name in files}
         rest += new - found
         found |= new
     return found
@@ -84,7 +93,7 @@ def counts_of(root: Path) -> dict[str, int | str]:
         if isinstance(node, ast.Compare | ast.match_case)
         for side in ast.iter_child_nodes(node)
     ]
-    counts["comparisons of a strategy's name"] = sum(
+    counts["comparisons with a module of strategies"] = sum(
         bool(texts & strategies) for texts in compared
     )
     counts["files with the word kfac"] = sum(
@@ -96,7 +105,7 @@ def counts_of(root: Path) -> dict[str, int | str]:
 
 
 if __name__ == "__main__":
-    columns = [counts_of(Path(name)) for name in sys.argv[1:] or ["."]]
+    columns = [counts_of(Path(name)) for name in sys.argv[1:] or [ROOT]]
     for row in columns[0]:
         numbers = "".join(f"{one[row]:>10}" for one in columns)
         sys.stdout.write(f"{row:45}{numbers}\n")

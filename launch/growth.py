@@ -1,13 +1,12 @@
-"""Growth of the cost of commands: each at three sizes, 10 times apart.
+"""Growth of the cost of commands: each at three sizes.
 
     python launch/growth.py                     all families, about 15 minutes
     python launch/growth.py --only=volunteers   the families with this word
 
-The cost is a + b n^e; a contains imports and compilations. Three sizes n, 10 n and
-100 n with costs c, c' and c'' determine e = log10((c'' - c') / (c' - c)). The expected
-exponent follows from the operations of the algorithm at the same sizes. A family grows
-too fast if e exceeds the expected exponent by more than 0.15. Costs are processor
-seconds and peak bytes of the process; one thread.
+The cost is a + b n^e; a contains imports and compilations. Three sizes n, f n and f^2 n
+with costs c, c' and c'' determine e = log((c'' - c') / (c' - c)) / log(f). The expected
+exponent follows from the operations of the algorithm at the same sizes. Costs are
+processor seconds and peak bytes of the process; one thread.
 """
 
 import argparse
@@ -26,8 +25,6 @@ from dml.runs.hardware import describe_processor
 ROOT = Path(__file__).parents[1]
 # read at the start of a process by OpenMP, OpenBLAS, Numba and XLA
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC")
-FACTOR = 10
-TOLERANCE = 0.15  # of an exponent
 TYPES = 50_000  # distinct words of generated texts, by Zipf's law
 
 
@@ -35,8 +32,8 @@ def linear(n: float) -> float:
     return n
 
 
-def doubling(n: float) -> float:
-    """Messages of n ranks in log2 n rounds."""
+def n_log_n(n: float) -> float:
+    """Return n log2 n: n messages in each of log2 n rounds."""
     return n * math.log2(n)
 
 
@@ -52,12 +49,18 @@ class Family(NamedTuple):
       first: Smallest size.
       command: Script of experiments/ and flags, with {n}; {text} is a text of n words.
       work: Operations at size n.
+      factor: Factor between consecutive sizes.
     """
 
     name: str
     first: int
     command: str
     work: Callable[[float], float] = linear
+    factor: int = 10
+
+    @property
+    def sizes(self) -> list[int]:
+        return [self.first * self.factor**power for power in range(3)]
 
 
 FAMILIES = (
@@ -66,7 +69,7 @@ FAMILIES = (
         400,
         "allreduce.py --simulate={n} --algorithms=butterfly --buffers=plain "
         "--sizes=400B --repeats=1",
-        doubling,
+        n_log_n,
     ),
     Family(
         "virtual workers of a server",
@@ -86,17 +89,19 @@ FAMILIES = (
     ),
     Family("words counted for GloVe", 10**5, "cooccurrence.py --corpus={text}"),
     Family("words of a corpus of GloVe", 10**5, "glove.py --corpus={text} --epochs=3"),
-    Family("rows of boosting", 10**4, "boosting.py --rows={n} --rounds=10"),
+    Family("rows of boosting", 50_000, "boosting.py --rows={n} --rounds=50", factor=4),
     Family(
         "features of a linear model",
-        10**4,
+        10**5,
         "dimensions.py --features={n} --p=1 --best_p=2 --gap_p=1 --alphas=1e-6",
+        factor=4,
     ),
     Family(
         "blocks of a transformer",
         1,
         "hybrid.py --mesh=data:1 --blocks={n} --steps=3 --batch=4 --width=16 "
         "--heads=2 --length=16 --vocabulary=300",
+        factor=4,
     ),
     Family(
         "devices of a plan",
@@ -120,7 +125,8 @@ def run(command: Sequence[str]) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
         program = [sys.executable, str(ROOT / "experiments" / script), *arguments]
         program.append(f"--out={folder}/run")
-        environment = os.environ | dict.fromkeys(THREADS, "1")
+        # without the prepared data of earlier runs
+        environment = os.environ | dict.fromkeys(THREADS, "1") | {"DML_DATA": folder}
         output = Path(folder, "output.txt")
         with output.open("w") as stream:
             process = os.posix_spawn(
@@ -148,8 +154,7 @@ def write_text(path: Path, words: int) -> None:
 def measure(family: Family, folder: Path) -> list[Cost]:
     """Return the costs at the three sizes."""
     costs = []
-    for power in range(3):
-        n = family.first * FACTOR**power
+    for n in family.sizes:
         text = folder / "text.txt"
         if "{text}" in family.command:
             write_text(text, n)
@@ -157,24 +162,23 @@ def measure(family: Family, folder: Path) -> list[Cost]:
     return costs
 
 
-def exponent(costs: Sequence[float]) -> float:
-    """Return e of a + b n^e by three values; -inf if the cost does not grow."""
+def exponent(costs: Sequence[float], factor: float) -> float:
+    """Return e of a + b n^e by three values; -inf if they do not increase twice."""
     low, high = costs[1] - costs[0], costs[2] - costs[1]
-    return math.log(high / low, FACTOR) if low > 0 < high else -math.inf
+    return math.log(high / low, factor) if low > 0 < high else -math.inf
 
 
 def row(family: Family, costs: Sequence[Cost]) -> str:
     """Return a row of the table."""
-    sizes = [family.first * FACTOR**power for power in range(3)]
-    seconds = [cost.seconds for cost in costs]
-    expected = exponent([family.work(n) for n in sizes])
-    found = exponent(seconds)
+    sizes, seconds = family.sizes, [cost.seconds for cost in costs]
+    expected = exponent([family.work(n) for n in sizes], family.factor)
+    found = exponent(seconds, family.factor)
     cells = [
         family.name,
         f"{sizes[0]:,} to {sizes[2]:,}",
         ", ".join(f"{one:.3g}" for one in seconds),
         f"{expected:.2f}" if expected > -math.inf else "0",
-        f"{found:.2f}" if found > -math.inf else "0",
+        f"{found:.2f}" if found > -math.inf else "-",
         ", ".join(f"{cost.nbytes / 1e9:.2g}" for cost in costs),
     ]
     return f"| {' | '.join(cells)} |"

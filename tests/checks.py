@@ -34,7 +34,8 @@ MAX_ISA = "--xla_cpu_max_isa=AVX2 " if platform.machine() in ("x86_64", "AMD64")
 @cache  # several files may ask for it
 def said(module):
     """Return what a module of checks prints, as a command."""
-    return output(PYTHON, "-W", "error", "-m", module, JAX_PLATFORMS="cpu", **COMPILED)
+    variables = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
+    return output(PYTHON, "-W", "error", "-m", module, **variables, **COMPILED)
 
 
 def run(checks, devices):

@@ -145,7 +145,7 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)
-        jax.clear_caches()  # no file has programs of both kinds
+        jax.clear_caches()  # programs of earlier files have optimizations
         yield
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()

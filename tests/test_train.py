@@ -80,7 +80,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_step(bad):
     assert run(steps(1.0, bad, 1.0), finite=False)[1]["steps"] == 3
 
 
-def test_an_overflow_of_a_strategy_is_in_its_loss_alone():
+def test_an_overflow_of_a_strategy_raises_the_error_of_its_loss_alone():
     def overflows():
         with_inf = np.float32([3e38]) * np.float32([10])
         yield Step(1, float((with_inf - with_inf)[0]), no_op, 1, {}, 0)

@@ -136,7 +136,7 @@ def report(finished: Finished, trace: Trace | None, values: argparse.Namespace) 
 
 
 def check_timeline(path: str | None) -> None:
-    """Raise BadInput for a timeline that cannot be written."""
+    """Raise an error for a timeline that cannot be written."""
     if path is None:
         return
     if Path(path).suffix not in (".json", ".svg"):

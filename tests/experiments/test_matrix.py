@@ -136,7 +136,7 @@ def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):
     methods = [name for name in METHODS if name not in ON_RANKS]
     flags = f"--methods={','.join(['serial', *methods])}", f"--out={tmp_path}"
     script = "experiments/matrix.py", "--problems=mlp,documents"
-    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiles faster
     done = command(PYTHON, *script, *flags, **quick, **COMPILED)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "matrix.md").read_text()

@@ -36,7 +36,7 @@ def test_counts_of_a_checkout(tmp_path):
     assert found["functions"] == found["functions named draw"] == 1
     assert found["functions of at most 5 lines"] == "0%"
     assert found["NamedTuples"] == 1
-    assert found["comparisons of a strategy's name"] == 2
+    assert found["comparisons with a module of strategies"] == 2
     assert found["files with the word kfac"] == 1
     # dml, dml.b and, by it, dml.a
     assert found["experiments/linear.py: modules it imports"] == 3

@@ -7,11 +7,11 @@ import pytest
 @pytest.mark.parametrize("e", [0.5, 1.0, 2.0])
 def test_the_exponent_is_that_of_growth_above_a_constant(e):
     costs = [30 + 2 * n**e for n in (5, 50, 500)]
-    assert growth.exponent(costs) == pytest.approx(e)
+    assert growth.exponent(costs, 10) == pytest.approx(e)
 
 
-def test_a_cost_that_does_not_grow_has_no_exponent():
-    assert growth.exponent([3, 3, 5]) == growth.exponent([3, 5, 5]) == -math.inf
+def test_costs_that_do_not_increase_twice_have_no_exponent():
+    assert growth.exponent([3, 3, 5], 10) == growth.exponent([3, 5, 5], 10) == -math.inf
 
 
 def test_a_family_is_measured_at_three_sizes(tmp_path):
@@ -23,6 +23,8 @@ def test_a_family_is_measured_at_three_sizes(tmp_path):
     cells = growth.row(family, costs).split(" | ")
     assert cells[:2] == ["| words", "10 to 1,000"]
     assert cells[3] == "1.00"
+    noise = [growth.Cost(seconds, 1.0) for seconds in (2.01, 2, 900)]
+    assert growth.row(family, noise).split(" | ")[4] == "-"
 
 
 def test_a_command_that_fails_ends_the_measurement_with_its_output(tmp_path):

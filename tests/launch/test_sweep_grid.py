@@ -85,7 +85,7 @@ def test_cells_that_differ_anywhere_have_different_names():
     assert sweep_grid.folder_name("y.py", cells[0]) not in names
 
 
-def test_labels_have_what_differs():
+def test_labels_have_the_values_that_differ():
     cells = sweep_grid.grid([1, 2], {"lr": ["5"], "text": ["b", "a\nc"]})
     labels = ["n=1 text=b", "n=1 text=a c", "n=2 text=b", "n=2 text=a c"]
     assert sweep_grid.labels(cells) == labels  # the last flag the fastest

@@ -93,7 +93,8 @@ def mpirun(tmp_path_factory):
 def memory() -> set[Path]:
     """Files of MPICH in shared memory.
 
-    That of a process without mpirun has the number of the process, of up to 6 digits.
+    That of a process without mpirun has its number, of up to 6 hexadecimal digits;
+    those of mpirun have 8.
     """
     found = Path("/dev/shm").glob("mpich*")
     return {file for file in found if not re.fullmatch(ALONE, file.name)}

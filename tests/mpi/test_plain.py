@@ -4,7 +4,7 @@ from dml import sim
 from tests.mpi import plain_main
 
 
-def test_every_function_accepts_communicators_of_mpi4py(mpirun):
+def test_every_function_accepts_mpi4py_and_has_the_bits_of_virtual_ranks(mpirun):
     bits = sim.run(plain_main.trains, 3)[0]  # of reducers and strategies
     ended = mpirun(3, "plain_main", timeout=200)
     accepts = "all functions accept communicators of mpi4py"

@@ -42,7 +42,7 @@ def test_virtual_ranks_repeat_a_run_of_real_ones(mpirun, path):
     assert sim.run(program, 3) == ended.out.splitlines()
 
 
-def test_a_timeout_that_cut_off_computing_on_real_ranks_is_recorded(mpirun, path):
+def test_the_message_that_cut_off_computing_on_real_ranks_is_recorded(mpirun, path):
     ended = mpirun(2, "recorded_main", "record", "told_once", path)
     assert (ended.code, ended.err, ended.out) == (0, "", "True\nTrue")
 

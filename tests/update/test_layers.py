@@ -23,8 +23,11 @@ def gradients(seed):
     )
 
 
-# the moments of the others, which test_flat.py cuts anywhere, lie as those of these
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adamw", "lars", "lamb", "muon"])
+# the states of the other optimizers have the structure of one of these
+NAMES = "sgd", "momentum", "adamw", "nadam", "rmsprop", "lars", "lamb", "muon"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_layers_are_updated_with_the_bits_of_the_full_tree(name):
     optimizer = make(name, 0.01, decay=0.1, like=start_params())
     full, full_state = start_params(), optimizer.init(start_params())

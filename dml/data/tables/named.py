@@ -50,7 +50,7 @@ def table(name: str, rows: int, seed: int) -> NamedTable:
 
     Args:
       name: Name.
-      rows: Number of rows of generated tables; largest number of others, 0: all.
+      rows: Number of rows of a generated table; largest number of another's, 0: all.
       seed: Seed of a generator, or of the order of the rows.
     """
     if name not in TABLES:

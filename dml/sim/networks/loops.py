@@ -1,4 +1,4 @@
-"""Loops that Numba compiles at the first call, or Python runs if there is no Numba.
+"""Loops that Numba compiles at the first call, or that Python runs without Numba.
 
 Numba is slow to import, and `pip install dml-methods` does not install it.
 """
@@ -28,7 +28,7 @@ def compiled_if_possible(loop: Loop) -> Loop:
     def compiled() -> Callable[..., Any]:
         try:
             from numba import njit
-        except ModuleNotFoundError:
+        except ImportError:  # missing, or not for this NumPy
             return loop
         function: Callable[..., Any] = njit(cache=True)(loop)
         return function

@@ -86,7 +86,7 @@ def zero_grad(program: Program, params: Vectors) -> InFlight:
     table, message = program.table, program.message
 
     def slots(table: np.ndarray, lengths: Callable[[int], Lengths]) -> Vectors:
-        """Return the slots of a table; each stage has slots of different lengths."""
+        """Return the slots of a table; their lengths depend on the stage."""
         counts = enumerate((table.max(axis=0) + 1).tolist())
         return packed.zeros(
             packed.largest(slot(count, lengths(stage)) for stage, count in counts)

@@ -129,7 +129,7 @@ def check_pipedream(
 
 
 class Window(NamedTuple):
-    """The ticks of the forward and backward of one minibatch."""
+    """Consecutive ticks, as many as a forward and a backward of one minibatch take."""
 
     table: Instructions  # its `microbatch` is an index of the batches of the window
     minibatches: list[int]  # indices of the minibatches of which a stage has a forward

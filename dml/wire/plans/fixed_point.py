@@ -1,7 +1,7 @@
 """Blocks, shifts and limits of the integers of order-free sums.
 
 `wire/reducers/fixed_point.py` sums over ranks, `wire/mesh/exact.py` over JAX devices;
-both round equally.
+both round in the same way.
 """
 
 from dml.types import BadInput

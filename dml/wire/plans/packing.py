@@ -33,7 +33,7 @@ Needs = tuple[list[tuple[int, int]], int]  # links with a bit for each slot, and
 
 
 class Routes(NamedTuple):
-    """Memory of the messages between all pairs of ranks, by source and destination."""
+    """Links and ports of messages between all ranks, by source and destination."""
 
     number: int  # of links and ports
     links: tuple[tuple[np.ndarray, ...], ...]  # numbers; the last: out port, in port

@@ -24,7 +24,7 @@ class Placement(NamedTuple):
 
     Attributes:
       rings: Number of ranks of each ring.
-      copies: Number of copies of each state, m, including that of the same rank.
+      copies: Number of copies of each state, m, including the rank's own.
     """
 
     rings: tuple[int, ...]

@@ -52,7 +52,7 @@ class Stale(Malformed):
 
 
 class Limits(NamedTuple):
-    """Messages that a server accepts from its workers.
+    """Bounds of the messages that a server accepts from its workers.
 
     Attributes:
       rows: Number of rows of the server.

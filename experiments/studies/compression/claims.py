@@ -38,7 +38,7 @@ def accuracy_text(row: Row) -> str:
 
 
 def compared(run: Run, *chosen: Row) -> str:
-    """Return the texts of rows other than the exact one."""
+    """Return the texts of the exact row and of further rows."""
     return ", ".join(map(accuracy_text, (only(run, "exact"), *chosen)))
 
 

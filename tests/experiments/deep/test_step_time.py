@@ -125,7 +125,7 @@ def test_shares_are_of_the_step_and_overlap_is_of_the_wire(monkeypatch):
     assert mesh["images_per_second"] == pytest.approx(320)
 
 
-def test_without_torch_a_line_has_what_to_install(run, monkeypatch):
+def test_without_torch_a_line_names_the_package_to_install(run, monkeypatch):
     monkeypatch.setattr(torch_training.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="expected torch .* the extra `peers`"):
         run("--peer=torch")

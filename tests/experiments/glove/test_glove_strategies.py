@@ -88,7 +88,7 @@ def test_each_cell_is_a_run_and_equal_bits_show(
     check_folder(out, {}, "strategies.svg", "strategies.png")
 
 
-def test_a_cell_that_fails_has_the_reason(corpus):
+def test_the_error_of_a_failed_cell_has_the_reason(corpus):
     with pytest.raises(BadInput, match="serial on 1 ranks ended with 2: .*got 61"):
         run(corpus, "--ways=serial", "--ranks=1", "--blocks=61")
 

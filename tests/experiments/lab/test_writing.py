@@ -26,7 +26,7 @@ def wrote(path, *argv, comm=None):
         writer.summary({"loss": 0.5})
 
 
-def test_every_summary_has_what_the_run_has_spent(tmp_path):
+def test_every_summary_has_the_time_and_energy_of_the_run(tmp_path):
     wrote(tmp_path)
     summary = read_summary(tmp_path)
     assert set(summary) == {"status", "loss"} | SPENT

@@ -51,7 +51,7 @@ def test_real_ranks_that_sleep_take_little_longer_than_virtual_ones(tmp_path):
         assert row["virtual"] == 1
 
 
-def test_without_mpirun_nothing_is_measured_which_a_line_states(
+def test_without_mpirun_nothing_is_measured_and_a_line_has_the_reason(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(

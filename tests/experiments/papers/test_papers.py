@@ -225,6 +225,6 @@ def test_the_page_of_the_docs_is_that_of_its_records():
     ({"commit": "a-dirty", "load": 9.0},
      ["it is from a modified tree", "its machine had a load of 9 beside it"]),
 ])  # fmt: skip
-def test_a_record_counts_or_has_the_reason_why_not(change, why):
+def test_a_record_that_does_not_count_has_the_reasons(change, why):
     good = {"commit": "abc", "size": "full", "load": 0.3}
     assert papers_page.doubts(good | change) == why

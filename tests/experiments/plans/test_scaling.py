@@ -68,7 +68,7 @@ def test_a_gradient_is_measured_where_no_seconds_are_given(tmp_path):
     assert summary["step_seconds"] > 0
 
 
-def test_a_measured_line_is_that_of_an_exact_clock():
+def test_the_measured_line_is_that_of_a_virtual_clock():
     """A gradient of 2 ms and 0.1 ms an example, on a clock that is virtual."""
 
     def program(comm):

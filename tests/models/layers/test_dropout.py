@@ -22,16 +22,9 @@ from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.reducers.names import reducer
 
+pytestmark = pytest.mark.usefixtures("quick")
 SHAPE = Shape(vocabulary=11, length=6, layers=1, width=8, heads=2)
 COUNT, BATCH, UPDATES, RATE = 10, 8, 3, 0.3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick():
-    """Compile in half the time: these networks are tiny."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @cache

@@ -79,9 +79,19 @@ def test_backups_of_nobody_and_microbatches_change_only_rounding(size, name, opt
     assert found.summary["late"] == 0
 
 
-@pytest.mark.parametrize("name", ["bsp", "async", "ssp", "essp", "softsync", "backup"])
-def test_every_consistency_learns_with_servers_on_workers(name):
-    more = {"servers": 2, "colocated": True, "delays": DELAYS}
+@pytest.mark.parametrize(
+    "name, colocated",
+    [
+        *(
+            (name, True)
+            for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
+        ),
+        ("async", False),
+        ("essp", False),
+    ],
+)
+def test_every_consistency_learns_on_any_roles(name, colocated):
+    more = {"servers": 2, "colocated": colocated, "delays": DELAYS}
     found = ran(5, name, clocks=150, snapshots=5, **more)
     snapshots = found.snapshots[0].values, found.snapshots[-1].values
     best, end, first, last = (

@@ -100,20 +100,27 @@ def oracle(problem, how, deferred=None, share=slice(None)):
     return table
 
 
-@pytest.mark.parametrize("name, batch", [("documents", 16), ("ratings", 1)])
+@pytest.mark.parametrize(
+    "name, dtype, batch",
+    [
+        ("documents", "float32", 16),
+        ("ratings", "float64", 1),
+        ("ratings", "float32", 16),
+    ],
+)
 @pytest.mark.parametrize("momentum", (0.0, 0.5))
-def test_one_worker_has_the_bits_of_serial_by_every_way(name, batch, momentum):
-    problem = PROBLEMS[name]()
+def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, momentum):
+    problem = PROBLEMS[name](dtype=dtype)
     how, start = settings(name, batch, momentum=momentum), problem.params.copy()
     want = oracle(problem, how)
-    policies = POLICIES[: 2 if name == "documents" else None]  # locks depend on no type
+    policies = POLICIES[: 2 if batch > 1 else None]  # locks depend on no type
     ways = [(hogwild, {"policy": policy}) for policy in policies]
     ways += [(average, {}), (cyclades, {"deferred": np.zeros(len(want), bool)})]
     hot = np.ones(len(want), bool)
     ways += [(hogwild_private, {"hot": hot, "period": 1})]
     ways += [(hogwild_private, {"hot": ~hot, "period": 5})]
     ways += [(delayed, {"distribution": delay_distribution("constant:0.9")})]
-    assert want.dtype == start.dtype and not np.array_equal(want, start)
+    assert want.dtype == dtype and not np.array_equal(want, start)
     losses = []
     for way, own in ways:
         steps, found = run(way, problem, how, **own)

@@ -40,7 +40,7 @@ def test_virtual_ranks_are_returned_unchanged_and_do_not_import_mpi4py():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_an_mpi_library_one_line_has_what_to_install():
+def test_without_an_mpi_library_one_line_names_the_package_to_install():
     for mpi4py, expected in (
         (
             "Mpi4py('mpi4py')",

@@ -275,7 +275,7 @@ def test_a_limit_counts_intervals_from_when_tracing_begins(limits):
     assert len(sim.run(program, 2)[0].intervals) == 6
 
 
-def test_hosts_whose_clocks_differ_have_one_order_of_messages():
+def test_hosts_whose_clocks_differ_have_the_times_of_equal_clocks():
     def story(skew):
         def program(comm):
             traced_comm, ahead = Traced(comm), skew * comm.rank
