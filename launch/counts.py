@@ -15,10 +15,10 @@ SHORT = 5  # lines
 TEMPLATE = "experiments/linear.py"
 
 
-def parsed(root: Path) -> dict[Path, ast.Module]:
-    """Return the syntax tree of each file, by its path in the checkout."""
+def read(root: Path) -> dict[Path, str]:
+    """Return the text of each file, by its path in the checkout."""
     files = [file for folder in FOLDERS for file in (root / folder).rglob("*.py")]
-    return {file.relative_to(root): ast.parse(file.read_text()) for file in files}
+    return {file.relative_to(root): file.read_text() for file in files}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -65,14 +65,13 @@ def strings(node: ast.AST) -> set[str]:
 
 def counts_of(root: Path) -> dict[str, int | str]:
     """Return the counts of a checkout."""
-    trees = parsed(root)
+    texts = read(root)
+    trees = {path: ast.parse(text) for path, text in texts.items()}
     counts: dict[str, int | str] = {}
     for folder in FOLDERS:
         own = [path for path in trees if path.parts[0] == folder]
         counts[f"{folder}: files"] = len(own)
-        counts[f"{folder}: lines"] = sum(
-            len((root / path).read_text().splitlines()) for path in own
-        )
+        counts[f"{folder}: lines"] = sum(len(texts[path].splitlines()) for path in own)
     source = {p: t for p, t in trees.items() if p.parts[0] in ("dml", "experiments")}
     nodes = [node for tree in source.values() for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
@@ -97,9 +96,9 @@ def counts_of(root: Path) -> dict[str, int | str]:
         bool(texts & strategies) for texts in compared
     )
     counts["files with the word kfac"] = sum(
-        "kfac" in (root / path).read_text().lower() for path in source
+        "kfac" in texts[path].lower() for path in source
     )
-    counts[f"{TEMPLATE}: lines"] = len((root / TEMPLATE).read_text().splitlines())
+    counts[f"{TEMPLATE}: lines"] = len(texts[Path(TEMPLATE)].splitlines())
     counts[f"{TEMPLATE}: modules it imports"] = len(closure(trees, Path(TEMPLATE)))
     return counts
 

@@ -12,19 +12,22 @@ processor seconds and peak bytes of the process; one thread.
 import argparse
 import math
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
+from sweep_runs import THREAD_LIBRARIES
 
+from dml.data.text.generated import generate
 from dml.runs.hardware import describe_processor
 
 ROOT = Path(__file__).parents[1]
-# read at the start of a process by OpenMP, OpenBLAS, Numba and XLA
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC")
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in THREAD_LIBRARIES}
+ONE_THREAD["NPROC"] = "1"  # of XLA
 TYPES = 50_000  # distinct words of generated texts, by Zipf's law
 
 
@@ -126,29 +129,23 @@ def run(command: Sequence[str]) -> Cost:
         program = [sys.executable, str(ROOT / "experiments" / script), *arguments]
         program.append(f"--out={folder}/run")
         # without the prepared data of earlier runs
-        environment = os.environ | dict.fromkeys(THREADS, "1") | {"DML_DATA": folder}
+        environment = os.environ | ONE_THREAD | {"DML_DATA": folder}
         output = Path(folder, "output.txt")
         with output.open("w") as stream:
-            process = os.posix_spawn(
-                sys.executable,
-                program,
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, stream.fileno(), 1),
-                    (os.POSIX_SPAWN_DUP2, stream.fileno(), 2),
-                ],
+            process = subprocess.Popen(
+                program, env=environment, stdout=stream, stderr=subprocess.STDOUT
             )
-            _, status, used = os.wait4(process, 0)
-        if code := os.waitstatus_to_exitcode(status):
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if code := process.returncode:
             sys.exit(f"{' '.join(command)}: exit code {code}\n{output.read_text()}")
     return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0)
 
 
-def write_text(path: Path, words: int) -> None:
-    """Write a text of random words, whose frequencies follow Zipf's law."""
-    share = 1 / np.arange(1, TYPES + 1)
-    drawn = np.random.default_rng(0).choice(TYPES, words, p=share / share.sum())
-    path.write_text(" ".join(f"w{number}" for number in drawn.tolist()))
+def write_text(path: Path, count: int) -> None:
+    """Write a text of `count` random words, whose frequencies follow Zipf's law."""
+    words = chain.from_iterable(map(str.split, generate(TYPES, count, seed=0)))
+    path.write_text(" ".join(islice(words, count)))
 
 
 def measure(family: Family, folder: Path) -> list[Cost]:

@@ -4,6 +4,7 @@ Also the list of all commands, which is written from two tables.
 """
 
 import re
+import runpy
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -148,7 +149,8 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
         if re.search(r"world\(\)|num_cpu_devices", source):  # once in a process
             assert command(PYTHON, "-c", source).returncode == 0
         else:
-            exec(source, {"__name__": "__main__"})  # noqa: S102
+            (tmp_path / "page.py").write_text(source)
+            runpy.run_path(str(tmp_path / "page.py"), run_name="__main__")
     if page == "README.md":  # its all-reduce conforms
         (source,) = blocks
         (tmp_path / "mine.py").write_text(source)

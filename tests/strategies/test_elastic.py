@@ -124,15 +124,15 @@ def test_without_deaths_the_bits_are_those_of_synchronous():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rank_that_dies_at_any_moment_changes_no_bit(name):
-    """20 random moments for each all-reduce."""
+    """40 random moments for each all-reduce."""
     undisturbed = train_row(name)[0]
     rng = np.random.default_rng(NAMES.index(name))
     recovered = 0
-    for time in rng.uniform(0, undisturbed[-1], 20):
+    for time in rng.uniform(0, undisturbed[-1], 40):
         results = train_row(name, (int(rng.integers(SIZE)), time))
         check(results, undisturbed)
         recovered += sum(bool(r[2].recoveries) for r in filter(None, results)) > 0
-    assert recovered > 5
+    assert recovered > 20
 
 
 def test_networks_of_jax_keep_their_bits():

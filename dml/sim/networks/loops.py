@@ -11,18 +11,7 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 def compiled_if_possible(loop: Loop) -> Loop:
-    """Return a loop that is compiled at its first call; it calls no compiled function.
-
-    Example:
-      ```python
-      @compiled_if_possible
-      def total(values):
-          result = 0
-          for value in values:
-              result += value
-          return result
-      ```
-    """
+    """Return a loop that is compiled at its first call, without compiled callees."""
 
     @cache
     def compiled() -> Callable[..., Any]:
