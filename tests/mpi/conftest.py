@@ -84,6 +84,8 @@ def mpirun(tmp_path_factory):
             left = {file for file in left & memory() if not in_use(file)}
         for file in left:  # MPICH cleans up only after ranks that end well
             file.unlink(missing_ok=True)  # another run may have
+        if OPEN_MPI:  # its mpirun ends the output of ranks by resets of the colour
+            out = out.replace("\x1b[0m", "")
         # Open MPI writes a NUL before some lines
         return Ended(process.returncode, out, err.replace("\0", ""), len(left))
 
