@@ -7,7 +7,6 @@ mlp:digits,32                       a network of NETWORKS, a set of images, and 
 A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import repeat
@@ -36,7 +35,9 @@ from dml.types import (
     Params,
     Problem,
     Rows,
+    spec,
 )
+from dml.types.ranges import Count
 from dml.update.dense import make
 from dml.update.moves import Moves
 from dml.update.rows import AdaGrad
@@ -120,10 +121,21 @@ class Task(NamedTuple):
         )
 
 
-NETWORKS: dict[str, Callable[..., Model]] = {
-    "mlp": lambda shape, classes, *widths: mlp(shape, classes, widths),
-    "cnn": lambda shape, classes, width=16: cnn(shape, classes, width),
-}
+def perceptrons(data: str, *width: Count) -> Task:
+    return of_images(data, lambda shape, classes: mlp(shape, classes, width))
+
+
+def convolutional(data: str, width: Count = 16) -> Task:
+    return of_images(data, lambda shape, classes: cnn(shape, classes, width))
+
+
+def of_images(data: str, make: Callable[..., Model]) -> Task:
+    """Return the task of a network (shape, classes) -> Model of images."""
+    both = training, _ = images(data)
+    return Task(make(training.inputs.shape[1:], count_classes(both)), *both)
+
+
+NETWORKS: dict[str, Callable[..., Task]] = {"mlp": perceptrons, "cnn": convolutional}
 
 
 @cache  # the model is a static argument of compiled functions
@@ -135,9 +147,7 @@ def network(name: str, data: str, *widths: int) -> Task:
       data: Name of the images, or their folder.
       *widths: Further arguments of the network.
     """
-    both = training, _ = images(data)
-    shape = training.inputs.shape[1:]
-    return Task(NETWORKS[name](shape, count_classes(both), *widths), *both)
+    return NETWORKS[name](data, *widths)
 
 
 def count_classes(parts: Iterable[Batch]) -> int:
@@ -341,7 +351,7 @@ def find_problem(name: str) -> Entry:
     """
     if name in PROBLEMS:
         return PROBLEMS[name]
-    if name.partition(":")[0] in NETWORKS:
+    if spec.name_of(name) in NETWORKS:
         return network_entry(name)
     return user_entry(name, extend.find(name, PROBLEMS, extend.PROBLEMS))
 
@@ -349,17 +359,8 @@ def find_problem(name: str) -> Entry:
 @cache
 def network_entry(name: str) -> Entry:
     """Return the entry of NETWORK:IMAGES,WIDTH,…, such as mlp:digits,32."""
-    kind, _, sizes = name.partition(":")
-    data, *widths = sizes.split(",")
-    try:
-        numbers = [int(width) for width in widths]
-        inspect.signature(NETWORKS[kind]).bind((), 0, *numbers)
-    except (TypeError, ValueError) as error:
-        raise BadInput(
-            f"expected a network of images such as mlp:digits,32, got {name!r}: "
-            f"{error}; correct the widths"
-        ) from error
-    problem = network(kind, data, *numbers).problem()
+    kind, arguments = spec.parse(name, NETWORKS, "a network of images")
+    problem = network(kind, *arguments).problem()
     return Entry(lambda: problem, min(48, problem.examples), make("sgd", RATE))
 
 

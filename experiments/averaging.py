@@ -29,9 +29,9 @@ from studies.averaging.claims import CLAIMS
 from studies.averaging.printed import SIDE
 
 from dml.runs import folder, writers
-from dml.types import BadInput
+from dml.types import BadInput, spec
 from dml.wire.plans.averaging.graphs import topology
-from dml.wire.plans.averaging.links import MAX_SIZE, sides_of
+from dml.wire.plans.averaging.links import MAX_SIZE, Side
 
 FLAGS = flags.define("seed")
 FLAGS.text("p", "16,64,512,1024,1048576", "Numbers of peers of all methods.")
@@ -103,9 +103,15 @@ def peers(flag: str, least: int, most: int) -> list[int]:
     return numbers
 
 
+def sides_of(*side: Side) -> tuple[int, ...]:
+    return side
+
+
 def sides() -> tuple[int, ...]:
     """Return the sides of the grid."""
-    found = sides_of(FLAGS.sides, f"--sides={FLAGS.sides}")
+    found: tuple[int, ...] = spec.apply(
+        FLAGS.sides, sides_of, "sides such as 32x32 in --sides"
+    )
     if not 2 <= math.prod(found) <= MAX_SIZE:
         raise BadInput(
             f"expected a grid with 2 to {MAX_SIZE} seats, got --sides={FLAGS.sides}; "

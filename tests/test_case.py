@@ -111,8 +111,11 @@ def test_trainings_with_several_seeds_are_reduced():
     [
         ({"problem": "nowhere"}, "expected one of .*linear.*'nowhere'"),
         ({"problem": "mlp:nowhere,8"}, "nowhere"),
-        ({"problem": "mlp:digits,wide"}, "such as mlp:digits,32, got .*wide'"),
-        ({"problem": "cnn:digits,4,4"}, "got 'cnn:digits,4,4': too many"),
+        ({"problem": "mlp:digits,wide"}, "got 'mlp:digits,wide': WIDTH is 'wide'"),
+        (
+            {"problem": "cnn:digits,4,4"},
+            "got 'cnn:digits,4,4': the number of arguments",
+        ),
         ({"problem": "svm", "strategy": "mesh"}, "a problem with model for"),
         ({"strategy": "serial"}, "expected one rank with --strategy=serial, got 4"),
         ({"strategy": "gosip"}, "'gosip'"),

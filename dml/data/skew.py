@@ -11,14 +11,16 @@ on all ranks, so every strategy trains on skewed shards, by any number of ranks.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 
 from dml.data.shards import bounds, shards
-from dml.types import BadInput
+from dml.types import BadInput, spec
+from dml.types.ranges import Fraction, Range
 
 Shards = Sequence[np.ndarray]  # indices of the examples of each worker
-MAX_ALPHA = 1e6
+Concentration = Annotated[float, Range(1e-3, 1e6)]
 
 
 def random_order(count: int, seed: int) -> np.ndarray:
@@ -67,32 +69,27 @@ def dirichlet_shards(
     return made
 
 
-# by name: (labels, workers, argument, seed) -> shards, and the range of the argument
-SKEWS: Mapping[str, tuple[Callable[..., Shards], float, float]] = {
-    "similarity": (similar_shards, 0.0, 1.0),
-    "dirichlet": (dirichlet_shards, 1e-3, MAX_ALPHA),
+Share = Callable[[np.ndarray, int, int], Shards]  # labels, workers, seed -> shards
+
+
+def similarity(gamma: Fraction) -> Share:
+    return lambda labels, workers, seed: similar_shards(labels, workers, gamma, seed)
+
+
+def dirichlet(alpha: Concentration) -> Share:
+    return lambda labels, workers, seed: dirichlet_shards(labels, workers, alpha, seed)
+
+
+SKEWS: Mapping[str, Callable[..., Share]] = {
+    "similarity": similarity,
+    "dirichlet": dirichlet,
 }
 
 
-def parse(text: str) -> tuple[str, float]:
-    """Return name and argument of a skew; raise BadInput if there is none."""
-    name, _, value = text.partition(":")
-    if name not in SKEWS:
-        raise BadInput(
-            "expected --skew=similarity:<0 to 1> or dirichlet:<alpha>, got "
-            f"{text!r}; correct it"
-        )
-    _, least, most = SKEWS[name]
-    try:
-        argument = float(value)
-    except ValueError:
-        argument = np.nan
-    if not least <= argument <= most:
-        raise BadInput(
-            f"expected {name}:<number from {least:g} to {most:g}>, got {text!r}; "
-            "correct it"
-        )
-    return name, argument
+def parse(text: str) -> Share:
+    """Return the function of a skew; raise BadInput if there is none."""
+    share: Share = spec.call(text, SKEWS, "a skew")
+    return share
 
 
 def skewed_shards(
@@ -108,14 +105,14 @@ def skewed_shards(
       attackers: Number of last workers that are Byzantine. All examples belong to the
         honest ones; attackers have copies of their shards.
     """
-    name, argument = parse(text)
+    share = parse(text)
     honest = workers - attackers
     if honest > len(labels):
         raise BadInput(
             f"expected at least one of {len(labels)} examples for each of {honest} "
             "workers; use fewer workers"
         )
-    made = list(SKEWS[name][0](labels, honest, argument, seed))
+    made = list(share(labels, honest, seed))
     return made + [made[k % honest] for k in range(attackers)]
 
 

@@ -9,12 +9,15 @@ Each rank draws from its own random stream.
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import scipy  # its submodules are imported when they are used
 
-from dml.types import BadInput
+from dml.types import spec
+from dml.types.ranges import Number, Positive, Range
+
+Finite = Annotated[float, Range(1, math.inf, above=True)]  # a shape with a finite mean
 
 
 class DelayDistribution(NamedTuple):
@@ -27,7 +30,7 @@ class DelayDistribution(NamedTuple):
     speeds: tuple[float, ...] = (1.0,)  # relative; rank r has speeds[r % len(speeds)]
 
 
-def constant(c: float) -> DelayDistribution:
+def constant(c: Number) -> DelayDistribution:
     return DelayDistribution(
         mean=c,
         draws=lambda generator, n: np.full(n, c),
@@ -36,13 +39,11 @@ def constant(c: float) -> DelayDistribution:
     )
 
 
-def shifted_exponential(c: float, mu: float) -> DelayDistribution:
+def shifted_exponential(c: Number, mu: Positive) -> DelayDistribution:
     """c + an exponential of rate mu.
 
     The k-th least of p draws has the mean c + (H_p - H_(p-k))/mu, H_n = 1 + … + 1/n.
     """
-    if not mu:
-        raise ValueError("mu is 0")
     return DelayDistribution(
         mean=c + 1 / mu,
         draws=lambda generator, n: c + generator.standard_exponential(n) / mu,
@@ -51,10 +52,8 @@ def shifted_exponential(c: float, mu: float) -> DelayDistribution:
     )
 
 
-def pareto(scale: float, shape: float) -> DelayDistribution:
+def pareto(scale: Number, shape: Finite) -> DelayDistribution:
     """P(X > x) = (scale/x)^shape; the largest of p draws grows as p^(1/shape)."""
-    if shape <= 1:
-        raise ValueError("the mean is infinite for a shape of 1 or less")
 
     def kth(k: int, p: int) -> float:
         logs = scipy.special.gammaln(
@@ -70,9 +69,7 @@ def pareto(scale: float, shape: float) -> DelayDistribution:
     )
 
 
-def lognormal(median: float, sigma: float) -> DelayDistribution:
-    if not median:
-        raise ValueError("the median is 0")
+def lognormal(median: Positive, sigma: Number) -> DelayDistribution:
     return DelayDistribution(
         mean=median * math.exp(sigma**2 / 2),
         draws=lambda generator, n: generator.lognormal(math.log(median), sigma, n),
@@ -80,15 +77,15 @@ def lognormal(median: float, sigma: float) -> DelayDistribution:
     )
 
 
-def trace(path: str) -> DelayDistribution:
+def trace(file: str) -> DelayDistribution:
     """Resample a file of measured seconds, one number per line.
 
     Values are drawn with replacement, not in order, so that ranks are independent.
     """
-    values = np.sort(np.array(Path(path).read_text().split(), float))
+    values = np.sort(np.array(Path(file).read_text().split(), float))
     n = len(values)
     if not (n and values[0] >= 0 and np.isfinite(values).all()):
-        raise ValueError(f"{path} is not a file of seconds, one per line, 0 or more")
+        raise ValueError(f"{file} is not a file of seconds, one per line, 0 or more")
 
     def kth(k: int, p: int) -> float:
         below = scipy.special.betainc(k, p - k + 1, np.arange(n + 1) / n)
@@ -102,45 +99,27 @@ def trace(path: str) -> DelayDistribution:
     )
 
 
-def numbers(text: str) -> list[float]:
-    """Parse comma-separated numbers, each finite and 0 or more."""
-    values = [float(value) for value in text.split(",")]
-    if not all(0 <= value < math.inf for value in values):
-        raise ValueError("a number is below 0 or not finite")
-    return values
+def relative_speeds(*speed: Positive) -> tuple[float, ...]:
+    return speed
 
 
-DISTRIBUTIONS: dict[
-    str, tuple[str, Callable[[str], Any], Callable[..., DelayDistribution]]
-] = {
-    "constant": ("c", numbers, constant),
-    "shifted_exponential": ("c,mu", numbers, shifted_exponential),
-    "pareto": ("scale,shape", numbers, pareto),
-    "lognormal": ("median,sigma", numbers, lognormal),
-    "trace": ("FILE", lambda text: [text], trace),
+DISTRIBUTIONS: dict[str, Callable[..., DelayDistribution]] = {
+    "constant": constant,
+    "shifted_exponential": shifted_exponential,
+    "pareto": pareto,
+    "lognormal": lognormal,
+    "trace": trace,
 }
-FORMS = ", ".join(f"{name}:{form}" for name, (form, _, _) in DISTRIBUTIONS.items())
 
 
 def delay_distribution(text: str) -> DelayDistribution:
     """Parse a distribution, such as shifted_exponential:1,0.5*1,2."""
-    body, star, speeds_text = text.partition("*")
-    name, _, arguments = body.partition(":")
-    try:
-        form, parse, make = DISTRIBUTIONS[name]
-        values = parse(arguments)
-        if len(values) != len(form.split(",")):
-            raise ValueError(f"the form is {name}:{form}")
-        speeds = tuple(numbers(speeds_text)) if star else (1.0,)
-        if 0 in speeds:
-            raise ValueError("a speed is 0")
-        return make(*values)._replace(speeds=speeds)
-    except (KeyError, ValueError, OverflowError, OSError) as error:
-        reason = error if name in DISTRIBUTIONS else "no such distribution"
-        raise BadInput(
-            f"expected a distribution of the forms {FORMS}, optionally followed by "
-            f"*speed,speed,..., got {text!r} ({reason}); pass one of these forms"
-        ) from error
+    body, star, speeds = text.partition("*")
+    made: DelayDistribution = spec.call(body, DISTRIBUTIONS, "a distribution")
+    if not star:
+        return made
+    wanted = "speeds of ranks after *, such as 1,2"
+    return made._replace(speeds=spec.apply(speeds, relative_speeds, wanted))
 
 
 def stream(seed: int, rank: int) -> np.random.Generator:

@@ -1,17 +1,18 @@
 """Byzantine workers and skewed shards of --attack, --attackers and --skew."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from lab import flags
+from lab import flags, options
 from lab.shared_flags import FlagValues
 import numpy as np
 
 from dml import extend
 from dml.data.poison import labels_of, poisoned, with_reversed_labels
 from dml.data.skew import skewed_draws, skewed_shards
+from dml.strategies import load
 from dml.types import BadInput, Problem, Rows, no_op
 from dml.wire.reducers.names import ATTACKS, LABEL_FLIP, is_name
 from dml.wire.reducers.rows import indices
@@ -47,12 +48,17 @@ def check_strategy(values: FlagValues, readers: Sequence[str]) -> None:
             f" got --strategy={values.strategy}; pass --attack={LABEL_FLIP}, or a "
             "strategy of these"
         )
-    if values.strategy == "coded" and values.attack == LABEL_FLIP:
+    if has_copies(load(values.strategy)) and values.attack == LABEL_FLIP:
         raise BadInput(
-            "expected an attack on terms with --strategy=coded, which has several "
-            "copies of a part with equal labels, got --attack=label_flip; pass another "
-            "attack, or --strategy=synchronous"
+            f"expected an attack on terms with --strategy={values.strategy}, which has "
+            "several copies of a part with equal labels, got --attack=label_flip; pass "
+            "another attack, or --strategy=synchronous"
         )
+
+
+def has_copies(function: Callable[..., Any]) -> bool:
+    """Return whether several workers compute each part, to correct wrong terms."""
+    return all(options.takes(function, [name]) for name in ("code", "byzantine"))
 
 
 def check_reducer(values: FlagValues, workers: int) -> None:

@@ -201,7 +201,9 @@ def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
 READ = {
     "wandb": """
 import struct
+import wandb
 from pathlib import Path
+wandb.teardown()  # its process has written the file
 from wandb.proto.wandb_internal_pb2 import Record
 (file,) = Path("run/wandb").glob("offline-run-*/run-*.wandb")
 data, rows, summary, ended, config = file.read_bytes(), [], {}, None, {}

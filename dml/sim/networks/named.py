@@ -8,7 +8,8 @@ network that holds all ranks. A suffix @α,β,γ sets the rates of ports, of lin
 import re
 from collections.abc import Callable
 from itertools import count
-from math import ceil, inf
+from math import ceil
+from typing import Annotated
 
 from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Network, Rates, fits
@@ -18,10 +19,14 @@ from dml.sim.networks.hosts import Hosts
 from dml.sim.networks.slim_fly import ORDERS, SlimFly
 from dml.sim.networks.torus import Torus
 from dml.sim.networks.uniform import Uniform
-from dml.types import BadInput
+from dml.types import BadInput, spec
+from dml.types.ranges import Number, Range
 
 MAX_RANKS = 1 << 24
 RANKS_PER_HOST = 8  # default of hosts
+MAX_AXES = 8  # of a torus
+
+Side = Annotated[int, Range(1, MAX_RANKS - 1)]
 
 
 def network(text: str, size: int) -> Network | Uniform:
@@ -31,20 +36,10 @@ def network(text: str, size: int) -> Network | Uniform:
     body, at, tail = text.rpartition("@") if "@" in text else (text, "", "")
     if body[:1] and body[0] in "0123456789.+-":
         body = f"uniform:{body}"  # α,β,γ alone
-    name, colon, shape = body.partition(":")
-    if name not in NETWORKS or (colon and not shape):
-        known = ", ".join(form for form, _ in NETWORKS.values())
-        raise BadInput(f"expected a network, got {text!r}; pass one of {known}")
-    form, build = NETWORKS[name]
-    try:
-        rates = parse_rates(tail) if at else Rates()
-        made = build(shape, size, rates)
-    except BadInput:
-        raise
-    except ValueError as error:
-        raise BadInput(
-            f"expected {form}, got {text!r}: {error}; pass --network={form}"
-        ) from None
+    rates = spec.apply(tail, rates_of, "rates α,β,γ after @") if at else Rates()
+    made: Network | Uniform = spec.call(
+        body, NETWORKS, "a network", size=size, rates=rates
+    )
     if not isinstance(made, Uniform):
         fits(made, size)
         if made.capacity > MAX_RANKS:
@@ -64,49 +59,42 @@ def texts(several: str) -> list[str]:
     return re.split(rf";|,(?=(?:{names})(?:[:@,;]|$))", several)
 
 
-def parse_rates(text: str) -> Rates:
-    """Parse α,β,γ into rates: links have the β of ports, a hop takes α/10."""
-    seconds = [float(word) for word in text.split(",")]
-    if len(seconds) != 3 or not all(0 <= value < inf for value in seconds):
-        raise ValueError("α,β,γ are three numbers of seconds, each 0 or more")
-    alpha, beta, gamma = seconds
+def rates_of(alpha: Number, beta: Number, gamma: Number) -> Rates:
+    """Return rates: links have the β of ports, a hop takes α/10."""
     return Rates(alpha, beta, gamma, hop=alpha / 10, link=beta)
 
 
-def sides(text: str, most: int) -> list[int]:
-    """Parse text such as 4x4x2 into up to `most` numbers."""
-    words = text.split("x")
-    if len(words) > most or not all(
-        w.isdecimal() and 0 < int(w) < MAX_RANKS for w in words
-    ):
-        raise ValueError(f"a shape is up to {most} positive integers, separated by x")
-    return [int(word) for word in words]
-
-
-def uniform(shape: str, size: int, rates: Rates) -> Uniform:
-    if shape and rates != Rates():
+def uniform(*seconds: Number, size: int, rates: Rates) -> Uniform:
+    if seconds and rates != Rates():
         raise ValueError("the text has rates before and after @")
-    return Uniform(*(parse_rates(shape) if shape else rates)[:3])
+    if len(seconds) not in (0, 3):
+        raise ValueError("α,β,γ are three numbers")
+    alpha, beta, gamma = seconds or rates[:3]
+    return Uniform(alpha, beta, gamma)
 
 
-def hosts(shape: str, size: int, rates: Rates) -> Hosts:
-    number, ranks = ceil(size / RANKS_PER_HOST), RANKS_PER_HOST
-    if shape:
-        number, ranks = sides(shape, 2)
-    return Hosts(number, ranks, rates, inside=(rates.alpha / 5, rates.beta / 10))
+def hosts(
+    hosts: Side | None = None, ranks: Side | None = None, *, size: int, rates: Rates
+) -> Hosts:
+    if hosts and not ranks:
+        raise ValueError("HOSTSxRANKS are two numbers")
+    number, each = hosts or ceil(size / RANKS_PER_HOST), ranks or RANKS_PER_HOST
+    return Hosts(number, each, rates, inside=(rates.alpha / 5, rates.beta / 10))
 
 
-def ring(shape: str, size: int, rates: Rates) -> Torus:
-    return Torus(tuple(sides(shape, 1)) if shape else (size,), rates)
+def ring(ranks: Side | None = None, *, size: int, rates: Rates) -> Torus:
+    return Torus((ranks or size,), rates)
 
 
-def torus(shape: str, size: int, rates: Rates) -> Torus:
-    """Build a torus; without a shape, its sides are a ≤ b ≤ c ≤ 2a.
+def torus(*side: Side, size: int, rates: Rates) -> Torus:
+    """Build a torus; without sides, they are a ≤ b ≤ c ≤ 2a.
 
     Of these the sides with the fewest ranks are taken, then those of the least sum.
     """
-    if shape:
-        return Torus(tuple(sides(shape, 8)), rates)
+    if len(side) > MAX_AXES:
+        raise ValueError(f"a torus has at most {MAX_AXES} sides")
+    if side:
+        return Torus(side, rates)
     shapes = []
     for a in range(1, ceil(size ** (1 / 3)) + 1):
         for b in range(a, 2 * a + 1):
@@ -116,45 +104,46 @@ def torus(shape: str, size: int, rates: Rates) -> Torus:
     return Torus(min(shapes)[-1], rates)
 
 
-def fat_tree(shape: str, size: int, rates: Rates) -> FatTree:
-    if not shape:
+def fat_tree(k: Side | None = None, *, size: int, rates: Rates) -> FatTree:
+    if k is None:
         return next(t for k in count(2, 2) if (t := FatTree(k, rates)).capacity >= size)
-    (k,) = sides(shape, 1)
     if k % 2:
-        raise ValueError("k must be even")
+        raise ValueError("K must be even")
     return FatTree(k, rates)
 
 
-def dragonfly(shape: str, size: int, rates: Rates) -> Dragonfly:
-    if shape:
-        return Dragonfly(sides(shape, 1)[0], rates)
+def dragonfly(h: Side | None = None, *, size: int, rates: Rates) -> Dragonfly:
+    if h:
+        return Dragonfly(h, rates)
     return next(d for h in count(1) if (d := Dragonfly(h, rates)).capacity >= size)
 
 
-def slim_fly(shape: str, size: int, rates: Rates) -> SlimFly:
-    if shape:
-        q, ranks = (*sides(shape, 2), 0)[:2]
+def slim_fly(
+    q: Side | None = None, ranks: Side = 0, *, size: int, rates: Rates
+) -> SlimFly:
+    if q:
         return SlimFly(q, ranks, rates)
     sizes = [SlimFly(q, rates=rates) for q in ORDERS]
     return next((s for s in sizes if s.capacity >= size), sizes[-1])
 
 
-def graph(shape: str, size: int, rates: Rates) -> Graph:
-    path, comma, ranks = shape.rpartition(",")
-    if comma and ranks.isdecimal():
-        return read(path, rates, sides(ranks, 1)[0])
-    return read(shape, rates)
+def graph(file: str, *, size: int, rates: Rates) -> Graph:
+    """Read FILE, or FILE,RANKS: the file may have commas in its name."""
+    path, _, ranks = file.rpartition(",")
+    if path and ranks.isdecimal():
+        if not 0 < int(ranks) < MAX_RANKS:
+            raise ValueError("RANKS of FILE,RANKS is a positive number")
+        return read(path, rates, int(ranks))
+    return read(file, rates)
 
 
-Build = Callable[[str, int, Rates], Network | Uniform]
-
-NETWORKS: dict[str, tuple[str, Build]] = {  # form of the text, and factory
-    "uniform": ("uniform:α,β,γ", uniform),
-    "hosts": ("hosts:HOSTSxRANKS", hosts),
-    "ring": ("ring:RANKS", ring),
-    "torus": ("torus:AxBx...", torus),
-    "fat_tree": ("fat_tree:K", fat_tree),
-    "dragonfly": ("dragonfly:H", dragonfly),
-    "slim_fly": ("slim_fly:Q or QxRANKS", slim_fly),
-    "graph": ("graph:FILE or FILE,RANKS", graph),
+NETWORKS: dict[str, Callable[..., Network | Uniform]] = {
+    "uniform": uniform,
+    "hosts": hosts,
+    "ring": ring,
+    "torus": torus,
+    "fat_tree": fat_tree,
+    "dragonfly": dragonfly,
+    "slim_fly": slim_fly,
+    "graph": graph,
 }

@@ -35,7 +35,7 @@ def make_exact(allreduce: AllReduce, choice: Choice) -> Reducer:
 
 def make_order_free(allreduce: AllReduce, choice: Choice) -> Reducer:
     refuse_feedback(choice)
-    return order_free(allreduce, choice.argument)
+    return order_free(allreduce, *choice.arguments)
 
 
 def refuse_feedback(choice: Choice) -> None:
@@ -52,7 +52,7 @@ def codec(make: Callable[..., Codec]) -> Make:
     """Return the function that makes the reducer of a codec."""
 
     def make_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
-        made = make() if choice.argument is None else make(choice.argument)
+        made = make(*choice.arguments)
         transport = TRANSPORTS.get(choice.transport, automatic)
         return compressed(coded(made, transport), allreduce, choice.feedback)
 
@@ -61,7 +61,7 @@ def codec(make: Callable[..., Codec]) -> Make:
 
 def named_codec(name: str) -> Callable[..., Codec]:
     """Return the function of a codec in the table of names."""
-    module = import_module(f"dml.wire.reducers.codecs.{names.REDUCERS[name].codec}")
+    module = import_module(f"dml.wire.reducers.codecs.{names.CODES[name]}")
     make: Callable[..., Codec] = getattr(module, name)
     return make
 
@@ -74,7 +74,8 @@ def own_codec(allreduce: AllReduce, choice: Choice) -> Reducer:
 
 
 def make_random_k(allreduce: AllReduce, choice: Choice) -> Reducer:
-    lossy = random_k(choice.argument, allreduce, choice.feedback)
+    (fraction,) = choice.arguments
+    lossy = random_k(fraction, allreduce, choice.feedback)
     return compressed(lossy, allreduce, choice.feedback)
 
 
@@ -82,7 +83,8 @@ def low_rank(make: Callable[[int, AllReduce], Lossy]) -> Make:
     """Return the function that makes a reducer of low-rank approximations."""
 
     def make_low_rank(allreduce: AllReduce, choice: Choice) -> Reducer:
-        lossy = make(choice.argument, allreduce)
+        (rank,) = choice.arguments
+        lossy = make(rank, allreduce)
         return compressed(lossy, allreduce, choice.feedback)
 
     return make_low_rank
@@ -106,7 +108,8 @@ def with_memory(make: Callable[[Any, AllReduce], Reducer]) -> Make:
                 f"expected {choice.name} without +feedback, which it always has; "
                 "leave it out"
             )
-        return make(choice.argument, allreduce)
+        (number,) = choice.arguments
+        return make(number, allreduce)
 
     return make_reducer
 
@@ -129,7 +132,7 @@ def make_estimator(choice: Choice) -> Estimator:
     """Return the rule and the mixing before it."""
     known = mixing.MIXING
     before = [known[suffix] for suffix in choice.suffixes if suffix in known]
-    return Estimator(RULES[choice.name](*choice.argument), tuple(before))
+    return Estimator(RULES[choice.name](*choice.arguments), tuple(before))
 
 
 def make_robust(

@@ -9,10 +9,11 @@ NAME is a function () -> Codec.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from dml import extras
-from dml.types import AllReduce, BadInput, Reducer
+from dml.types import AllReduce, BadInput, Reducer, spec
+from dml.types.ranges import Positive, Range
 from dml.wire.reducers.exact import exact
 
 FEEDBACK = "feedback"
@@ -34,7 +35,6 @@ ROBUST = (
 EXCHANGES = ("scatter", "gather")  # of robust rules; see `robust.slices`
 MIXING = ("nnm", "bucketing", "clipping")
 MOMENTUM = "momentum"
-MAX_FAULTY = 1 << 20
 LABEL_FLIP = "label_flip"  # an attack on the data, not on the terms
 ATTACKS = (  # see `robust.attacks`
     *("sign_flip", "noise", "nan", "inf", "silent", "late", "copy", "mimic", "ipm"),
@@ -42,71 +42,80 @@ ATTACKS = (  # see `robust.attacks`
 )
 
 
-class Argument(NamedTuple):
-    """The argument of a reducer.
-
-    Attributes:
-      kind: int or float; None: there is no argument.
-      default: Its value if it is omitted.
-      codec: Module of `dml.wire.reducers.codecs` whose function of the reducer's name
-        returns a Codec; empty: the reducer is not a sum of codes.
-    """
-
-    kind: Callable[[str], Any] | None = None
-    default: Any = None
-    codec: str = ""
+Attackers = Annotated[int, Range(0, 1 << 20)]
 
 
-def faulty(text: str) -> tuple[int]:
-    """Return (f,) of a text such as 2."""
-    return (whole(text),)
+def plain() -> tuple[()]:
+    return ()
 
 
-def faulty_and_radius(text: str) -> tuple[float, ...]:
-    """Return (f,) or (f, τ) of a text such as 2 or 2,0.5."""
-    first, comma, second = text.partition(",")
-    if not comma:
-        return faulty(first)
-    if not 0 < float(second) < float("inf"):
-        raise ValueError(f"expected a radius above 0, got {second}")
-    return (whole(first), float(second))
+def integers(bits: int = 32) -> tuple[int]:
+    return (bits,)
 
 
-def whole(text: str) -> int:
-    """Return a number of attackers; raise ValueError if it is negative or huge."""
-    number = int(text)
-    if not 0 <= number <= MAX_FAULTY:
-        raise ValueError(f"expected 0 to {MAX_FAULTY} attackers, got {number}")
-    return number
+def quantized(levels: int = 4) -> tuple[int]:
+    return (levels,)
 
 
-REDUCERS: Mapping[str, Argument] = {
-    "exact": Argument(),
-    "order_free": Argument(int, 32),  # bits of the integers
-    "qsgd": Argument(int, 4, "levels"),  # levels
-    "terngrad": Argument(codec="levels"),
-    "natural": Argument(codec="powers"),
-    "int8": Argument(codec="levels"),
-    "sign": Argument(codec="signs"),
-    "one_bit": Argument(codec="signs"),
-    "vote": Argument(),
-    "one_bit_adam": Argument(int, 100),  # updates of the warm-up
-    "top_k": Argument(float, 0.01, "largest"),  # fraction of the elements
-    "dgc": Argument(float, 0.001),  # fraction of the elements
-    "random_k": Argument(float, 0.01),  # fraction of the elements
-    "power_sgd": Argument(int, 2),  # rank
-    "power_sgd_alternating": Argument(int, 2),  # rank
-    **dict.fromkeys(ROBUST, Argument(faulty, (1,))),  # number f of attackers
-    "centred_clipping": Argument(faulty_and_radius, (1,)),  # f, radius
+def after_warm_up(updates: int = 100) -> tuple[int]:
+    return (updates,)
+
+
+def sparse(fraction: float = 0.01) -> tuple[float]:
+    return (fraction,)
+
+
+def very_sparse(fraction: float = 0.001) -> tuple[float]:
+    return (fraction,)
+
+
+def low_rank(rank: int = 2) -> tuple[int]:
+    return (rank,)
+
+
+def against(f: Attackers = 1) -> tuple[int]:
+    return (f,)
+
+
+def within(f: Attackers = 1, radius: Positive | None = None) -> tuple[Any, ...]:
+    return (f,) if radius is None else (f, radius)
+
+
+REDUCERS: Mapping[str, Callable[..., tuple[Any, ...]]] = {  # arguments, with defaults
+    "exact": plain,
+    "order_free": integers,
+    "qsgd": quantized,
+    "terngrad": plain,
+    "natural": plain,
+    "int8": plain,
+    "sign": plain,
+    "one_bit": plain,
+    "vote": plain,
+    "one_bit_adam": after_warm_up,
+    "top_k": sparse,
+    "dgc": very_sparse,
+    "random_k": sparse,
+    "power_sgd": low_rank,
+    "power_sgd_alternating": low_rank,
+    **dict.fromkeys(ROBUST, against),
+    "centred_clipping": within,
 }
-CODES = tuple(name for name, argument in REDUCERS.items() if argument.codec)
+CODES: Mapping[str, str] = {  # to modules of `codecs`, with a function of this name
+    "qsgd": "levels",
+    "terngrad": "levels",
+    "natural": "powers",
+    "int8": "levels",
+    "sign": "signs",
+    "one_bit": "signs",
+    "top_k": "largest",
+}
 
 
 class Choice(NamedTuple):
     """A reducer that a text names."""
 
     name: str
-    argument: Any
+    arguments: tuple[Any, ...]
     transport: str  # empty: the default
     suffixes: tuple[str, ...] = ()
 
@@ -116,12 +125,12 @@ class Choice(NamedTuple):
         return FEEDBACK in self.suffixes
 
 
-EXACT = Choice("exact", None, "")
+EXACT = Choice("exact", (), "")
 
 
 def is_name(text: str) -> bool:
     """Return whether a text begins with a name of REDUCERS."""
-    return text.partition("+")[0].partition("@")[0].partition(":")[0] in REDUCERS
+    return spec.name_of(text.partition("+")[0].partition("@")[0]) in REDUCERS
 
 
 def own_code(text: str) -> Choice | None:
@@ -131,7 +140,7 @@ def own_code(text: str) -> Choice | None:
     name, _, transport = (code if suffixes else text).rpartition("@")
     if is_name(text) or not name or transport not in TRANSPORTS:
         return None
-    return Choice(name, None, transport, suffixes)
+    return Choice(name, (), transport, suffixes)
 
 
 def is_lossy(text: str) -> bool:
@@ -160,27 +169,12 @@ def parse(text: str) -> Choice:
     """Return the reducer that a text names; raise BadInput if there is none."""
     code, *suffixes = text.split("+")
     code, at, transport = code.partition("@")
-    name, colon, value = code.partition(":")
-    if name not in REDUCERS:
-        raise BadInput(
-            f"expected a reducer of {', '.join(REDUCERS)}, got {text!r}; correct it"
-        )
+    name = spec.name_of(code)
+    arguments = spec.call(code, REDUCERS, "a reducer")
     check_suffixes(name, suffixes, text)
     if at:
         check_transport(name, code, transport, text)
-    kind, default, _ = REDUCERS[name]
-    if not colon:
-        return Choice(name, default, transport, tuple(suffixes))
-    if kind is None:
-        raise BadInput(f"expected {name} without an argument, got {text!r}; correct it")
-    try:
-        return Choice(name, kind(value), transport, tuple(suffixes))
-    except ValueError as error:
-        example = default[0] if isinstance(default, tuple) else default
-        raise BadInput(
-            f"expected {name} or {name}:<number>, such as {name}:{example}, got "
-            f"{text!r}; correct it"
-        ) from error
+    return Choice(name, arguments, transport, tuple(suffixes))
 
 
 def check_suffixes(name: str, suffixes: Sequence[str], text: str) -> None:

@@ -47,7 +47,7 @@ def rule(text: str, attackers: int) -> Rule:
     values = argument.split(",") if colon else [OPEN]
     filled = ",".join(str(attackers) if each == OPEN else each for each in values)
     choice = names.parse(f"{name}:{filled}")
-    return makers.RULES[name](*choice.argument)
+    return makers.RULES[name](*choice.arguments)
 
 
 def tolerates(text: str, attackers: int, workers: int) -> bool:

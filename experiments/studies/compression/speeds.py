@@ -94,7 +94,7 @@ def measure(text: str, grads: dict[str, np.ndarray], repeats: int) -> Speed:
     choice = names.parse(text)
     if choice.name in CODECS:
         make = CODECS[choice.name]
-        codec = make() if choice.argument is None else make(choice.argument)
+        codec = make(*choice.arguments)
         return measure_codec(text, codec, grads, repeats)
     return measure_sums(text, grads, repeats)
 

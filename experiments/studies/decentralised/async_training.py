@@ -1,9 +1,10 @@
 """Trainings of async_diloco.py: workers of unequal speed on a mixture of Gaussians."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from lab import flags
+from lab import flags, options
 import numpy as np
 
 from dml import sim
@@ -12,6 +13,7 @@ from dml.data.minibatches import draws
 from dml.evaluation.scores import evaluate
 from dml.models.networks.mlp import mlp
 from dml.problems import Task, given
+from dml.strategies import load
 from dml.types import Batch, Comm, CountedComm
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
@@ -112,10 +114,12 @@ def train(
     own = {"outer_every": values.period, "outer_lr": values[method.rate].value}
     own |= {"outer_momentum": values.outer_momentum, **method.own}
     counts, rate = [updates] * size, values.lr
-    if method.strategy == "ad_psgd":
+    has = partial(options.takes, load(method.strategy))
+    pairs = not has(["outer_every"])  # average with each other, each at its own speed
+    if pairs:
         own, rate = {"seed": seed}, values.pair_lr
         counts = lengths(speeds, updates * size)
-    if method.strategy == "diloco":
+    if has(["reducer"]):
         own["reducer"] = exact(ALLREDUCE["star"])
     problem, total = task.problem(seed), batch * max(counts)
     minibatches = list(draws(problem.examples, batch, seed, total))
@@ -127,20 +131,20 @@ def train(
     def program(comm: Comm) -> None:
         rank, calls = comm.rank, iter(range(sum(counts)))
         made = Metered(Delayed(comm, recorded_draws(comm, speeds[rank], trace.ends)))
-        every = strides[rank] if method.strategy == "ad_psgd" else 1
+        every = strides[rank] if pairs else 1
 
         def observe(vector: np.ndarray) -> None:
             if (next(calls) + 1) % every == 0:
                 trace.vectors[rank].append((comm.Wtime(), vector.copy()))
 
-        observed = {} if method.strategy == "diloco" else {"observe": observe}
+        observed = {"observe": observe} if has(["observe"]) else {}
         own_case = case._replace(steps=counts[rank], options=own | observed)
         for step in steps(own_case, made):
             if not observed:
                 observe(step.memory().vector)
 
     sim.run(program, size)
-    if method.strategy != "ad_psgd":
+    if not pairs:
         trace = trace._replace(vectors=trace.vectors[:1])
     return curve(task, trace, layout(problem.params), values.points)
 

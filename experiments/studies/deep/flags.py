@@ -19,12 +19,11 @@ from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans.codes import coding
 from studies.deep import hybrid as deep_hybrid
-from studies.deep.strategies import STRATEGIES
+from studies.deep.strategies import STRATEGIES, has
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
 AVERAGING = ("local", *DECENTRALISED)  # strategies whose last update is an average
-CLIPPING = ("hybrid", "owned")  # strategies that clip gradients themselves
 WARMUP_DIVISOR = 10  # steps of a run per step of its warm-up
 # Flags that a resumed run may change; they affect no examples, order or rates.
 FREE = {
@@ -379,16 +378,16 @@ def optimizer(
     rate = schedule(
         *(values.schedule, peak, steps), warm, values.warmup, values.start_lr
     )
-    axis: Axis = None
-    if values.strategy == "mesh" and values.zero:
-        axis = "data"
-    if values.strategy == "hybrid":
+    axis: Axis = None  # on devices, the axes with parts of params or of their slices
+    if has(values, "pipeline"):
         axis = ("tensor", "data") if values.zero else "tensor"
+    elif has(values, "axes") and values.zero:
+        axis = "data"
     return make(
         values.optimizer,
         rate,
         # these strategies clip gradients themselves: no device or rank has all of them
-        clip=math.inf if values.clip and values.strategy in CLIPPING else values.clip,
+        clip=math.inf if values.clip and has(values, "clip") else values.clip,
         decay=values.decay,
         axis=axis,
         like=like,

@@ -111,8 +111,8 @@ def prepare(
 
 
 def initial_params(values: flags.FlagValues, model: Model) -> Params:
-    """Return the initial params; in host memory if the strategy is offload."""
-    if values.strategy != "offload":
+    """Return the initial params; in host memory if devices have not all of them."""
+    if not strategies.has(values, "device_mb"):
         return model.init(jax.random.key(values.seed))
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         return jax.device_get(model.init(jax.random.key(values.seed)))

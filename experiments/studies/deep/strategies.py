@@ -12,7 +12,7 @@ from typing import Any
 from lab import adversaries, flags, options, readers
 import jax
 
-from dml.strategies import DECENTRALISED, load, strategy
+from dml.strategies import DECENTRALISED, entry_of, load, strategy
 from dml.strategies import STRATEGIES as ALL
 from dml.strategies.kfac.plan import initial_curvature
 from dml.types import BadInput, CountedComm, Problem, Step
@@ -34,7 +34,6 @@ STRATEGIES = [
     if {*entry.needs} <= {*FIELDS} and name not in OTHERS
 ]
 ON_DEVICES = [name for name in STRATEGIES if ALL[name].devices]
-ASYNCHRONOUS = ["ad_psgd", "async_diloco"]
 CURVATURE = ["damping", "average", "curvature_every", "inverses_every", "limit"]
 # Flags that set the parameter of their name.
 OPTIONS = (
@@ -160,39 +159,44 @@ def initial_state(values: flags.FlagValues, problem: Problem, update: Optimizer)
     return {"optimizer": state, "curvature": initial_curvature(problem)}
 
 
+def has(values: flags.FlagValues, *parameters: str) -> bool:
+    """Return whether --strategy has one of the parameters."""
+    return options.takes(load(values.strategy), parameters)
+
+
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
     """Return the number of equal shares of a minibatch: ranks, or all devices."""
-    if values.strategy == "hybrid":
-        return 1  # hybrid puts a remainder into one more microbatch
-    return len(jax.devices()) if values.strategy == "mesh" else comm.size
+    if has(values, "pipeline"):
+        return 1  # a remainder is one more microbatch
+    return len(jax.devices()) if entry_of(values.strategy).devices else comm.size
 
 
 def parts(values: flags.FlagValues, workers: int) -> int:
     """Return the number of parts of a minibatch with different examples."""
     count = values.shards or workers
-    return make_code(values.code, count).parts if values.strategy == "coded" else count
+    return make_code(values.code, count).parts if has(values, "code") else count
 
 
 def step_count(values: flags.FlagValues, updates: int) -> int:
     """Return the number of Steps of `updates` updates; a Step may have several."""
-    if values.strategy in ASYNCHRONOUS:
+    if has(values, "barrier_every"):
         return -(-updates // (values.barrier_every or updates or 1))
-    if values.strategy in DECENTRALISED:
+    if has(values, "outer_every"):
         one_by_one = values.fragments > 1 or values.delay > 0
-        every = 1 if one_by_one else values.outer_every
-        every = every if values.strategy == "diloco" else values.mix_every
-        return -(-updates // every)
-    if values.strategy != "local":
-        return updates
-    single = min(values.local_after, updates)
-    return single - (single - updates) // values.local_every
+        return updates if one_by_one else -(-updates // values.outer_every)
+    if has(values, "after"):
+        single = min(values.local_after, updates)
+        return single - (single - updates) // values.local_every
+    if values.strategy in DECENTRALISED:
+        return -(-updates // values.mix_every)
+    return updates
 
 
 def check(values: flags.FlagValues, workers: int) -> None:
     """Raise BadInput for flags that the strategy does not read or support."""
     shares = parts(values, workers)
     unit = "logical shards" if values.shards else "workers"
-    if values.strategy == "coded":
+    if has(values, "code"):
         unit = f"parts of {values.code}"
     units = shares * values.accumulate
     if values.batch % units:
@@ -204,29 +208,26 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"--batch={' or '.join(map(str, nearest))}"
         )
     check_read(values)
-    if values.accumulate > 1 and values.strategy in ("coded", "offload"):
+    if values.accumulate > 1 and not has(values, "accumulate"):
+        other = f"pass --microbatches={values.accumulate} instead"
         raise BadInput(
             f"expected --accumulate=1 with --strategy={values.strategy}, got "
-            f"--accumulate={values.accumulate}; leave it out"
+            f"--accumulate={values.accumulate}; "
+            + (other if has(values, "pipeline") else "leave it out")
         )
     if values.strategy in STRATEGIES:  # others are of a user
         flags.check_reduce(values.reduce, values.strategy, values.optimizer)
         terms = [name for name in STRATEGIES if ALL[name].terms]
         adversaries.check_strategy(values, terms)
     adversaries.check(values, values.shards or workers)
-    if values.strategy in ("synchronous", "local", "offload"):
+    if entry_of(values.strategy).terms and has(values, "reducer"):
         adversaries.check_reducer(values, shares)
-    if values.accumulate > 1 and values.strategy == "hybrid":
-        raise BadInput(
-            f"expected --microbatches with --strategy=hybrid, got --accumulate="
-            f"{values.accumulate}; pass --microbatches={values.accumulate}"
-        )
     if values.straggle and values.simulate and values.strategy in ON_DEVICES:
         raise BadInput(
             f"expected ranks that --straggle={values.straggle} delays, got devices of "
             "one process; leave it out, or pass --strategy=synchronous"
         )
-    replicated = values.strategy in ("synchronous", "mesh") and values.zero < 3
+    replicated = has(values, "noise") and values.zero < 3
     measurable = replicated and workers > 1
     if values.noise and not measurable:
         raise BadInput(

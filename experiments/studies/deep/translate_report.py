@@ -1,8 +1,8 @@
 """Rows, summary, figure, timing and printed examples of translate.py."""
 
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from dml.figures import style as figures
 from dml.figures.learning import losses
+from dml.metrics.alternate import alternate
 from dml.models.model_problem import model_problem
 from dml.models.networks.translator import (
     AXIS,
@@ -140,19 +141,17 @@ def divisions(problem: Problem, line: Mesh) -> dict[str, Division]:
 
 def time_alternating(divisions: Sequence[Division], batch: Batch) -> list[float]:
     """Return the median seconds of each division's gradient; calls alternate."""
-    calls = []
-    for problem, axes, specs in divisions:
+
+    def call(gradient: Callable[..., Any], *arguments: Any) -> None:
+        jax.block_until_ready(gradient(*arguments))
+
+    calls = {}
+    for number, (problem, axes, specs) in enumerate(divisions):
         params = placed(jax.device_get(problem.params), axes, specs)
-        calls.append((jax.jit(problem.gradient), params, placed(batch, axes)))
-    seconds_by_division: list[list[float]] = [[] for _ in divisions]
-    for _ in range(TIMED_CALLS + 1):
-        for times, (call, *arguments) in zip(seconds_by_division, calls, strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(call(*arguments))
-            times.append(time.perf_counter() - start)
-    return [
-        float(np.median(times[1:])) for times in seconds_by_division
-    ]  # the first call compiles
+        gradient = jax.jit(problem.gradient)
+        calls[number] = partial(call, gradient, params, placed(batch, axes))
+    seconds = alternate(calls, TIMED_CALLS)
+    return [float(np.median(times)) for times in seconds.values()]
 
 
 def examples(

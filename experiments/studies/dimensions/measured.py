@@ -1,10 +1,10 @@
 """Steps on real ranks beside the prediction, with rates that are measured there."""
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from dml.metrics.alternate import alternate
 from dml.models.linear.problem import linear
 from dml.runs.writers import Row
 from dml.types import CountedComm
@@ -32,15 +32,11 @@ def processor(comm: CountedComm) -> Processor:
         np.ones((ROWS, COLUMNS), np.float32),
     )
     vector = np.ones(COLUMNS, np.float32)
-    took = np.zeros(2)
     comm.Barrier()
-    for place, (left, right) in enumerate(((square, square), (wide, vector))):
-        seconds = []
-        for _ in range(REPEATS):
-            start = time.perf_counter()
-            left @ right
-            seconds.append(time.perf_counter() - start)
-        took[place] = np.median(seconds)
+    seconds = alternate(
+        {"square": lambda: square @ square, "wide": lambda: wide @ vector}, REPEATS
+    )
+    took = np.array([np.median(times) for times in seconds.values()])
     allreduce(uncounted(comm), took, np.maximum, "ring")
     return Processor(2 * SIDE**3 / took[0], wide.nbytes / took[1])
 

@@ -1,19 +1,21 @@
 """Trainings of a small GPT with replicated or owned updates, on virtual ranks."""
 
-import time
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from lab import options
 from lab.claims import grouped, matching
 import jax
 import numpy as np
 
 from dml.case import Case, measure
+from dml.metrics.alternate import alternate
 from dml.models.layers.blocks import Shape
 from dml.problems import given, texts
 from dml.runs.results import Run
 from dml.sim.run import run
+from dml.strategies import load
 from dml.strategies.owned_leaves import OwnedLeaves
 from dml.types import CountedComm, Problem
 from dml.update import muon
@@ -75,9 +77,10 @@ def case(plan: OwnersPlan, strategy: str, reducer: str) -> Case:
     own: dict[str, Any] = {"reducer": REDUCERS[reducer](ALLREDUCE["star"])}
     if reducer == "order_free":
         own["shards"] = SHARDS
-    if strategy == "owned":
+    clips = options.takes(load(strategy), ["clip"])
+    if clips:
         own |= {"clip": CLIP, "costs": costs(plan)}
-    update = optimizer(plan, np.inf if strategy == "owned" else CLIP)
+    update = optimizer(plan, np.inf if clips else CLIP)
     return Case(given(task, batches, update), strategy, own)
 
 
@@ -156,12 +159,8 @@ def time_update(
     leaves = OwnedLeaves(params, update, owners_of(plan, ranks), rank, None)
     params = leaves.put(params)
     values = np.full(leaves.layout.length, 1e-3, np.float32)
-    seconds = []
-    for _ in range(1 + repeats):
-        start = time.perf_counter()
-        leaves.update(comm, params, values, 0.0)
-        seconds.append(time.perf_counter() - start)
-    return min(seconds[1:])  # the first compiles
+    update_leaves = partial(leaves.update, comm, params, values, 0.0)
+    return min(alternate({rank: update_leaves}, repeats)[rank])
 
 
 def conclude(run: Run) -> str:

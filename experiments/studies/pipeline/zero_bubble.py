@@ -4,10 +4,10 @@ F, B and W are the seconds of a stage for a microbatch: a forward, the gradient 
 input, the gradient of its params. 1f1b executes B and W together.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from dml.metrics.alternate import alternate
 from dml.runs.writers import Row
 from dml.wire.plans.pipeline import facts
 from dml.wire.plans.pipeline.schedules import SPLIT, make
@@ -90,12 +90,9 @@ def measured_pieces(sizes: Sequence[int], microbatch: int) -> dict[str, Any]:
 
     def seconds(function: Callable[..., Any], *arguments: Any) -> float:
         ones = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), arguments)
-        compiled, durations = jax.jit(function), []
-        for _ in range(1 + REPEATS):  # the first run compiles
-            start = time.perf_counter()
-            jax.block_until_ready(compiled(*ones))
-            durations.append(time.perf_counter() - start)
-        return min(durations[1:])
+        compiled = jax.jit(function)
+        call = {function: lambda: jax.block_until_ready(compiled(*ones))}
+        return min(alternate(call, REPEATS)[function])
 
     def nbytes(tree: Any) -> int:
         return 4 * sum(packing(tree).lengths.values())

@@ -10,7 +10,8 @@ from dml.models.sparse.logistic import kkt
 from dml.strategies.server.roles import Roles, replicated_roles
 from dml.strategies.server.roles import roles as divide_ranks
 from dml.strategies.server.workers import SKIP, STOP, RowFilter, WorkerOptions
-from dml.types import BadInput
+from dml.types import BadInput, spec
+from dml.types.ranges import Updates
 from dml.wire.server.consistency import CONSISTENCIES, Choice, Consistency, consistency
 from studies.server.problems import PROBLEMS
 
@@ -113,17 +114,15 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
 
 def parse_consistency(text: str) -> Callable[[int], Consistency]:
     """Parse a consistency such as ssp:3; return a function of the number of workers."""
-    name, _, value = text.partition(":")
     if extend.is_known(text, CONSISTENCIES, extend.CONSISTENCIES):
-        name, value = text, ""
-    elif name not in CONSISTENCIES or not (value or "0").isdecimal():
-        raise BadInput(
-            f"expected --consistency of {', '.join(CONSISTENCIES)}, optionally with a "
-            f"whole number after a colon, or FILE.py:NAME, got {text!r}; pass for "
-            "instance ssp:3"
-        )
-    n = int(value or 1)
-    return partial(consistency, name, Choice(staleness=n, softsync=n, backup=n))
+        return partial(consistency, text, bounded())
+    choice = spec.call(text, dict.fromkeys(CONSISTENCIES, bounded), "a consistency")
+    return partial(consistency, spec.name_of(text), choice)
+
+
+def bounded(n: Updates = 1) -> Choice:
+    """Return the options of a consistency with one number."""
+    return Choice(staleness=n, softsync=n, backup=n)
 
 
 def worker_options(values: flags.FlagValues) -> WorkerOptions:

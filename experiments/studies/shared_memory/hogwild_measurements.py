@@ -4,11 +4,12 @@ Each measurement yields rows of one kind, on rank 0.
 """
 
 import math
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
+from dml.metrics.alternate import alternate
 from dml.runs.writers import Row
 from dml.types import CountedComm, Problem
 from dml.wire.memory.atomics import LINE, spin
@@ -111,9 +112,5 @@ def limit_examples(problem: Problem, most: int) -> Problem:
 def reads_per_microsecond() -> float:
     """Measure how often a core reads a number in a microsecond."""
     numbers = np.zeros(LINE, np.int64)
-    times = []
-    for _ in range(10):
-        start = time.perf_counter()
-        spin(numbers, READS)
-        times.append(time.perf_counter() - start)
+    times = alternate({"spin": partial(spin, numbers, READS)}, 10)["spin"]
     return READS / min(times) / 1e6

@@ -20,7 +20,8 @@ from dml.data.sparse.svmlight import (
 )
 from dml.evaluation.residuals import residuals
 from dml.models.sparse import completion, dropout, factors, logistic_edges, svm
-from dml.types import BadInput, Batch, Problem
+from dml.types import Batch, Problem, spec
+from dml.types.ranges import Number
 from studies.shared_memory.sparse_flags import Defaults
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save
 
@@ -74,32 +75,37 @@ def documents(
     return Task(model, load, defaults)
 
 
-def document_loader(data: str) -> Callable[[int], tuple[Batch, Batch]]:
-    """Return a function of the seed that loads training and held-out documents."""
-    name, _, sparsity = data.partition(":")
-    if name == "generated" and sparsity:
-        return partial(generate_documents, sparsity)
-    return DOCUMENTS.get(data) or partial(read_split, data)
+Loader = Callable[[int], tuple[Batch, Batch]]  # seed -> training, held-out examples
 
 
-def generate_documents(sparsity: str, seed: int) -> tuple[Batch, Batch]:
-    """Generate examples with given sparsity measures Ω, Δ and ρ, as text."""
-    try:
-        omega, delta, rho = map(float, sparsity.split(","))
-    except ValueError:
-        raise BadInput(
-            f"expected --data=generated:Ω,Δ,ρ such as generated:10,0.01,0.1, got "
-            f"generated:{sparsity}; correct the numbers"
-        ) from None
+def document_loader(data: str) -> Loader:
+    """Return the loader of the documents of DOCUMENTS, or of a file."""
+    if spec.name_of(data) not in DOCUMENTS:
+        return partial(read_split, data)
+    loader: Loader = spec.call(data, DOCUMENTS, "--data")
+    return loader
+
+
+def generated(*sparsity: Number) -> Loader:
+    """Return generated examples, with given sparsity measures Ω, Δ and ρ or without."""
+    if not sparsity:
+        return lambda seed: split(generate(*GENERATED, seed), seed)
+    if len(sparsity) != 3:
+        raise ValueError("Ω,Δ,ρ are three numbers such as 10,0.01,0.1")
+    omega, delta, rho = sparsity
     count, rows = GENERATED[0], int(GENERATED[0] * max(omega, 1))
-    edges = hypergraphs.generate(count, rows, int(omega), delta, rho, seed)
-    return split(hypergraphs.documents(edges, rows, seed), seed)
+
+    def load(seed: int) -> tuple[Batch, Batch]:
+        edges = hypergraphs.generate(count, rows, int(omega), delta, rho, seed)
+        return split(hypergraphs.documents(edges, rows, seed), seed)
+
+    return load
 
 
-DOCUMENTS: dict[str, Callable[[int], tuple[Batch, Batch]]] = {
-    "newsgroups": lambda seed: texts.documents("newsgroups"),
-    "reuters": lambda seed: texts.documents("reuters"),
-    "generated": lambda seed: split(generate(*GENERATED, seed), seed),
+DOCUMENTS: dict[str, Callable[..., Loader]] = {
+    "newsgroups": lambda: lambda seed: texts.documents("newsgroups"),
+    "reuters": lambda: lambda seed: texts.documents("reuters"),
+    "generated": generated,
 }
 
 

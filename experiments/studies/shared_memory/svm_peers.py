@@ -1,10 +1,12 @@
 """The speed of scikit-learn and of a numpy loop on the same examples."""
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dml.metrics.alternate import alternate
 from dml.models.sparse.svm import matrix
 from dml.types import Batch, Problem
 from studies.shared_memory import sparse_flags
@@ -46,11 +48,8 @@ def sklearn(batch: Batch, loss: str, mu: float, defaults: Any) -> float:
         eta0=defaults.lr,
         fit_intercept=False,
     )
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        classifier.fit(batch.inputs, batch.targets)
-        times.append(time.perf_counter() - start)
+    fit = partial(classifier.fit, batch.inputs, batch.targets)
+    times = alternate({"fit": fit}, 3, warm=0)["fit"]
     return defaults.epochs * len(batch.targets) / float(np.median(times))
 
 

@@ -5,7 +5,6 @@
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from dml.metrics.alternate import alternate
 from dml.models.layers.partition import AXIS
 from dml.types import BadInput, Batch, Layer, Params
 from dml.wire.mesh.traffic import Collective, collectives
@@ -166,16 +166,17 @@ def time_alternately(
     Returns:
         Seconds of each timed call, by name.
     """
-    times: dict[str, list[float]] = {name: [] for name in calls}
+
+    def blocking(call: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: jax.block_until_ready(call())
+
     with pinning() as pin:
-        for repeat in range(1 + repeats):  # 0 compiles
-            for name, (cores, call) in calls.items():
-                pin(cores if repeat else len(jax.devices()))
-                start = time.perf_counter()
-                jax.block_until_ready(call())
-                if repeat:
-                    times[name].append(time.perf_counter() - start)
-    return times
+
+        def before(name: str, timed: bool) -> None:
+            pin(calls[name][0] if timed else len(jax.devices()))
+
+        functions = {name: blocking(call) for name, (_, call) in calls.items()}
+        return alternate(functions, repeats, before=before)
 
 
 @contextmanager

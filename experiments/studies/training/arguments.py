@@ -57,25 +57,26 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     check_read(values, function)
     own = dict(entry.own.get(name, {}))
     own |= options.parse(values.options, name, options.settable(function))
-    if name == "coded":
+    has = partial(options.takes, function)
+    if adversaries.has_copies(function):
         own["rule"] = reducer_names.estimator(values.reduce)
-    if options.takes(function, ["byzantine"]):
+    if has(["byzantine"]):
         own["byzantine"] = adversaries.byzantine(values)
     own = options.complete(name, function, offered(values, entry, comm), own)
     steps, every = values.steps, values.evaluate_every
     batches = read_batches(values, entry, problem)
     if values.attack or values.attackers or values.skew:
         workers = own.get("workers") or comm.size
-        if name == "server":
+        if has(["setup"]):
             workers = serving(values, comm).workers
         adversaries.check(values, workers)
         batch, parts = values.batch or entry.batch, workers
-        if name == "coded":
+        if adversaries.has_copies(function):
             parts = make_code(own.get("code", DEFAULT), workers).parts
         problem, batches = adversaries.shared_data(
             values, problem, batches, parts, (batch, batch * steps, 0)
         )
-    if name == "server":  # one Step per epoch, at whose end all ranks evaluate
+    if has(["setup"]):  # one Step per epoch, at whose end all ranks evaluate
         key, call = tuple(map(id, problem)), partial(as_table, problem)
         problem = once(comm, "problem of a table", key, call)
         problem = attacked(values, problem, comm)
@@ -84,7 +85,7 @@ def training(values: flags.FlagValues, entry: Entry, comm: CountedComm) -> Train
     # virtual ranks have a virtual clock; strategies on devices use the real one
     clock = time.perf_counter if name in ON_DEVICES else comm.Wtime
     timer = timelines.timer(comm, clock)
-    rule = choose_update(values, entry, problem)
+    rule = choose_update(values, entry, problem, has(["setup"]))
     taken = function(problem, batches, rule, comm=comm, timer=timer, **own)
     return Training(problem, islice(taken, steps), every)
 
@@ -133,14 +134,23 @@ def read_batches(
     return islice(order, values.steps)
 
 
-def choose_update(values: flags.FlagValues, entry: Entry, problem: Problem) -> Any:
-    """Return the optimizer, or the rule of rows, of --optimizer and --lr."""
+def choose_update(
+    values: flags.FlagValues, entry: Entry, problem: Problem, served: bool
+) -> Any:
+    """Return the optimizer, or the rule of rows, of --optimizer and --lr.
+
+    Args:
+      values: The flags.
+      entry: Entry of the problem.
+      problem: The problem.
+      served: Whether servers apply it.
+    """
     rate = values.lr or entry.rate
     if entry_of(values.strategy).epochs:
         return Descent(lambda epoch: rate)
     if values.optimizer or values.lr:
         return make_update(problem, values.optimizer or "sgd", rate)
-    if values.strategy == "server" and entry.served:
+    if served and entry.served:
         return entry.served
     return entry.update
 
@@ -155,12 +165,9 @@ def offered(
 
     def reducer() -> Reducer:
         attack = adversaries.byzantine(values)
-        if attack and values.strategy == "server" and not attack.attack.forge:
-            attack = None  # such attackers push their own wrong gradients
-        chosen = flags.reducer(values.reduce, allreduce(), attack)
-        if values.strategy != "server":  # which has a bound for its updates
-            flags.check_terms(chosen, values.reduce, comm.size)
-        return checked(chosen, values.reduce) if values.check else chosen
+        made = flags.reducer(values.reduce, allreduce(), attack)
+        flags.check_terms(made, values.reduce, comm.size)
+        return checked(made, values.reduce) if values.check else made
 
     def setup() -> Setup:
         servers = serving(values, comm)
@@ -168,9 +175,12 @@ def offered(
         rule = consistency(values.consistency, choice, servers.workers)
         attack = adversaries.byzantine(values)
         adversaries.check_server(attack, rule)
-        # the servers receive what attackers push
+        # attackers push their own wrong gradients, unless they know those of others
+        forged = attack if attack and attack.attack.forge else None
+        made = flags.reducer(values.reduce, allreduce(), forged)
+        made = checked(made, values.reduce) if values.check else made
         options = WorkerOptions(on_nonfinite=PUSH if attack else STOP)
-        return Setup(servers, rule, worker_options=options, reducer=reducer())
+        return Setup(servers, rule, worker_options=options, reducer=made)
 
     return {
         "allreduce": allreduce,

@@ -51,7 +51,7 @@ def test_a_row_for_each_topology_has_the_bytes_of_its_edges(tmp_path):
     "argv, message",
     [
         ("--strategies=gosip", "expected --strategies of synchronous"),
-        ("--skews=sorted", "similarity:<0 to 1>"),
+        ("--skews=sorted", "a skew of similarity:GAMMA"),
         ("--topologies=ring,exponential", "symmetric weights for d2"),
         ("--trees=chain,ring", "tree, chain, star for relay"),
         ("--lrs=fast", "lrs"),

@@ -138,7 +138,7 @@ def test_a_bad_line_of_documents_is_named(tmp_path, undrawn, text, message):
         (["--batch=5"], "batch of 1 to 4 examples, got 5"),
         (
             ["--data=generated:8,0.05"],
-            "generated:Ω,Δ,ρ such as .*, got generated:8,0.05",
+            "got .generated:8,0.05.: Ω,Δ,ρ are three numbers such as",
         ),
         (["--momentum=1"], "momentum below 1, got 1"),
         (["--lr=1e9", "--batch=2"], "lower --mu or --lr|--lr and --mu"),

@@ -9,48 +9,46 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from dml.types import BadInput
+from dml.types import BadInput, spec
 from dml.wire.plans.averaging import grouping
 from dml.wire.plans.averaging.grouping import Groups
 from dml.wire.plans.averaging.links import (
     MAX_SIZE,
+    Side,
     branches,
     exponential,
     hypercube,
     one_peer_exponential,
     ring,
-    sides_of,
     torus,
 )
 from dml.wire.plans.averaging.mixing import NO_RANK, Link, Topology
 
 
-def complete(name: str, size: int, shape: str, seed: int) -> Topology:
+def complete(*, name: str, size: int, seed: int) -> Topology:
     """All ranks, with weight 1/p: exact after one round."""
     groups = grouping.by_label(np.zeros(size, np.int64), 1)
     made = grouped(name, size, 1, lambda t: groups)
     return made._replace(spectrum=lambda t: (np.arange(size) == 0).astype(float))
 
 
-def random_groups(name: str, size: int, shape: str, seed: int) -> Topology:
+def random_groups(ranks: Side, *, name: str, size: int, seed: int) -> Topology:
     """Random groups of equal size, new ones in each round."""
-    width = number_of(shape, name)
     return grouped(
-        name, size, 0, lambda t: grouping.random_groups(size, width, seed, t)
+        name, size, 0, lambda t: grouping.random_groups(size, ranks, seed, t)
     )
 
 
-def independent_groups(name: str, size: int, shape: str, seed: int) -> Topology:
+def independent_groups(groups: Side, *, name: str, size: int, seed: int) -> Topology:
     """Random groups that each rank chooses from a number of groups, in each round."""
-    count = number_of(shape, name)
     return grouped(
-        name, size, 0, lambda t: grouping.independent_groups(size, count, seed, t)
+        name, size, 0, lambda t: grouping.independent_groups(size, groups, seed, t)
     )
 
 
-def grid(name: str, size: int, shape: str, seed: int) -> Topology:
+def grid(side: Side, *others: Side, name: str, size: int, seed: int) -> Topology:
     """The lines of a grid, along one axis after another (Moshpit, Ryabinin 2021)."""
-    sides = sides_of(shape, name)
+    sides = (side, *others)
     if math.prod(sides) < size:
         raise BadInput(
             f"expected a grid with at least {size} seats, got {name}; pass larger sides"
@@ -92,30 +90,19 @@ def grouped(
     return Topology(name, size, period, links, groups)
 
 
-def number_of(shape: str, name: str) -> int:
-    if not shape.isdecimal() or not 0 < int(shape) < MAX_SIZE:
-        raise BadInput(
-            f"expected a positive integer after the colon, got {name!r:.40}; pass "
-            "text such as random_groups:32"
-        )
-    return int(shape)
-
-
-Make = Callable[..., Topology]
-
-TOPOLOGIES: dict[str, tuple[str, Make]] = {  # form of the text, and factory
-    "ring": ("ring", ring),
-    "torus": ("torus or torus:AxBx...", torus),
-    "exponential": ("exponential", exponential),
-    "one_peer_exponential": ("one_peer_exponential", one_peer_exponential),
-    "hypercube": ("hypercube", hypercube),
-    "complete": ("complete", complete),
-    "random_groups": ("random_groups:RANKS", random_groups),
-    "independent_groups": ("independent_groups:GROUPS", independent_groups),
-    "grid": ("grid:MxMx...", grid),
-    "tree": ("tree", branches),
-    "chain": ("chain", branches),
-    "star": ("star", branches),
+TOPOLOGIES: dict[str, Callable[..., Topology]] = {
+    "ring": ring,
+    "torus": torus,
+    "exponential": exponential,
+    "one_peer_exponential": one_peer_exponential,
+    "hypercube": hypercube,
+    "complete": complete,
+    "random_groups": random_groups,
+    "independent_groups": independent_groups,
+    "grid": grid,
+    "tree": branches,
+    "chain": branches,
+    "star": branches,
 }
 
 
@@ -128,14 +115,9 @@ def topology(text: str, size: int, seed: int = 0) -> Topology:
       size: Number of ranks.
       seed: Random seed of groups and of seats in a grid.
     """
-    name, colon, shape = text.partition(":")
-    forms = ", ".join(form for form, _ in TOPOLOGIES.values())
-    if name not in TOPOLOGIES or (colon and not shape):
-        raise BadInput(f"expected a topology of {forms}, got {text!r:.40}; pass one")
-    form, make = TOPOLOGIES[name]
-    takes_shape, needs_shape = ":" in form, f"{name}:" in form[: len(name) + 1]
-    if (colon and not takes_shape) or (needs_shape and not colon):
-        raise BadInput(f"expected {form}, got {text!r:.40}; correct the text")
     if not 1 <= size <= MAX_SIZE:
         raise BadInput(f"expected 1 to {MAX_SIZE} ranks, got {size}; change the number")
-    return make(text, size, shape, seed)
+    made: Topology = spec.call(
+        text, TOPOLOGIES, "a topology", name=text, size=size, seed=seed
+    )
+    return made

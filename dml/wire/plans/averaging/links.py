@@ -3,21 +3,24 @@
     exponential, 8 ranks     0 → 1, 2, 4                     all shifts in every round
     one_peer_exponential     0 → 1   0 → 2   0 → 4           one shift in each round
 
-Each function has the arguments of `graphs.topology`: the full text, the number of
-ranks, the text after the colon, and a seed, which only random topologies use.
+Each function has the arguments of its text, and those of `graphs.topology`: the full
+text, the number of ranks, and a seed, which only random topologies use.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Annotated
 
 import numpy as np
 
 from dml.types import BadInput
+from dml.types.ranges import Range
 from dml.wire.plans.averaging.mixing import Link, Topology
 from dml.wire.plans.trees import tree as tree_of
 
 MAX_SIZE = 1 << 24  # largest number of ranks of a topology
+Side = Annotated[int, Range(1, MAX_SIZE - 1)]
 
 
 def constant(weight: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -65,15 +68,15 @@ def static(
     return Topology(name, size, 1, lambda t: links, spectrum=stated)
 
 
-def ring(name: str, size: int, shape: str, seed: int) -> Topology:
+def ring(*, name: str, size: int, seed: int) -> Topology:
     """Both neighbours with weight 1/3: a gap of 2/3 (1 - cos(2π/p))."""
     links = [shift(size, distance, 1 / 3) for distance in (1, -1)]
     return static(name, size, links, lambda: (1 + cosines(size)) / 3)
 
 
-def torus(name: str, size: int, shape: str, seed: int) -> Topology:
+def torus(*side: Side, name: str, size: int, seed: int) -> Topology:
     """Two neighbours along each axis, with weight 1/(2d + 1) for d axes."""
-    sides = sides_of(shape, name) if shape else square(size)
+    sides = side or square(size)
     if math.prod(sides) != size:
         raise BadInput(
             f"expected sides with a product of {size}, got {name}; change the sides or "
@@ -81,14 +84,14 @@ def torus(name: str, size: int, shape: str, seed: int) -> Topology:
         )
     weight = 1 / (2 * len(sides) + 1)
     links = []
-    for axis, side in enumerate(sides):
+    for axis, length in enumerate(sides):
         step = math.prod(sides[axis + 1 :])
 
         def along(
-            ranks: np.ndarray, by: int, side: int = side, step: int = step
+            ranks: np.ndarray, by: int, length: int = length, step: int = step
         ) -> np.ndarray:
-            place = ranks // step % side
-            return ranks + ((place + by) % side - place) * step
+            place = ranks // step % length
+            return ranks + ((place + by) % length - place) * step
 
         for by in (1, -1):
             source, dest = partial(along, by=-by), partial(along, by=by)
@@ -101,7 +104,7 @@ def torus(name: str, size: int, shape: str, seed: int) -> Topology:
     return static(name, size, links, spectrum)
 
 
-def exponential(name: str, size: int, shape: str, seed: int) -> Topology:
+def exponential(*, name: str, size: int, seed: int) -> Topology:
     """Shifts 1, 2, 4, … in every round: a gap of 2/(lg p + 1) for p = 2^k."""
     shifts = shifts_of(size)
     weight = 1 / (len(shifts) + 1)
@@ -113,7 +116,7 @@ def exponential(name: str, size: int, shape: str, seed: int) -> Topology:
     return static(name, size, links, spectrum)
 
 
-def one_peer_exponential(name: str, size: int, shape: str, seed: int) -> Topology:
+def one_peer_exponential(*, name: str, size: int, seed: int) -> Topology:
     """One shift of 1, 2, 4, … in each round, with weight 1/2 (Assran 2019).
 
     Exact after lg p rounds if p is a power of 2 (Ying 2021).
@@ -134,7 +137,7 @@ def shifts_of(size: int) -> list[int]:
     return [1 << k for k in range((size - 1).bit_length())]
 
 
-def hypercube(name: str, size: int, shape: str, seed: int) -> Topology:
+def hypercube(*, name: str, size: int, seed: int) -> Topology:
     """The lg p ranks whose numbers differ in one bit: a gap of 2/(lg p + 1)."""
     if size & (size - 1):
         raise BadInput(
@@ -158,7 +161,7 @@ def hypercube(name: str, size: int, shape: str, seed: int) -> Topology:
     return static(name, size, links, spectrum)
 
 
-def branches(name: str, size: int, shape: str, seed: int) -> Topology:
+def branches(*, name: str, size: int, seed: int) -> Topology:
     """The edges of a tree, with Metropolis weights 1/(1 + the larger degree)."""
     tree = tree_of(name, size)
 
@@ -181,13 +184,3 @@ def square(size: int) -> tuple[int, int]:
     """Return the two factors of a number that are closest to each other."""
     low = next(side for side in range(math.isqrt(size), 0, -1) if size % side == 0)
     return low, size // low
-
-
-def sides_of(shape: str, name: str) -> tuple[int, ...]:
-    words = shape.split("x")
-    if not all(word.isdecimal() and 0 < int(word) < MAX_SIZE for word in words):
-        raise BadInput(
-            f"expected sides such as 32x32, got {name!r:.40}; pass positive integers "
-            "separated by x"
-        )
-    return tuple(map(int, words))

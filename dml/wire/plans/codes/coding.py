@@ -25,13 +25,14 @@ Any r-1 columns of the checks, which are powers of n distinct nodes, are indepen
 the code has distance r, the greatest one for r coefficients in a row.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import BadInput
+from dml.types import BadInput, spec
+from dml.types.ranges import Size
 
 DEFAULT = "repetition:1"
 DIGITS = 3.0  # greatest loss of decimal digits; float32 has 7
@@ -142,27 +143,14 @@ def make_code(text: str, workers: int) -> Code:
       BadInput: There is no such code of this number of workers, or its decoding loses
         more than 3 decimal digits.
     """
-    name, faulty = read(text, CODES, "faulty")
-    made = CODES[name](workers, 2 * faulty + 1)
+    faulty = spec.call(text, dict.fromkeys(CODES, wrong_terms), "a code")
+    made = CODES[spec.name_of(text)](workers, 2 * faulty + 1)
     check_digits(made, faulty)
     return made
 
 
-def read(text: str, codes: Collection[str], what: str) -> tuple[str, int]:
-    """Return the name and the number of NAME or NAME:NUMBER, by default 1.
-
-    Args:
-      text: The text.
-      codes: Known names.
-      what: Name of the number, for messages.
-    """
-    name, _, value = text.partition(":")
-    if name not in codes or not (value or "1").isdecimal():
-        raise BadInput(
-            f"expected a code {' or '.join(f'{known}:<{what}>' for known in codes)}, "
-            f"such as {DEFAULT}, got {text!r}; correct it"
-        )
-    return name, int(value or 1)
+def wrong_terms(faulty: Size = 1) -> int:
+    return faulty
 
 
 def check_digits(code: Code, lost: int) -> None:

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import BadInput
+from dml.types import BadInput, spec
+from dml.types.ranges import Size
 from dml.wire.plans.codes.coding import (
     DIGITS,
     Code,
@@ -33,7 +34,6 @@ from dml.wire.plans.codes.coding import (
     check_digits,
     cyclic,
     decoding,
-    read,
     repetition,
 )
 
@@ -111,6 +111,10 @@ CODES: dict[str, Callable[[int, int], Code]] = {
 }
 
 
+def late_terms(stragglers: Size = 1) -> int:
+    return stragglers
+
+
 @lru_cache(maxsize=16)  # virtual ranks share plans
 def make_plan(text: str, workers: int) -> DecodingPlan:
     """Return the plan of `NAME:STRAGGLERS`.
@@ -119,7 +123,8 @@ def make_plan(text: str, workers: int) -> DecodingPlan:
       BadInput: There is no such code of this number of workers, or its decoding loses
         more than 3 decimal digits.
     """
-    name, stragglers = read(text, CODES, "stragglers")
+    stragglers = spec.call(text, dict.fromkeys(CODES, late_terms), "a code")
+    name = spec.name_of(text)
     if stragglers >= workers:
         raise BadInput(
             f"expected fewer stragglers than the {workers} workers, got {stragglers}; "

@@ -18,21 +18,26 @@ of Baruch's code; μ + z σ is as far away. optimal_ipm:0.8 and optimal_alie:0.8
 line search of ByzFL with this ratio of steps, which is often farther from the optimum.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Annotated
 from zlib import crc32
 
 import numpy as np
 
-from dml.types import BadInput
+from dml.types import BadInput, spec
+from dml.types.ranges import MAX_SIZE, Range
 from dml.wire.reducers.names import LABEL_FLIP
 from dml.wire.reducers.robust.rule import Attack, Byzantine, Slice
 from dml.wire.reducers.robust.search import farthest, line_search
 
 SEEDING = 256  # elements of a term that are part of a seed
+
+Factor = Annotated[float, Range(0, MAX_SIZE)]
+Ratio = Annotated[float, Range(0.1, 0.99)]
+Worker = Annotated[int, Range(0, MAX_SIZE)]
+Lag = Annotated[int, Range(1, 1000)]  # updates
 
 
 def flip_sign(factor: float, term: np.ndarray, step: int, worker: int) -> None:
@@ -126,47 +131,52 @@ def send_farthest(
     part.rows[part.attackers] = start + best * direction
 
 
-class Entry(NamedTuple):
-    """An attack by name.
-
-    Attributes:
-      make: argument -> Attack; without `kind`: () -> Attack.
-      kind: int or float; None: no argument.
-      default: Argument if it is omitted.
-      least: Smallest argument.
-      most: Largest argument.
-    """
-
-    make: Callable[..., Attack]
-    kind: Callable[[str], float] | None = None
-    default: float | None = None
-    least: float = 0.0
-    most: float = 1e6
+def sign_flip(factor: Factor = 1.0) -> Attack:
+    return Attack(own=partial(flip_sign, factor))
 
 
-def optimal(vectors: Callable[[Slice], tuple[np.ndarray, np.ndarray]]) -> Entry:
-    """Return the entry of the optimal attack along a line."""
-
-    def make(ratio: float | None) -> Attack:
-        return Attack(forge=partial(send_farthest, vectors, ratio))
-
-    return Entry(make, float, least=0.1, most=0.99)
+def noise(factor: Factor = 10.0) -> Attack:
+    return Attack(own=partial(send_noise, factor))
 
 
-ATTACKS: Mapping[str, Entry] = {
-    "sign_flip": Entry(lambda x: Attack(own=partial(flip_sign, x)), float, 1.0),
-    "noise": Entry(lambda x: Attack(own=partial(send_noise, x)), float, 10.0),
-    "nan": Entry(lambda: Attack(own=partial(send_value, np.nan))),
-    "inf": Entry(lambda: Attack(own=partial(send_value, np.inf))),
-    "silent": Entry(lambda: Attack(own=partial(send_value, 0.0))),
-    "late": Entry(lambda k: Attack(lag=k), int, 10, least=1, most=1000),
-    "copy": Entry(lambda: Attack(forge=copy)),
-    "mimic": Entry(lambda k: Attack(forge=partial(mimic, k)), int, 0),
-    "ipm": Entry(lambda x: Attack(forge=partial(inner_product, x)), float, 0.1),
-    "alie": Entry(lambda x: Attack(forge=partial(a_little_is_enough, x)), float),
-    "optimal_ipm": optimal(opposed),
-    "optimal_alie": optimal(deviating),
-    LABEL_FLIP: Entry(Attack),
+def late(updates: Lag = 10) -> Attack:
+    return Attack(lag=updates)
+
+
+def mimicry(worker: Worker = 0) -> Attack:
+    return Attack(forge=partial(mimic, worker))
+
+
+def ipm(epsilon: Factor = 0.1) -> Attack:
+    return Attack(forge=partial(inner_product, epsilon))
+
+
+def alie(z: Factor | None = None) -> Attack:
+    return Attack(forge=partial(a_little_is_enough, z))
+
+
+def optimal_ipm(ratio: Ratio | None = None) -> Attack:
+    return Attack(forge=partial(send_farthest, opposed, ratio))
+
+
+def optimal_alie(ratio: Ratio | None = None) -> Attack:
+    return Attack(forge=partial(send_farthest, deviating, ratio))
+
+
+ATTACKS: Mapping[str, Callable[..., Attack]] = {
+    "sign_flip": sign_flip,
+    "noise": noise,
+    "nan": lambda: Attack(own=partial(send_value, np.nan)),
+    "inf": lambda: Attack(own=partial(send_value, np.inf)),
+    "silent": lambda: Attack(own=partial(send_value, 0.0)),
+    "late": late,
+    "copy": lambda: Attack(forge=copy),
+    "mimic": mimicry,
+    "ipm": ipm,
+    "alie": alie,
+    "optimal_ipm": optimal_ipm,
+    "optimal_alie": optimal_alie,
+    LABEL_FLIP: lambda: Attack(),
 }
 
 
@@ -177,32 +187,4 @@ def byzantine(text: str, attackers: int) -> Byzantine:
       text: NAME or NAME:ARGUMENT, with a name of ATTACKS.
       attackers: Number of attackers.
     """
-    name, colon, value = text.partition(":")
-    if name not in ATTACKS:
-        raise BadInput(
-            f"expected an attack of {', '.join(ATTACKS)}, got {text!r}; correct it"
-        )
-    entry = ATTACKS[name]
-    if entry.kind is None:
-        if colon:
-            raise BadInput(
-                f"expected {name} without an argument, got {text!r}; correct it"
-            )
-        return Byzantine(entry.make(), attackers)
-    argument = read_argument(name, entry, value) if colon else entry.default
-    return Byzantine(entry.make(argument), attackers)
-
-
-def read_argument(name: str, entry: Entry, value: str) -> float:
-    """Return the argument of an attack; raise BadInput if it is not in its range."""
-    assert entry.kind
-    try:
-        argument = entry.kind(value)
-    except ValueError:
-        argument = math.nan
-    if not entry.least <= argument <= entry.most:
-        raise BadInput(
-            f"expected {name}:<number from {entry.least:g} to {entry.most:g}>, got "
-            f"{name}:{value}; correct it"
-        )
-    return argument
+    return Byzantine(spec.call(text, ATTACKS, "an attack"), attackers)

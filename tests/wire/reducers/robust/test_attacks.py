@@ -157,13 +157,14 @@ def test_attackers_with_values_that_are_not_finite_are_left_out(attack, rule):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("evil", "expected an attack of sign_flip, .*got 'evil'"),
-        ("nan:1", "nan without an argument"),
-        ("noise:-1", "noise:<number from 0 to 1e"),
-        ("late:0", "late:<number from 1"),
-        ("ipm:x", "got ipm:x"),
-        ("alie:nan", "got alie:nan"),
-        ("optimal_alie:1", "optimal_alie:<number from 0.1 to 0.99>"),
+        ("evil", "expected an attack of sign_flip.*got 'evil'"),
+        ("nan:1", "expected nan, got 'nan:1'"),
+        ("noise:-1", r"noise\[:FACTOR\].* instead of a number from 0 to 1000000"),
+        ("late:0", r"late\[:UPDATES\].* instead of a whole number from 1 to 1000"),
+        ("late:1.5", "UPDATES is '1.5'"),
+        ("ipm:x", "got 'ipm:x': EPSILON is 'x'"),
+        ("alie:nan", "got 'alie:nan'"),
+        ("optimal_alie:1", "RATIO is '1' instead of a number from 0.1 to 0.99"),
     ],
 )
 def test_an_unknown_attack_or_argument_is_refused(text, message):
