@@ -123,6 +123,11 @@ CASES = [
         "expected --consistency=bsp with an attack that knows all gradients",
     ),
     ("vision --simulate=8 --strategy=coded", "use 6 or 9 workers"),
+    (
+        "vision --simulate=2 --strategy=zeno --accumulate=2",
+        "--accumulate=1 with --strategy=zeno, got --accumulate=2; leave it out",
+    ),
+    ("vision --simulate=2 --strategy=diloco --reduce=krum:2", "n >= 7 workers"),
     ("vision --simulate=6 --strategy=coded --code=draco:1", "a code of repetition"),
     (
         "vision --simulate=6 --strategy=coded --attack=label_flip --attackers=1",
