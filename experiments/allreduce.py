@@ -38,7 +38,7 @@ from dml.wire.plans.schedules import SCHEDULES
 Row = dict[str, Any]
 CLASSIC = (*FUNCTIONS, "native", "auto")
 
-FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog", *flags.ALLREDUCES)
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Sizes of the buffer in bytes.")
 FLAGS.text(
     "algorithms",

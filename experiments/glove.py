@@ -41,8 +41,7 @@ from dml.update.rows import unpack
 from dml.wire.comm import first_of_all
 
 FLAGS = flags.define(
-    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
-    *("group", "outside", "timeline", "profile", "record", "replay"),
+    "seed", *flags.RANKS, *flags.ALLREDUCES, *flags.TIMELINE, *flags.ORDER
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, strategies.STRATEGIES)

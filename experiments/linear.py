@@ -31,23 +31,11 @@ from dml.models.networks.logistic import logistic
 from dml.strategies import strategy
 from dml.types import CountedComm
 from dml.update.dense import OPTIMIZERS, make
-from dml.wire.collectives import ALLREDUCE
 from dml.wire.reducers.exact import exact
 
-STRATEGIES = dict.fromkeys(["serial", "synchronous"])
-
-FLAGS = flags.define(
-    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
-    *("group", "outside", "timeline", "profile"),
-)
-FLAGS.extensible(
-    *("strategy", "synchronous", STRATEGIES, extend.STRATEGIES),
-    "Training strategy.",
-)
-FLAGS.extensible(
-    *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
-    "All-reduce of the gradients.",
-)
+FLAGS = flags.define("seed", *flags.RANKS, *flags.ALLREDUCES, *flags.TIMELINE)
+FLAGS.define_strategy(["serial", "synchronous"])
+FLAGS.define_allreduce("the gradients")
 FLAGS.choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
 FLAGS.number("lr", 0.1, "Step size of the optimizer.", 0)
 FLAGS.number("l2", 0.0, "L2 weight.", 0)

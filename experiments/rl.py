@@ -32,7 +32,6 @@ from studies.rl import report
 from studies.rl.algorithms import ALGORITHMS, settings
 from studies.rl.training import train_rank
 
-from dml import extend
 from dml.environments.named import find
 from dml.models.policies.actor_critic import CORRECTIONS
 from dml.runs import folder, writers
@@ -41,12 +40,8 @@ from dml.train import interruptible
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import first_of_each_host
-from dml.wire.server.consistency import CONSISTENCIES
 
-FLAGS = flags.define(
-    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay"),
-    *("check", "group", "outside"),
-)
+FLAGS = flags.define("seed", *flags.RANKS, *flags.ORDER, *flags.ALLREDUCES)
 FLAGS.choice("algorithm", "impala", list(ALGORITHMS), "Algorithm.")
 FLAGS.text("environment", "cartpole", "Environment; see docs/environments.md.")
 FLAGS.choice("correction", "vtrace", list(CORRECTIONS), "Correction of the policy lag.")
@@ -66,10 +61,7 @@ FLAGS.integer("shards", 0, "Number of gradients in a sum; 0: one per learner.", 
 FLAGS.integer("inference", 0, "Largest number of actors in a batch of seed; 0: all.", 0)
 FLAGS.integer("replays", 1, "Number of replays of apex.", 1)
 FLAGS.integer("servers", 1, "Number of servers of a3c.", 1)
-FLAGS.extensible(
-    *("consistency", "async", CONSISTENCIES, extend.CONSISTENCIES),
-    "Consistency of a3c.",
-)
+FLAGS.define_consistency("async", "a3c")
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp.", 0)
 FLAGS.text("widths", "", "Units of the hidden layers, such as 64,64; empty: default.")
 FLAGS.text("optimizer", "", "Optimizer; empty: the default.")

@@ -40,9 +40,7 @@ from dml.wire.comm.once import once
 
 LOGISTIC = ("svmlight", "l1")  # flags of --problem=logistic
 MESSAGES = 4  # per worker, server and clock: pull, state, rows, push
-FLAGS = flags.define(
-    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
-)
+FLAGS = flags.define("seed", *flags.RANKS, *flags.ORDER)
 server_flags.define(FLAGS)
 FLAGS.choice("problem", "digits", list(PROBLEMS), "Problem to train.")
 FLAGS.text("svmlight", "", "File of examples for --problem=logistic.")

@@ -40,7 +40,6 @@ from studies.server.runs import (
     train_on_servers,
 )
 
-from dml import extend
 from dml.runs import folder, writers
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import replicated_roles
@@ -48,7 +47,7 @@ from dml.strategies.server.server import Setup
 from dml.strategies.server.tables import as_table
 from dml.types import CountedComm, Problem
 from dml.wire.comm import first_of_each_host
-from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
+from dml.wire.server.consistency import Choice, consistency
 
 RANKS = 8
 SHARE = 0.75  # of the time without deaths, in which all replicas die
@@ -59,10 +58,7 @@ FLAGS.integer(
     "spares", 3, "Number of spares, each of which replaces a dead replica.", 0
 )
 FLAGS.text("kill", "head,middle,tail", "Roles of the replicas that die, in turn.")
-FLAGS.extensible(
-    *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
-    "Consistency of the workers.",
-)
+FLAGS.define_consistency("bsp", "the workers")
 FLAGS.integer("batch", 64, "Number of images in a minibatch, over all workers.", 1)
 FLAGS.integer("clocks", 100, "Number of minibatches.", 1)
 

@@ -25,11 +25,9 @@ import jax
 from studies.step_time import report, strategies
 from studies.step_time import torch_training as peers
 
-from dml import extend
 from dml.models.networks.transformer import DTYPES, SIZES
 from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
-from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.mesh import devices
 
@@ -50,9 +48,7 @@ FLAGS.text(
 )
 FLAGS.text("bucket_mb", "0,1", "Bucket sizes of synchronous in MB; 0: one bucket.")
 FLAGS.text("zero", "0", f"ZeRO levels of mesh, of {', '.join(strategies.LEVELS)}.")
-FLAGS.extensible(
-    *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of synchronous."
-)
+FLAGS.define_allreduce("synchronous")
 FLAGS.integer("devices", 0, "Number of CPU devices of a process; 0: one.", 0)
 FLAGS.text("peer", "", f"PyTorch references, of {', '.join(peers.PEERS)}; empty: none.")
 FLAGS.integer("rounds", 10, "Number of timings, whose median is taken.", 1)

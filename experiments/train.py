@@ -25,23 +25,12 @@ from studies.training import arguments
 from dml import extend
 from dml.problems import PROBLEMS, find_problem
 from dml.types import CountedComm
-from dml.wire.collectives import ALLREDUCE
-from dml.wire.server.consistency import CONSISTENCIES
 
-FLAGS = flags.define(
-    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
-    *("group", "outside", "timeline", "profile"),
-)
+FLAGS = flags.define("seed", *flags.RANKS, *flags.ALLREDUCES, *flags.TIMELINE)
 FLAGS.extensible("problem", "linear", PROBLEMS, extend.PROBLEMS, "Problem to train.")
-STRATEGIES = dict.fromkeys(arguments.NAMES)
-FLAGS.extensible(
-    "strategy", "synchronous", STRATEGIES, extend.STRATEGIES, "Training strategy."
-)
+FLAGS.define_strategy(arguments.NAMES)
 FLAGS.text("options", "", "Options of the strategy, as name=value,name=value.")
-FLAGS.extensible(
-    *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
-    "All-reduce of the gradients.",
-)
+FLAGS.define_allreduce("the gradients")
 FLAGS.reducer()
 FLAGS.adversaries()
 FLAGS.text("optimizer", "", "Update of the parameters; empty: the problem's default.")
@@ -50,10 +39,7 @@ FLAGS.integer("batch", 0, "Examples in a minibatch; 0 uses the problem's default
 FLAGS.integer("steps", 300, "Number of updates; of epochs with hogwild, average.", 1)
 FLAGS.integer("evaluate_every", 50, "Steps between evaluations; 0: only at the end.", 0)
 FLAGS.integer("servers", 0, "Number of servers; 0 uses 1 rank in 4.", 0)
-FLAGS.extensible(
-    *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
-    "Consistency of the workers.",
-)
+FLAGS.define_consistency("bsp", "the workers")
 FLAGS.integer("staleness", 3, "Staleness bound of ssp and essp, in clocks.", 0)
 
 

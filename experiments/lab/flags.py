@@ -17,7 +17,11 @@ from typing import Any
 from lab import readers, resuming
 from lab.help import print_help
 from lab.progress import PROGRESS, is_rank_0
+from lab.shared_flags import ALLREDUCES as ALLREDUCES
 from lab.shared_flags import MAX_SIZE, SEEDS, SHARED, Extensible, FlagValues
+from lab.shared_flags import ORDER as ORDER
+from lab.shared_flags import RANKS as RANKS
+from lab.shared_flags import TIMELINE as TIMELINE
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
 from lab.shared_flags import chosen as chosen

@@ -15,7 +15,12 @@ from dml.wire.reducers import names
 
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
+# groups of SHARED
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
+RANKS = (*VIRTUAL, "straggle", "watchdog")
+ALLREDUCES = ("check", "group", "outside")
+TIMELINE = ("timeline", "profile")
+ORDER = ("record", "replay")
 MAX_FLAGFILE = 1 << 20  # bytes
 MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # terms of energy, cost
@@ -243,6 +248,27 @@ class FlagValues(flags.FlagValues):
         """Define a flag for a name in a table, an entry point, or FILE.py:NAME."""
         parser = Extensible(table, group)
         flags.DEFINE(parser, name, default, help, self, flags.ArgumentSerializer())
+
+    def define_strategy(
+        self, names: Sequence[str], help: str = "Training strategy."
+    ) -> None:
+        """Define --strategy, of these names or of a user."""
+        table = dict.fromkeys(names)
+        self.extensible("strategy", "synchronous", table, extend.STRATEGIES, help)
+
+    def define_allreduce(self, of: str) -> None:
+        """Define --allreduce, of ALLREDUCE or of a user."""
+        from dml.wire.collectives import ALLREDUCE
+
+        help = f"All-reduce of {of}."
+        self.extensible("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES, help)
+
+    def define_consistency(self, default: str, of: str) -> None:
+        """Define --consistency, of CONSISTENCIES or of a user."""
+        from dml.wire.server.consistency import CONSISTENCIES
+
+        table, group = CONSISTENCIES, extend.CONSISTENCIES
+        self.extensible("consistency", default, table, group, f"Consistency of {of}.")
 
     def reducer(self) -> None:
         """Define --reduce, a reducer of `reducers.names` or of a user."""

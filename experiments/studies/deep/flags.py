@@ -7,7 +7,6 @@ from typing import Any
 from lab import flags
 from lab.shared_flags import MAX_COUNT
 
-from dml import extend
 from dml.strategies import DECENTRALISED
 from dml.strategies.factor_plan import SCHEMES
 from dml.strategies.mesh import CALLS
@@ -16,7 +15,6 @@ from dml.update.curvature import DEFAULT
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.norms import Axis
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
-from dml.wire.collectives import ALLREDUCE
 from dml.wire.plans.codes import coding
 from studies.deep import hybrid as deep_hybrid
 from studies.deep.strategies import STRATEGIES, has
@@ -61,16 +59,11 @@ def define(**defaults: Any) -> flags.FlagValues:
     defaults: batch, steps, optimizer, lr and decay; optionally clip and bucket_mb.
     """
     values = flags.define(*SHARED)
-    values.extensible(
-        *("strategy", "synchronous", dict.fromkeys(STRATEGIES), extend.STRATEGIES),
-        "Strategy.",
-    )
+    values.define_strategy(STRATEGIES, "Strategy.")
     values.text(
         "options", "", "Other options of the strategy, as name=value,name=value."
     )
-    values.extensible(
-        *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of messages."
-    )
+    values.define_allreduce("messages")
     values.reducer()
     values.adversaries()
     values.integer(

@@ -5,12 +5,10 @@ from collections.abc import Iterable
 from lab import flags
 from lab.shared_flags import MAX_COUNT
 
-from dml import extend
 from dml.data.text.tiles import tile_rows
 from dml.strategies.glove.tiling import Order
 from dml.strategies.rotation import cells
 from dml.update.rows import width
-from dml.wire.collectives import ALLREDUCE
 from studies.server import flags as server_flags
 
 BATCH = 16_384  # records of a minibatch
@@ -72,8 +70,5 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     values.integer(
         "columns", 1, "Number of devices over which a mesh divides columns.", 1
     )
-    values.extensible(
-        *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
-        "All-reduce of products or of rows.",
-    )
+    values.define_allreduce("products or of rows")
     server_flags.define(values)

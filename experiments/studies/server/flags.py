@@ -32,10 +32,7 @@ def define(values: flags.FlagValues) -> None:
     )
     values.integer("spares", 0, "Number of spares of each replicated server.", 0)
     values.switch("elastic", False, "Continuation of the run without dead workers.")
-    values.extensible(
-        *("consistency", "bsp", CONSISTENCIES, extend.CONSISTENCIES),
-        "Consistency of the workers.",
-    )
+    values.define_consistency("bsp", "the workers")
     values.integer(
         "staleness", 3, "Staleness bound of ssp and essp, a difference of clocks.", 0
     )
