@@ -82,7 +82,10 @@ def rows() -> Iterator[tuple[str, Row]]:
         "bins": partial(accuracy.bins_rows, FLAGS.score_rows, rounds, FLAGS.seed),
         "votes": partial(
             accuracy.votes_rows,
-            *(FLAGS.score_rows, FLAGS.score_columns, rounds, FLAGS.seed),
+            FLAGS.score_rows,
+            FLAGS.score_columns,
+            rounds,
+            FLAGS.seed,
         ),
     }
     for name in writing.PROGRESS.each([*tables]):

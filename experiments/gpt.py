@@ -45,7 +45,10 @@ def show(
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
     continuation = samples.continuation(
-        *(known.tokenizer, scores, FLAGS.prompt, held_out.inputs.shape[1]),
+        known.tokenizer,
+        scores,
+        FLAGS.prompt,
+        held_out.inputs.shape[1],
         count=FLAGS.sample,
         seed=FLAGS.seed,
     )

@@ -70,8 +70,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     query = search()
     candidates = candidates_by_devices(query, FLAGS.devices)
     arguments = memory_report.Arguments(
-        *(FLAGS.model, query, candidates, FLAGS.best),
-        *(FLAGS.compiled, FLAGS.high_water),
+        model=FLAGS.model,
+        search=query,
+        plans_by_devices=candidates,
+        best=FLAGS.best,
+        compiled=FLAGS.compiled,
+        high_water=FLAGS.high_water,
     )
     small, _ = memory_report.compilable(arguments)
     titles = memory_report.TITLES | {

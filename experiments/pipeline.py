@@ -105,7 +105,9 @@ def watch(path: Path, seconds: Sequence[float]) -> dict[str, Any]:
     nbytes = 4 * FLAGS.microbatch * FLAGS.length * FLAGS.width  # of activations
     arguments = Arguments(
         Layers(seconds, nbytes, FLAGS.network),
-        *(FLAGS.stages, FLAGS.microbatches, FLAGS.rounds),
+        FLAGS.stages,
+        FLAGS.microbatches,
+        FLAGS.rounds,
     )
     schedule = make_schedules(arguments)[FLAGS.watch]
     with writing.run_writer(path, FLAGS, None) as writer:

@@ -102,8 +102,11 @@ def read_query() -> Query:
     chip = chip._replace(dollars=FLAGS.dollars or chip.dollars)
     cluster = Cluster(chip, question.kind(FLAGS.device), FLAGS.devices, FLAGS.precision)
     prices = question.Prices(
-        *(FLAGS.pue, FLAGS.grid, FLAGS.failure_hours),
-        *(FLAGS.checkpoint_gb_per_second, FLAGS.restart_seconds),
+        pue=FLAGS.pue,
+        intensity=FLAGS.grid,
+        failure_hours=FLAGS.failure_hours,
+        checkpoint_rate=FLAGS.checkpoint_gb_per_second,
+        restart=FLAGS.restart_seconds,
     )
     return Query(
         model=FLAGS.model,

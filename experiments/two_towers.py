@@ -36,7 +36,8 @@ from dml.update.dense import make
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.text(
-    *("data", "mnist_5k"),
+    "data",
+    "mnist_5k",
     f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files.",
 )
 FLAGS.text(

@@ -109,8 +109,12 @@ class Growing:
         packed = self.gradients.packed
         if table.shards:
             return shard_sums(
-                *(table.shards, table.binned, table.slots),
-                *(rows, packed, table.counted),
+                table.shards,
+                table.binned,
+                table.slots,
+                rows,
+                packed,
+                table.counted,
             )
         sums = histogram(table.binned, table.slots, rows, packed, small, table.counted)
         sums = add_parts(table.grid.down, sums, table.slots.edges)
@@ -201,8 +205,12 @@ class Growing:
         if direction:
             values = [
                 output(
-                    *(each.g * limits.g_unit, each.h * limits.h_unit, low, high),
-                    *(limits.l1, limits.l2),
+                    each.g * limits.g_unit,
+                    each.h * limits.h_unit,
+                    low,
+                    high,
+                    limits.l1,
+                    limits.l2,
                 )
                 for each in (one, two)
             ]
@@ -222,8 +230,12 @@ class Growing:
         fine = add(self.table.grid.down, np.array(sums, np.int64))
         values = [
             output(
-                *(float(g) * gradients.g_fine, float(h) * gradients.h_fine),
-                *(leaf.node.low, leaf.node.high, settings.l1, settings.l2),
+                float(g) * gradients.g_fine,
+                float(h) * gradients.h_fine,
+                leaf.node.low,
+                leaf.node.high,
+                settings.l1,
+                settings.l2,
             )
             if h > 0
             else 0.0
@@ -264,8 +276,13 @@ def grow(
     """
     s = table.settings
     limits = Limits(
-        *(gradients.g_unit, gradients.h_unit, s.l1, s.l2),
-        *(s.min_rows, s.min_hessian, s.min_gain),
+        g_unit=gradients.g_unit,
+        h_unit=gradients.h_unit,
+        l1=s.l1,
+        l2=s.l2,
+        min_rows=s.min_rows,
+        min_hessian=s.min_hessian,
+        min_gain=s.min_gain,
     )
     growing = Growing(table, gradients, rows, read, limits)
     growing.begin(used)

@@ -82,8 +82,19 @@ def constant(output: int) -> Tree:
     """Return a tree of one leaf of value 0."""
     none, sums = np.zeros(0, np.int32), np.zeros((0, 3), np.int64)
     return Tree(
-        *(none, none, np.zeros(0), np.zeros(0, bool), none, none, np.zeros(0), ()),
-        *(np.zeros(1), sums, np.zeros((1, 3), np.int64), (1.0, 1.0), output),
+        column=none,
+        bin=none,
+        threshold=np.zeros(0),
+        missing_left=np.zeros(0, bool),
+        left=none,
+        right=none,
+        gain=np.zeros(0),
+        sets=(),
+        value=np.zeros(1),
+        node_sums=sums,
+        leaf_sums=np.zeros((1, 3), np.int64),
+        units=(1.0, 1.0),
+        output=output,
     )
 
 

@@ -125,8 +125,17 @@ def make_table(
     if voting:
         shards = shards_of(grid, settings, place.rows, place.first_row, len(data.y))
     return Table(
-        *(grid, settings, bins, binned, slots, place.firsts, columns_Fx5, counted),
-        *(flags, scratch, shards),
+        grid=grid,
+        settings=settings,
+        bins=bins,
+        binned=binned,
+        slots=slots,
+        firsts=place.firsts,
+        columns_Fx5=columns_Fx5,
+        counted=counted,
+        flags=flags,
+        scratch=scratch,
+        shards=shards,
     )
 
 

@@ -198,8 +198,13 @@ class Boosting:
         coarse = 2.0**fixed.SHIFT
         h_coarse = 1.0 if self.constant else units[1] * coarse
         return Gradients(
-            *(self.fine, self.packed, units[0] * coarse, h_coarse),
-            *(*units, self.constant),
+            fine=self.fine,
+            packed=self.packed,
+            g_unit=units[0] * coarse,
+            h_unit=h_coarse,
+            g_fine=units[0],
+            h_fine=units[1],
+            constant=self.constant,
         )
 
     def derivatives(

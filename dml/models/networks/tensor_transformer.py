@@ -74,7 +74,9 @@ def tensor_transformer(
     check_divisions(shape, causal, ring, sequence, mixture)
     partition = partition_over(size, sequence, ring)
     layers = transformer(
-        *(shape, causal, dtype),
+        shape,
+        causal,
+        dtype,
         partition=partition,
         mixture=mixture,
         dropout=dropout,

@@ -83,8 +83,11 @@ def finish_gradient(
         reads: tuple[str, ...] = (buffer,) if buffer else ()
         program.add(f"reduce {name}", reduce, reads, {mean: params}, None, "wire")
     compiled = programs.compile_function(
-        *(apply_layer, (optimizer, companion(shapes.params, name))),
-        *({name: params}, state, {name: params}),
+        apply_layer,
+        (optimizer, companion(shapes.params, name)),
+        {name: params},
+        state,
+        {name: params},
     )
 
     def update(memory: Any, turn: Turn) -> Mapping[str, Any]:

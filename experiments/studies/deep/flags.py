@@ -193,7 +193,8 @@ def define(**defaults: Any) -> flags.FlagValues:
         0.0,
         "Largest overhead of checkpoints in percent of the time, which sets their "
         "interval; 0: --save_every.",
-        *(0, 100),
+        0,
+        100,
     )
     deep_hybrid.define(values)
     values.text("resume", None, "Run folder to continue.")
@@ -216,14 +217,16 @@ def curvature(values: flags.FlagValues) -> None:
         0.0,
         "Fraction of the ranks that store the inverses of a layer in strategy kfac; 0: "
         "all ranks.",
-        *(0, 1),
+        0,
+        1,
     )
     values.number("damping", DEFAULT.damping, "Damping of the curvature of kfac.", 0)
     values.number(
         "average",
         DEFAULT.average,
         "Weight of earlier minibatches in the curvature of kfac.",
-        *(0, 1),
+        0,
+        1,
     )
     values.integer(
         "curvature_every",
@@ -368,9 +371,7 @@ def optimizer(
     if values.base_batch:
         peak = linear_scaling(peak, values.batch, values.base_batch)
     warm = steps // WARMUP_DIVISOR if values.warmup_steps < 0 else values.warmup_steps
-    rate = schedule(
-        *(values.schedule, peak, steps), warm, values.warmup, values.start_lr
-    )
+    rate = schedule(values.schedule, peak, steps, warm, values.warmup, values.start_lr)
     axis: Axis = None  # on devices, the axes with parts of params or of their slices
     if has(values, "pipeline"):
         axis = ("tensor", "data") if values.zero else "tensor"

@@ -61,7 +61,10 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
     )
     values.integer("length", length, "Number of tokens per example.", 1)
     values.extensible(
-        *("model", "transformer", MODELS, extend.TEXT_MODELS),
+        "model",
+        "transformer",
+        MODELS,
+        extend.TEXT_MODELS,
         "Network; your own is a function of the numbers of tokens of the vocabulary "
         "and of an example.",
     )
@@ -71,7 +74,8 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
         0.0,
         "Probability that an element of the embedding, or of the output of attention "
         "or feed-forward, is 0 in training; 0: no dropout.",
-        *(0, 0.99),
+        0,
+        0.99,
     )
     values.integer(
         "experts",

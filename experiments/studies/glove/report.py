@@ -72,8 +72,10 @@ def write_state(path: Path, state: Embeddings, count: int) -> None:
     for name, (rows_TxD, bias_T) in files.items():
         vectors.save_state(
             path / name,
-            *(rows_TxD[words], bias_T[words]),
-            *(rows_TxD[contexts], bias_T[contexts]),
+            rows_TxD[words],
+            bias_T[words],
+            rows_TxD[contexts],
+            bias_T[contexts],
         )
 
 

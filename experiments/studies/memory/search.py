@@ -103,7 +103,7 @@ def variants(mesh: MeshPlan) -> Iterator[MeshPlan]:
     sequences = (False, True) if mesh.tensor > 1 else (False,)
     levels = range(4 if mesh.data > 1 else 1)
     for size, remat, sequence, zero in itertools.product(
-        *(sizes, (False, True), sequences, levels)
+        sizes, (False, True), sequences, levels
     ):
         yield mesh._replace(
             microbatch=size,

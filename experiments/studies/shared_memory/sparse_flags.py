@@ -67,14 +67,16 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
         -1.0,
         "Share of the examples; cyclades defers rows in more examples to the end of a "
         "batch; 1: none; -1 uses the problem's default.",
-        *(-1, 1),
+        -1,
+        1,
     )
     values.number(
         "hot",
         0.05,
         "Share of the examples; hogwild_private sums changes of rows in more examples "
         "in private memory.",
-        *(0, 1),
+        0,
+        1,
     )
     values.integer(
         "period",

@@ -89,7 +89,7 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
         },
     ]
     optimizer = torch.optim.AdamW(
-        *(groups, LEARNING["learning_rate"]), weight_decay=LEARNING["decay"], fused=True
+        groups, LEARNING["learning_rate"], weight_decay=LEARNING["decay"], fused=True
     )
     autocast = torch.autocast(
         device.type, torch.bfloat16, enabled=values.dtype == "bfloat16"
