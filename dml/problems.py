@@ -18,21 +18,18 @@ import numpy as np
 from dml import extend
 from dml.data.images.datasets import images
 from dml.data.images.digits import CLASSES, FEATURES, digits
-from dml.data.minibatches import minibatches, take
-from dml.evaluation.scores import evaluate
-from dml.models.model_problem import model_problem
+from dml.data.minibatches import minibatches
 from dml.models.networks.cnn import cnn
 from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.models.networks.transformer import Shape, transformer
 from dml.models.sparse.problem import problem as edge_problem
 from dml.strategies.shared.workers import orders
+from dml.task import Task
 from dml.types import (
     BadInput,
     Batch,
-    Examples,
     Model,
-    Params,
     Problem,
     Rows,
     spec,
@@ -100,25 +97,6 @@ def given(problem: Problem, batches: Iterable[Any], update: Any = None) -> Entry
       update: Update of the parameters.
     """
     return Entry(lambda: problem, 0, update, batches=lambda *_: batches)
-
-
-class Task(NamedTuple):
-    """A model, the examples that train it, and held-out ones."""
-
-    model: Model
-    training: Batch | Examples
-    held_out: Batch
-
-    def problem(self, seed: int = SEED, params: Params = None) -> Problem:
-        """Return the problem, from a random start or from params."""
-        data = self.training
-        return model_problem(
-            self.model,
-            self.model.init(jax.random.key(seed)) if params is None else params,
-            examples=data.count if isinstance(data, Examples) else len(data.targets),
-            take=partial(take, data),
-            evaluate=partial(evaluate, self.model, self.held_out),
-        )
 
 
 def perceptrons(data: str, *width: Count) -> Task:

@@ -14,21 +14,18 @@ and of serial, too.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
 from typing import Any
 
 from lab import estimates, flags, timelines, training
 from lab.training import Training
-import jax
 
 from dml import extend
 from dml.data.images.digits import CLASSES, FEATURES, digits
-from dml.data.minibatches import minibatches, take
-from dml.evaluation.scores import evaluate
-from dml.models.model_problem import model_problem
+from dml.data.minibatches import minibatches
 from dml.models.networks.logistic import logistic
 from dml.strategies import strategy
+from dml.task import Task
 from dml.types import CountedComm
 from dml.update.dense import OPTIMIZERS, make
 from dml.wire.reducers.exact import exact
@@ -49,24 +46,15 @@ FLAGS.integer(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    examples, held_out = digits()
-    model = logistic(FEATURES, CLASSES, FLAGS.l2)
-    problem = model_problem(
-        model,
-        model.init(jax.random.key(FLAGS.seed)),
-        examples=len(examples.targets),
-        take=partial(take, examples),
-        evaluate=partial(evaluate, model, held_out),
-    )
+    problem = Task(logistic(FEATURES, CLASSES, FLAGS.l2), *digits()).problem(FLAGS.seed)
 
     def train(comm: CountedComm) -> Training:
         train_by = strategy(FLAGS.strategy, problem, comm.size)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         estimates.warn_of_updates(FLAGS, comm, 1 + (FEATURES + 1) * CLASSES)
-        batches = minibatches(problem.examples, FLAGS.batch, FLAGS.seed)
         steps = train_by(
             problem,
-            batches,
+            minibatches(problem.examples, FLAGS.batch, FLAGS.seed),
             make(FLAGS.optimizer, FLAGS.lr),
             comm=comm,
             timer=timelines.timer(comm, comm.Wtime),

@@ -30,8 +30,8 @@ from studies.deep import translate_report as report
 from dml.data.minibatches import draws
 from dml.data.text.reversal import reversal
 from dml.models.networks import translator
-from dml.problems import Task
 from dml.runs import folder, writers
+from dml.task import Task
 from dml.train import Curve
 from dml.types import Batch, CountedComm
 from dml.update.dense import make

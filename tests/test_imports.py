@@ -33,7 +33,8 @@ MAY_IMPORT = {stage: BASE | {stage} for stage in STAGES} | {
     # the runner of scripts writes timelines
     "sim": BASE | {"sim", "metrics.timeline", "figures.timeline"},
     "train": {"types", *RESULTS},
-    "problems": {"types", "extend", "strategies"} | STAGES,
+    "task": {"types", "data", "evaluation", "models"},
+    "problems": {"types", "extend", "strategies", "task"} | STAGES,
     "doctor": {"types", "processes", "wire.comm"},
     "parity": {"types", "processes", "problems", "case", "strategies"} | STAGES,
     "case": {"types", "train", "problems", "strategies"} | STAGES,

@@ -13,12 +13,12 @@ import numpy as np
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
 from dml.models.networks.mlp import mlp
-from dml.problems import Task
 from dml.runs import states
 from dml.runs.saves import Saves
 from dml.runs.snapshots import snapshot
 from dml.runs.writers import Row
 from dml.strategies.serial import serial
+from dml.task import Task
 from dml.types import Batch, Step
 from dml.update.dense import make
 from dml.wire.comm.mpi import world

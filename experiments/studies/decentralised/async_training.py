@@ -12,8 +12,9 @@ from dml.case import Case, steps
 from dml.data.minibatches import draws
 from dml.evaluation.scores import evaluate
 from dml.models.networks.mlp import mlp
-from dml.problems import Task, given
+from dml.problems import given
 from dml.strategies import load
+from dml.task import Task
 from dml.types import Batch, Comm, CountedComm
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE

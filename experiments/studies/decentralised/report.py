@@ -8,9 +8,9 @@ import numpy as np
 
 from dml.case import mean, over_seeds
 from dml.figures import style as figures
-from dml.problems import Task
 from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
+from dml.task import Task
 from studies.decentralised.training import Row, Setting, topologies, train
 
 COLUMNS: Columns = {

@@ -12,8 +12,9 @@ from dml import sim
 from dml.case import Case, mean, measure, steps
 from dml.data.skew import parse, skewed_draws, skewed_shards
 from dml.evaluation.scores import evaluate
-from dml.problems import Task, given
+from dml.problems import given
 from dml.strategies.decentral.replicas import distance
+from dml.task import Task
 from dml.types import CountedComm, Params, Step
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm.buffers import layout, unpack

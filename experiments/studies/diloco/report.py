@@ -7,9 +7,9 @@ from lab import flags
 
 from dml.case import mean, over_seeds
 from dml.figures import style as figures
-from dml.problems import Task
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
+from dml.task import Task
 from studies.diloco.training import Method, pretrain, train
 
 COLUMNS: Columns = {

@@ -10,9 +10,10 @@ import jax
 from dml import sim
 from dml.case import Case, mean, measure
 from dml.data.minibatches import draws
-from dml.problems import Entry, Task, given, language
+from dml.problems import Entry, given, language
 from dml.runs.writers import Row
 from dml.strategies.decentral.diloco import Outer
+from dml.task import Task
 from dml.types import CountedComm, Params, Step
 from dml.update.dense import Optimizer, make
 from dml.update.schedules import schedule

@@ -17,8 +17,8 @@ from dml.metrics.timer import Timer
 from dml.models.networks.cnn import cnn
 from dml.models.networks.mlp import mlp
 from dml.models.networks.resnet import resnet
-from dml.problems import Task
 from dml.strategies.scan import scan
+from dml.task import Task
 from dml.train import curve
 from dml.types import BadInput, Batch, Model, Params
 from dml.update.dense import make, statistics

@@ -12,10 +12,10 @@ import numpy as np
 
 from dml.case import over_seeds
 from dml.figures import style as figures
-from dml.problems import Task
 from dml.runs.results import Run
 from dml.runs.writers import Columns, scaled_cell
 from dml.strategies.exchange import example_bytes
+from dml.task import Task
 from studies.shuffling.formulas import (
     IMAGENET,
     Sizes,

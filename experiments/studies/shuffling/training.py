@@ -10,9 +10,10 @@ from dml.case import Case, measure
 from dml.data.shards import bounds, shard
 from dml.data.skew import by_label, random_order
 from dml.metrics.timer import Timer
-from dml.problems import Task, given, network
+from dml.problems import given, network
 from dml.strategies import strategy
 from dml.strategies.exchange import exchanged_minibatches
+from dml.task import Task
 from dml.types import BadInput, Batch, CountedComm, Problem, Step
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE

@@ -3,6 +3,7 @@ import json
 
 import linear
 
+from dml import task
 from dml.metrics.profile import MARK
 from dml.update import dense
 from tests.experiments.run_folder import read_rows, read_summary
@@ -93,6 +94,6 @@ def test_virtual_replicas_compute_an_update_and_an_evaluation_once(
         )
 
     counted(dense, "apply")
-    counted(linear, "evaluate")
+    counted(task, "evaluate")
     run(tmp_path, "--simulate=6", "--steps=3", "--evaluate_every=9")
     assert sorted(calls) == ["apply"] * 3 + ["evaluate"]

@@ -6,7 +6,7 @@ from studies.server.problems import PROBLEMS, classifier
 
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.models.networks.logistic import logistic
-from dml.problems import Task
+from dml.task import Task
 
 
 @cache

@@ -65,7 +65,7 @@ def test_the_end_of_a_script_is_an_exit_code(script, capsys, body, code, text):
     "arguments, text",
     [
         (["-n", "0", "s.py"], "expected at least 1 rank, got 0"),
-        (["-n", "2", "--network=web", "s.py"], "expected a network, got 'web'"),
+        (["-n", "2", "--network=web", "s.py"], "expected a network of uniform"),
         (
             ["-n", "2", "--timeline=line.png", "s.py"],
             "expected --timeline=FILE.json or FILE.svg, got 'line.png'",
