@@ -15,9 +15,9 @@ import numpy as np
 import scipy  # its submodules are imported when they are used
 
 from dml.types import spec
-from dml.types.ranges import Number, Positive, Range
+from dml.types.ranges import MAX_NUMBER, Number, Positive, Range
 
-Finite = Annotated[float, Range(1, math.inf, above=True)]  # a shape with a finite mean
+AboveOne = Annotated[float, Range(1, MAX_NUMBER, above=True)]
 
 
 class DelayDistribution(NamedTuple):
@@ -52,8 +52,11 @@ def shifted_exponential(c: Number, mu: Positive) -> DelayDistribution:
     )
 
 
-def pareto(scale: Number, shape: Finite) -> DelayDistribution:
-    """P(X > x) = (scale/x)^shape; the largest of p draws grows as p^(1/shape)."""
+def pareto(scale: Number, shape: AboveOne) -> DelayDistribution:
+    """P(X > x) = (scale/x)^shape; the largest of p draws grows as p^(1/shape).
+
+    The mean is finite for a shape above 1.
+    """
 
     def kth(k: int, p: int) -> float:
         logs = scipy.special.gammaln(

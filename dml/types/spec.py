@@ -20,6 +20,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, repeat
 from math import inf
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from dml.types.defaults import BadInput
 from dml.types.ranges import Option, option
 
 PATTERNS = {
-    int: re.compile(r"[+-]?[0-9]+"),
+    int: re.compile(r"-?[0-9]+"),
     float: re.compile(
         r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|[+-]?inf"
     ),
@@ -110,7 +111,7 @@ def call(
       BadInput: The text has no form of the table, or the function raised ValueError.
     """
     name, values = parse(text, table, what)
-    with refusing(text, form(name, table[name])):
+    with refusing(text, partial(form, name, table[name])):
         return table[name](*values, **others)
 
 
@@ -123,7 +124,7 @@ def parse(
         raise BadInput(
             f"expected {what} of {forms(table)}, got {text!r:.80}; pass one of them"
         )
-    with refusing(text, form(name, table[name])):
+    with refusing(text, partial(form, name, table[name])):
         return name, read(values if colon else None, arguments(table[name]))
 
 
@@ -135,20 +136,25 @@ def apply(text: str, function: Callable[..., Any], wanted: str) -> Any:
       function: The function.
       wanted: Form of the text, for messages.
     """
-    with refusing(text, wanted):
+    with refusing(text, lambda: wanted):
         return function(*read(text, arguments(function)))
 
 
 @contextmanager
-def refusing(text: str, wanted: str) -> Iterator[None]:
-    """Raise BadInput, with the text and its form, for a ValueError."""
+def refusing(text: str, wanted: Callable[[], str]) -> Iterator[None]:
+    """Raise BadInput, with the text and its form, for a ValueError.
+
+    Args:
+      text: The text.
+      wanted: () -> form of the text.
+    """
     try:
         yield
     except BadInput:
         raise
     except (ValueError, OverflowError, OSError) as error:
         raise BadInput(
-            f"expected {wanted}, got {text!r:.80}: {error}; correct it"
+            f"expected {wanted()}, got {text!r:.80}: {error}; correct it"
         ) from error
 
 

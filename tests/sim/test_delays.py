@@ -98,6 +98,7 @@ def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
         ("constant:1,2", "C is '1,2' instead of a number from 0"),
         ("pareto:1", "expected pareto:SCALE,SHAPE"),
         ("pareto:1,1", "SHAPE is '1' instead of a number above 1"),
+        ("pareto:1,inf", "SHAPE is 'inf' instead of a number above 1"),
         ("constant:-1", "C is '-1' instead of a number from 0"),
         ("constant:nan", "C is 'nan'"),
         ("lognormal:1,inf", "SIGMA is 'inf'"),

@@ -98,6 +98,7 @@ def test_forms_show_names_separators_and_optional_arguments():
         ("sides:4x0", "SIDE is '0'"),
         ("sides:4.0", "SIDE is '4.0'"),
         ("sides:²", "SIDE is '²'"),
+        ("sides:+4", "SIDE is '.4'"),
         ("sides:" + "9" * 5000, "SIDE is '9999"),
         ("some:1x2x3", "arguments is 3 instead of 0 to 2"),
         ("widths", "expected widths:DATA.*arguments is 0 instead of 1 or more"),
