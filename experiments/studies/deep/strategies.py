@@ -174,7 +174,8 @@ def workers(values: flags.FlagValues, comm: CountedComm) -> int:
 def parts(values: flags.FlagValues, workers: int) -> int:
     """Return the number of parts of a minibatch with different examples."""
     count = values.shards or workers
-    return make_code(values.code, count).parts if has(values, "code") else count
+    copies = adversaries.has_copies(load(values.strategy))
+    return make_code(values.code, count).parts if copies else count
 
 
 def step_count(values: flags.FlagValues, updates: int) -> int:
@@ -196,7 +197,7 @@ def check(values: flags.FlagValues, workers: int) -> None:
     """Raise BadInput for flags that the strategy does not read or support."""
     shares = parts(values, workers)
     unit = "logical shards" if values.shards else "workers"
-    if has(values, "code"):
+    if adversaries.has_copies(load(values.strategy)):
         unit = f"parts of {values.code}"
     units = shares * values.accumulate
     if values.batch % units:

@@ -163,11 +163,14 @@ def offered(
     def allreduce() -> AllReduce:
         return flags.allreduce(values.allreduce, values, comm.size)
 
-    def reducer() -> Reducer:
-        attack = adversaries.byzantine(values)
+    def reducer_with(attack: Any) -> Reducer:
         made = flags.reducer(values.reduce, allreduce(), attack)
-        flags.check_terms(made, values.reduce, comm.size)
         return checked(made, values.reduce) if values.check else made
+
+    def reducer() -> Reducer:
+        made = reducer_with(adversaries.byzantine(values))
+        flags.check_terms(made, values.reduce, comm.size)
+        return made
 
     def setup() -> Setup:
         servers = serving(values, comm)
@@ -176,9 +179,7 @@ def offered(
         attack = adversaries.byzantine(values)
         adversaries.check_server(attack, rule)
         # attackers push their own wrong gradients, unless they know those of others
-        forged = attack if attack and attack.attack.forge else None
-        made = flags.reducer(values.reduce, allreduce(), forged)
-        made = checked(made, values.reduce) if values.check else made
+        made = reducer_with(attack if attack and attack.attack.forge else None)
         options = WorkerOptions(on_nonfinite=PUSH if attack else STOP)
         return Setup(servers, rule, worker_options=options, reducer=made)
 
