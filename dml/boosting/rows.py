@@ -80,6 +80,14 @@ def bin_rows(bins: Bins, blocks: list[Any]) -> Binned:
     return Binned(rows.reshape(-1), stride, columns_FxN)
 
 
+def sort_binned(binned: Binned, order: np.ndarray) -> None:
+    """Store the first rows of a rank in another order, in place."""
+    rows, count = binned.flat.reshape(-1, binned.stride), len(order)
+    rows[:count] = rows[order]
+    for column in binned.columns_FxN:
+        column[:count] = column[order]
+
+
 @njit(cache=True, nogil=True)
 def flags_of(column, table, rows, out):
     """Write whether each row goes left, by the table of its bin."""

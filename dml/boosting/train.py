@@ -19,9 +19,9 @@ from dml.boosting import fixed, losses, sampling
 from dml.boosting.grow import Gradients, Leaf, grow
 from dml.boosting.messages import grid, largest
 from dml.boosting.model import Model
-from dml.boosting.rows import add_value
+from dml.boosting.rows import add_value, sort_binned
 from dml.boosting.settings import Data, Settings, check_settings
-from dml.boosting.sparse import canonical
+from dml.boosting.sparse import SparseRows, canonical
 from dml.boosting.table import Place, Table, located, make_table, resolved
 from dml.boosting.tree import Tree
 from dml.types import Comm
@@ -119,6 +119,7 @@ class Boosting:
         self.fine = np.empty(2 * count, np.int32)
         self.packed = np.empty(count, np.int64)
         self.rows = np.empty(int(self.edges[-1]), np.int32)
+        self.numbers = np.arange(count, dtype=np.int32)  # in the block, of stored rows
         self.scores = np.tile(self.start, (int(self.edges[-1]), 1))
 
     def total(self, values: np.ndarray) -> float:
@@ -161,7 +162,27 @@ class Boosting:
             tree, leaves, rows = grow(table, gradients, self.rows, used, read, c)
             self.add(tree, leaves, rows)
             trees.append(tree)
+        trained = round_ + 1
+        if trained & (trained - 1) == 0 and trained < s.rounds:  # a power of two
+            self.sort_rows(rows)
         return trees
+
+    def sort_rows(self, rows: np.ndarray) -> None:
+        """Store the training rows in the order of the leaves of a tree.
+
+        Trees of neighbouring rounds divide rows alike, so that the rows of a node are
+        then close together in memory. No sum depends on their order.
+        """
+        binned, count = self.table.binned, len(self.targets[0])
+        if isinstance(binned, SparseRows) or self.table.shards:
+            return
+        order = rows[rows < count]
+        sort_binned(binned, order)
+        self.numbers = self.numbers[order]
+        self.targets[0] = self.targets[0][order]
+        if len(self.weights[0]):
+            self.weights[0] = self.weights[0][order]
+        self.scores[:count] = self.scores[order]
 
     def order(self, round_: int) -> tuple[np.ndarray, int]:
         """Return the rows of a rank, those in a round first, and their number."""
@@ -169,6 +190,7 @@ class Boosting:
         order, first = np.arange(end, dtype=np.int32), self.place.first_row
         if s.row_share < 1:
             chosen = sampling.rows(s.seed, round_, s.row_share, first, count)
+            chosen = chosen[self.numbers]
             inside = np.concatenate([chosen, np.zeros(end - count, bool)])
             return np.concatenate([order[inside], order[~inside]]), int(chosen.sum())
         return order, count
