@@ -151,7 +151,7 @@ class Growing:
     def next_leaf(self) -> int:
         """Return the leaf to split, or -1."""
         gains = [leaf.split.gain if leaf.split else -1.0 for leaf in self.leaves]
-        best = int(np.argmax(gains))
+        best = gains.index(max(gains))
         return best if self.leaves[best].split else -1
 
     def split(self, number: int) -> None:

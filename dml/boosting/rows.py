@@ -82,10 +82,11 @@ def bin_rows(bins: Bins, blocks: list[Any]) -> Binned:
 
 def sort_binned(binned: Binned, order: np.ndarray) -> None:
     """Store the first rows of a rank in another order, in place."""
-    rows, count = binned.flat.reshape(-1, binned.stride), len(order)
-    rows[:count] = rows[order]
-    for column in binned.columns_FxN:
-        column[:count] = column[order]
+    rows, columns_FxN = binned.flat.reshape(-1, binned.stride), binned.columns_FxN
+    rows[: len(order)] = rows.take(order, axis=0)
+    for begin in range(0, len(order), BLOCK):
+        some = rows[begin : min(begin + BLOCK, len(order)), : len(columns_FxN)]
+        columns_FxN[:, begin : begin + len(some)] = some.T
 
 
 @njit(cache=True, nogil=True)

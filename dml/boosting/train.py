@@ -176,13 +176,13 @@ class Boosting:
         binned, count = self.table.binned, len(self.targets[0])
         if isinstance(binned, SparseRows) or self.table.shards:
             return
-        order = rows[rows < count]
+        order = rows[rows < count].astype(np.intp)  # numpy would copy it each time
         sort_binned(binned, order)
         self.numbers = self.numbers[order]
         self.targets[0] = self.targets[0][order]
         if len(self.weights[0]):
             self.weights[0] = self.weights[0][order]
-        self.scores[:count] = self.scores[order]
+        self.scores[:count] = self.scores.take(order, axis=0)
 
     def order(self, round_: int) -> tuple[np.ndarray, int]:
         """Return the rows of a rank, those in a round first, and their number."""
