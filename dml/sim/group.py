@@ -17,14 +17,6 @@ from dml.types.operations import reduce_local, reduction
 MOST_MESSAGES = 2_000_000  # of a schedule, above which some are extrapolated
 
 LINE = 64  # bytes of a cache line
-# Functions of dml.wire.collectives for operations of MPI that a Comm lacks.
-FUNCTIONS = {
-    "Bcast": "broadcast",
-    "Allgather": "all_gather",
-    "Alltoall": "all_to_all",
-    "Reduce_scatter": "reduce_scatter",
-    "Iallreduce": "allreduce_async",
-}
 
 
 class Shared:
@@ -41,7 +33,10 @@ class Shared:
 
 
 class Group:
-    """One rank's communicator: a group of processes, and collective calls."""
+    """One rank's communicator: a group of processes, and collective calls.
+
+    It has no `__getattr__`, with which Python looks up every attribute slowly.
+    """
 
     __slots__ = (
         *("_cache", "_platform", "acknowledged", "agreements", "alpha", "beta"),
@@ -77,17 +72,6 @@ class Group:
 
     def Get_size(self) -> int:
         return self.size
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError with the replacement of an operation of mpi4py."""
-        operation = name.capitalize()
-        if operation in FUNCTIONS:
-            advice = f"call dml.wire.collectives.{FUNCTIONS[operation]}(comm, ...)"
-        elif operation in dir(type(self)):
-            advice = f"call {operation}, whose buffers are NumPy arrays"
-        else:
-            advice = "docs/virtual.md lists the supported calls"
-        raise AttributeError(f"a virtual communicator has no {name!r}; {advice}")
 
     def Barrier(self) -> None:
         run_collective(self, "Barrier", None, lambda values: None)

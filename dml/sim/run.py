@@ -12,6 +12,15 @@ from dml.sim.networks.uniform import Uniform
 from dml.sim.world import Limits, World
 from dml.types import BadInput
 
+# Functions of dml.wire.collectives for operations of MPI that a Comm lacks.
+FUNCTIONS = {
+    "Bcast": "broadcast",
+    "Allgather": "all_gather",
+    "Alltoall": "all_to_all",
+    "Reduce_scatter": "reduce_scatter",
+    "Iallreduce": "allreduce_async",
+}
+
 
 def run(
     program: Callable[[Any], Any],
@@ -39,7 +48,8 @@ def run(
             f"expected limits of at least 0 s and 1 message, got {limits}; raise them"
         )
     thresholds = gc.get_threshold()
-    gc.set_threshold(1_000_000, 100, 100)  # rare, as a collection visits all greenlets
+    # rare, as a collection visits all greenlets
+    gc.set_threshold(max(1_000_000, 50 * size), 100, 100)
     world = World(size, network, limits)
     results: list[Any] = [None] * size
 
@@ -49,6 +59,8 @@ def run(
         except GreenletExit:
             pass
         except BaseException as error:
+            if isinstance(error, AttributeError) and isinstance(error.obj, VirtualComm):
+                error.add_note(replacement(str(error.name)))
             error.add_note(f"on virtual rank {comm.rank} of {size}")
             raise
 
@@ -58,9 +70,21 @@ def run(
             process.root = greenlet(run_rank, world.hub)
         world.run(comms, seed)
     finally:
-        gc.set_threshold(*thresholds)
         world.end()
+        gc.set_threshold(*thresholds)
     return results
+
+
+def replacement(name: str) -> str:
+    """Return what to call in place of an attribute that a communicator lacks."""
+    operation = name.capitalize()
+    if operation in FUNCTIONS:
+        text = f"call dml.wire.collectives.{FUNCTIONS[operation]}(comm, ...)"
+    elif hasattr(VirtualComm, operation):
+        text = f"call {operation}, whose buffers are NumPy arrays"
+    else:
+        text = "docs/virtual.md lists the supported calls"
+    return f"a virtual communicator has no {name!r}; {text}"
 
 
 def communicator(world: World, events: Sequence[Any]) -> type[VirtualComm]:

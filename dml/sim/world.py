@@ -206,6 +206,7 @@ class World:
                 if fiber and not fiber.dead:
                     fiber.parent = self.hub
                     fiber.throw(GreenletExit)
+            process.root = process.fiber = None
         # order matters: without cycles, memory is freed now and not by the collector.
         for group in self.groups:
             group.clear()

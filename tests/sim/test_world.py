@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.group import FUNCTIONS
+from dml.sim.run import FUNCTIONS
 from dml.types import BadInput
 from dml.wire import collectives
 from dml.wire.collectives import ALLREDUCE, allreduce_async

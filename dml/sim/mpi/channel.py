@@ -34,25 +34,32 @@ class Channel:
       comm: Virtual communicator of the call.
       tag: Names the call.
       owner: Counts the messages.
+      trace: That of the run, or None.
     """
 
-    __slots__ = ("comm", "owner", "rank", "size", "table", "tag")
+    __slots__ = (
+        *("comm", "gamma", "owner", "process", "rank", "size", "table", "tag", "trace"),
+    )
 
     def __init__(self, comm: Any, tag: Call, owner: Rank, table: Any):
         self.comm, self.tag, self.owner, self.table = comm, tag, owner, table
         self.rank, self.size = comm.rank, comm.size
+        self.process, self.gamma, self.trace = (
+            comm.process,
+            comm.gamma,
+            owner.options.trace,
+        )
 
     def count(self, data: np.ndarray, dest: int) -> None:
         owner = self.owner
         owner.messages += 1
         owner.nbytes += data.nbytes
-        if owner.options.trace is not None:
-            owner.options.trace.sent(self.comm, dest, self.tag, data.nbytes)
+        if self.trace is not None:
+            self.trace.sent(self.comm, dest, self.tag, data.nbytes)
 
     def received(self, source: int) -> None:
-        trace = self.owner.options.trace
-        if trace is not None:
-            trace.received(self.comm, source, self.tag)
+        if self.trace is not None:
+            self.trace.received(self.comm, source, self.tag)
 
     def send(self, data: np.ndarray, dest: int) -> None:
         self.count(data, dest)
@@ -70,13 +77,18 @@ class Channel:
 
     def exchange(self, data: Any, dest: int, source: int, like: Any) -> Any:
         """Send one vector and return a received one, at the same time."""
-        into = np.empty(like.shape, like.dtype)
-        self.count(data, dest)
+        into, owner, tag = np.empty(len(like), like.dtype), self.owner, self.tag
+        if self.trace is None:  # the call of most messages
+            owner.messages += 1
+            owner.nbytes += data.nbytes
+        else:
+            self.count(data, dest)
         try:
-            self.comm.Sendrecv(data, dest, self.tag, into, source, self.tag)
+            self.comm.Sendrecv(data, dest, tag, into, source, tag)
         except BadInput as reason:
             raise self.refused(reason) from reason
-        self.received(source)
+        if self.trace is not None:
+            self.received(source)
         return into
 
     def post(self, data: np.ndarray, dest: int, tag: int = 0) -> Any:
@@ -104,7 +116,7 @@ class Channel:
     def combine(self, op: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return left op right, in the memory of `right`."""
         op(left, right, out=right)
-        self.comm.process.clock += self.comm.gamma * right.nbytes
+        self.process.clock += self.gamma * right.nbytes
         return right
 
     def private(self, value: np.ndarray) -> np.ndarray:

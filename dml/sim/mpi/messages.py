@@ -135,7 +135,7 @@ def simple(spec: Specification, readonly: bool, blocks: int = 0) -> Block:
     elif count < 0:
         raise ValueError(f"expected a count of at least 0, got {count}")
     whole = Block(memory, start, int(count) * max(blocks, 1), layout).check()
-    return whole._replace(number=int(count))
+    return whole._replace(number=int(count)) if blocks > 1 else whole
 
 
 def split(spec: Sequence[Any]) -> tuple[Any, Any, Any, Any]:

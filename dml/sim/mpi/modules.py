@@ -11,6 +11,10 @@ from importlib.util import module_from_spec, resolve_name, spec_from_file_locati
 from types import CodeType, ModuleType
 from typing import Any
 
+from dml.sim.mpi.ranks import CURRENT
+
+OWN = "__rank_modules__"
+
 
 class OnceLoader(SourceFileLoader):
     """Compiles a file at its first use."""
@@ -25,11 +29,34 @@ class OnceLoader(SourceFileLoader):
 
 
 class Folder:
-    """The folder of a script, with the files that were found in it."""
+    """The folder of a script, with the files that were found in it.
+
+    Attributes:
+      builtins: Builtins of the modules of all ranks, whose `__import__` finds those of
+        the rank that imports.
+    """
 
     def __init__(self, path: str):
         self.path = path
         self.specs: dict[str, ModuleSpec | None] = {}
+        self.builtins = {**vars(builtins), "__import__": self.find}
+
+    def find(
+        self,
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """Import a module: `__import__` of the modules of all ranks."""
+        modules = globals.get(OWN) if globals else None
+        if modules is None:  # code executed in another namespace
+            rank = CURRENT.get(None)
+            if rank is None:
+                return builtins.__import__(name, globals, locals, fromlist, level)
+            modules = RankModules(self, rank.modules)
+        return modules.find(name, globals, locals, fromlist, level)
 
     def spec(self, name: str, path: list[str]) -> ModuleSpec | None:
         """Return the spec of a Python file or package; None if there is none."""
@@ -51,7 +78,7 @@ class Folder:
 
 
 class RankModules:
-    """The modules of one rank, and the import statement that finds them.
+    """The modules of one rank, each of which refers to this object by the name OWN.
 
     Attributes:
       modules: The rank's own modules, by name.
@@ -59,15 +86,13 @@ class RankModules:
 
     def __init__(self, folder: Folder, modules: dict[str, ModuleType]):
         self.folder, self.modules = folder, modules
-        self.builtins = dict(vars(builtins))
-        self.builtins["__import__"] = self.find
 
     def execute(self, spec: ModuleSpec, name: str) -> ModuleType:
         """Make a module of this rank and execute its code."""
         assert spec.loader is not None
         module = module_from_spec(spec)
         module.__name__ = name
-        vars(module)["__builtins__"] = self.builtins
+        vars(module).update({"__builtins__": self.folder.builtins, OWN: self})
         self.modules[name] = module
         try:
             spec.loader.exec_module(module)
@@ -85,7 +110,7 @@ class RankModules:
         fromlist: Any = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module: `__import__` of the rank's own modules."""
+        """Import a module of this rank, or one that all ranks share."""
         absolute = name
         if level:
             absolute = resolve_name("." * level + name, globals["__package__"])

@@ -45,6 +45,11 @@ class Rank:
     def process(self) -> Any:
         return self.comm.process
 
+    def release(self) -> None:
+        """Drop references to this rank, so that its memory is freed without cycles."""
+        self.world = self.self = None
+        self.modules.clear()
+
     def abort(self, code: int) -> None:
         """End the run on all ranks."""
         self.process.world.hub.throw(Aborted(code, self.comm.rank))

@@ -46,7 +46,11 @@ def run(
         if eager is not None:
             world = comm.process.world
             comm.eager, world.rates = eager, (*world.rates[:3], eager)
-        CURRENT.set(Rank(comm, shared))
-        return program(own_comm("COMM_WORLD"))
+        rank = Rank(comm, shared)
+        CURRENT.set(rank)
+        try:
+            return program(own_comm("COMM_WORLD"))
+        finally:
+            rank.release()
 
     return run_plain(run_rank, size, network, **options)
