@@ -59,8 +59,8 @@ def run(
         except GreenletExit:
             pass
         except BaseException as error:
-            if isinstance(error, AttributeError) and isinstance(error.obj, VirtualComm):
-                error.add_note(replacement(str(error.name)))
+            if isinstance(error, AttributeError) and hasattr(error.obj, "Sendrecv"):
+                error.add_note(replacement(str(error.name)))  # of a communicator
             error.add_note(f"on virtual rank {comm.rank} of {size}")
             raise
 

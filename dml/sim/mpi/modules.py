@@ -8,7 +8,7 @@ import builtins
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, resolve_name, spec_from_file_location
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from dml.sim.mpi.ranks import CURRENT
@@ -21,7 +21,7 @@ class OnceLoader(SourceFileLoader):
 
     code: CodeType | None = None
 
-    def get_code(self, fullname: str) -> CodeType | None:
+    def get_code(self, fullname: str) -> CodeType:
         if self.code is None:
             data = self.get_data(self.path)
             self.code = self.source_to_code(data, self.path)
@@ -89,13 +89,15 @@ class RankModules:
 
     def execute(self, spec: ModuleSpec, name: str) -> ModuleType:
         """Make a module of this rank and execute its code."""
-        assert spec.loader is not None
-        module = module_from_spec(spec)
+        loader, module = spec.loader, module_from_spec(spec)
+        assert isinstance(loader, OnceLoader)
         module.__name__ = name
         vars(module).update({"__builtins__": self.folder.builtins, OWN: self})
         self.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            # Unlike exec, a call of Python adds nothing to the C stack of the greenlet,
+            # which is copied at each switch.
+            FunctionType(loader.get_code(name), vars(module))()
         except BaseException:
             if name != "__main__":
                 del self.modules[name]

@@ -11,6 +11,11 @@ from dml.types.messages import set_status, source_of, tag_of, truncated
 from dml.wire.comm.plain import as_comm
 
 
+def passed_on(name: str) -> property:
+    """Return an attribute of the wrapped communicator, which may lack it."""
+    return property(lambda self: getattr(self.comm, name))
+
+
 class Wrapper:
     """Delegates every operation to the wrapped communicator `comm`.
 
@@ -124,9 +129,15 @@ class Wrapper:
     def Ack_failed(self) -> None:
         self.comm.Ack_failed()
 
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of a wrapped wrapper, such as bytes_sent."""
-        return getattr(self.comm, name)
+    # Of a wrapped Metered and Traced. With `__getattr__`, Python would look up every
+    # attribute slowly.
+    messages_sent: Any = passed_on("messages_sent")
+    bytes_sent: Any = passed_on("bytes_sent")
+    add_interval: Any = passed_on("add_interval")
+    align: Any = passed_on("align")
+    begin: Any = passed_on("begin")
+    end: Any = passed_on("end")
+    timeline: Any = passed_on("timeline")
 
 
 class WrappedRequest:
