@@ -59,8 +59,8 @@ def run(
         except GreenletExit:
             pass
         except BaseException as error:
-            if isinstance(error, AttributeError) and hasattr(error.obj, "Sendrecv"):
-                error.add_note(replacement(str(error.name)))  # of a communicator
+            if isinstance(error, AttributeError) and is_comm(error.obj):
+                error.add_note(replacement(str(error.name)))
             error.add_note(f"on virtual rank {comm.rank} of {size}")
             raise
 
@@ -73,6 +73,11 @@ def run(
         world.end()
         gc.set_threshold(*thresholds)
     return results
+
+
+def is_comm(value: object) -> bool:
+    """Return whether a value is a communicator, or a wrapper of one."""
+    return hasattr(type(value), "Sendrecv")
 
 
 def replacement(name: str) -> str:
