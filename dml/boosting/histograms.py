@@ -82,7 +82,7 @@ def histogram(
     once = np.zeros((size, 1 + counted), np.int64)
     if small:
         add_packed(binned, rows, packed, once)
-        return once[slots.places]
+        return once.take(slots.places, axis=0)
     sums = np.zeros((2 + counted, size), np.int64)
     for begin in range(0, len(rows), FLUSH):
         once[:] = 0
@@ -90,7 +90,7 @@ def histogram(
         flush(once, sums)
     made = np.empty((len(slots.places), width(small, counted)), np.int64)
     for k, each in enumerate(sums):
-        made[:, k] = each[slots.places]
+        made[:, k] = each.take(slots.places)
     return made
 
 
