@@ -25,6 +25,7 @@ from numba import njit
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.auto import candidates_of, chosen_allreduce
+from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import (
@@ -164,6 +165,9 @@ class FixedPoint:
         exponents = counted[:-1]
         # order matters: after the all-reduce, so that all ranks raise or none does
         self.check(comm, terms[0], int(counted[-1]))
+        if counted[-1] == 1 and self.by_ring(comm, terms[0]):  # equal on all ranks
+            self.reduce_by_ring(comm, terms[0], exponents)
+            return
         memory = self.wide_memory(comm) if self.wide else None
         for start in range(0, terms[0].size, SEGMENT):
             segments = [term[start : start + SEGMENT] for term in terms]
@@ -171,6 +175,37 @@ class FixedPoint:
             integers = self.add_up(segments, blocks, memory)
             self.allreduce(comm, integers, op=np.add)
             self.to_floats(integers, blocks, segments[0])
+
+    def by_ring(self, comm: Comm, term: np.ndarray) -> bool:
+        """Return whether terms are converted while they are sent around a ring."""
+        if self.wide or comm.size == 1:
+            return False
+        if among := candidates_of(self.allreduce):
+            return chosen_allreduce(comm, term, among) == "ring"
+        return self.allreduce is ring_allreduce
+
+    def reduce_by_ring(
+        self, comm: Comm, term: np.ndarray, exponents: np.ndarray
+    ) -> None:
+        """Sum as `ring_allreduce` does, in fewer passes over memory.
+
+        Of p parts of a term, the one that is sent first is converted before, the others
+        when what was received is added to them. Only the sum of a rank's own part is
+        converted to float32, before it is sent to all.
+        """
+        bits = term.view(np.int32)
+        parts = chunks(len(bits), comm.size)
+        base, shift = bits.ctypes.data, self.shift
+
+        def add(own: np.ndarray, received: np.ndarray, out: np.ndarray) -> None:
+            place = (own.ctypes.data - base) // bits.itemsize
+            add_to_integers(own, received, place, exponents, shift)
+
+        first, last = parts[comm.rank], parts[(comm.rank + 1) % comm.size]
+        to_integers(bits[first], exponents, shift, first.start)
+        ring_scatter(comm, bits, parts, add)
+        from_integers(bits[last], exponents, shift, last.start)
+        ring_gather(comm, term, parts)
 
     def reduce_parts(
         self,
@@ -244,7 +279,7 @@ class FixedPoint:
         if memory is None:
             total, *others = [term.view(np.int32) for term in terms]
             for integers in (total, *others):
-                to_integers(integers, exponents, self.shift)
+                to_integers(integers, exponents, self.shift, 0)
             for integers in others:
                 total += integers
             return total
@@ -261,7 +296,7 @@ class FixedPoint:
         if self.wide:
             from_wide_integers(integers, exponents, self.shift, values)
         else:
-            from_integers(integers, exponents, self.shift)
+            from_integers(integers, exponents, self.shift, 0)
 
     def wide_memory(self, comm: Comm) -> np.ndarray:
         """Return registered memory for a segment; collective when first called."""
@@ -364,31 +399,68 @@ def write_floats(bits_N, total_N, inverse):
 
 
 @njit(nogil=True, cache=True)
-def to_integers(bits_N, exponents, shift):
-    """Replace the bits of float32 values by integers."""
-    for b in range(len(exponents)):
-        part = bits_N[b * BLOCK : (b + 1) * BLOCK]
-        if exponents[b] == NOT_FINITE:
-            part[:] = 0
-            continue
-        power = scale_power(exponents[b], shift)
-        scale = np.int32((127 + power) << 23).view(np.float32)
-        for i in range(len(part)):
-            value = np.int32(part[i]).view(np.float32)
-            part[i] = np.int32(np.rint(value * scale))
+def block_end(at, length, first):
+    """Return the end of the block of an element, of `length` elements from `first`."""
+    return min(length, ((first + at) // BLOCK + 1) * BLOCK - first)
 
 
 @njit(nogil=True, cache=True)
-def from_integers(bits_N, exponents, shift):
-    """Replace integers by the bits of float32 values."""
-    for b in range(len(exponents)):
-        part = bits_N[b * BLOCK : (b + 1) * BLOCK]
-        power = scale_power(exponents[b], shift)
+def to_integers(bits_N, exponents, shift, first):
+    """Replace the bits of float32 values by integers.
+
+    `first` is the number of the first value in the buffer with these exponents.
+    """
+    at = 0
+    while at < len(bits_N):
+        end = block_end(at, len(bits_N), first)
+        part, exponent = bits_N[at:end], exponents[(first + at) // BLOCK]
+        if exponent == NOT_FINITE:
+            part[:] = 0
+        else:
+            power = scale_power(exponent, shift)
+            scale = np.int32((127 + power) << 23).view(np.float32)
+            for i in range(len(part)):
+                value = np.int32(part[i]).view(np.float32)
+                part[i] = np.int32(np.rint(value * scale))
+        at = end
+
+
+@njit(nogil=True, cache=True)
+def add_to_integers(bits_N, received_N, first, exponents, shift):
+    """Replace the bits of float32 values by integers plus received integers."""
+    at = 0
+    while at < len(bits_N):
+        end = block_end(at, len(bits_N), first)
+        part, received = bits_N[at:end], received_N[at:end]
+        exponent = exponents[(first + at) // BLOCK]
+        if exponent != NOT_FINITE:  # else the sum becomes NaN, whatever is added
+            power = scale_power(exponent, shift)
+            add_received(part, received, np.int32((127 + power) << 23).view(np.float32))
+        at = end
+
+
+@njit(nogil=True, cache=True)
+def add_received(bits_N, received_N, scale):
+    """Replace the bits of float32 values by integers plus received integers."""
+    for i in range(len(bits_N)):
+        integer = np.int32(np.rint(np.int32(bits_N[i]).view(np.float32) * scale))
+        bits_N[i] = np.int32(integer + received_N[i])
+
+
+@njit(nogil=True, cache=True)
+def from_integers(bits_N, exponents, shift, first):
+    """Replace integers by the bits of float32 values; see `to_integers`."""
+    at = 0
+    while at < len(bits_N):
+        end = block_end(at, len(bits_N), first)
+        part, exponent = bits_N[at:end], exponents[(first + at) // BLOCK]
+        power = scale_power(exponent, shift)
         scale = np.int32((127 - power) << 23).view(np.float32)
-        if exponents[b] == NOT_FINITE:
+        if exponent == NOT_FINITE:
             scale = np.float32(np.nan)
         for i in range(len(part)):
             part[i] = np.float32(np.float32(part[i]) * scale).view(np.int32)
+        at = end
 
 
 @njit(nogil=True, cache=True)

@@ -98,11 +98,12 @@ def test_zeros_tiny_huge_and_infinite_values_have_defined_sums(bits):
     assert np.isnan(found[3]).all() and np.isnan(found[4]).all()
     assert found[5] == pytest.approx(np.full(BLOCK, 128.0))  # no integer overflows
     for size in (2, 3):
-        for registered in (False, True):
-            some = values[:size]
-            program = partial(reduce, values=some, name="shared", bits=bits)
-            found = sim.run(partial(program, registered=registered), size)
-            assert set(found) == {total(some, bits).tobytes()}
+        some = values[:size]
+        for name in ("shared", "ring"):
+            for registered in (False, True):
+                program = partial(reduce, values=some, name=name, bits=bits)
+                found = sim.run(partial(program, registered=registered), size)
+                assert set(found) == {total(some, bits).tobytes()}
 
 
 def test_integers_do_not_overflow_below_twice_the_number_of_terms():
