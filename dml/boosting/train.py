@@ -119,7 +119,7 @@ class Boosting:
         self.fine = np.empty(2 * count, np.int32)
         self.packed = np.empty(count, np.int64)
         self.rows = np.empty(int(self.edges[-1]), np.int32)
-        self.numbers = np.arange(count, dtype=np.int32)  # in the block, of stored rows
+        self.numbers = np.arange(count, dtype=np.int32)  # of the rows, as stored
         self.scores = np.tile(self.start, (int(self.edges[-1]), 1))
 
     def total(self, values: np.ndarray) -> float:
@@ -176,7 +176,7 @@ class Boosting:
         binned, count = self.table.binned, len(self.targets[0])
         if isinstance(binned, SparseRows) or self.table.shards:
             return
-        order = rows[rows < count].astype(np.intp)  # numpy would copy it each time
+        order = rows[rows < count].astype(np.intp)  # converted once
         sort_binned(binned, order)
         self.numbers = self.numbers[order]
         self.targets[0] = self.targets[0][order]

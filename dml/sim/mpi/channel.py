@@ -44,11 +44,8 @@ class Channel:
     def __init__(self, comm: Any, tag: Call, owner: Rank, table: Any):
         self.comm, self.tag, self.owner, self.table = comm, tag, owner, table
         self.rank, self.size = comm.rank, comm.size
-        self.process, self.gamma, self.trace = (
-            comm.process,
-            comm.gamma,
-            owner.options.trace,
-        )
+        self.process, self.gamma = comm.process, comm.gamma
+        self.trace = owner.options.trace
 
     def count(self, data: np.ndarray, dest: int) -> None:
         owner = self.owner
@@ -77,18 +74,13 @@ class Channel:
 
     def exchange(self, data: Any, dest: int, source: int, like: Any) -> Any:
         """Send one vector and return a received one, at the same time."""
-        into, owner, tag = np.empty(len(like), like.dtype), self.owner, self.tag
-        if self.trace is None:  # the call of most messages
-            owner.messages += 1
-            owner.nbytes += data.nbytes
-        else:
-            self.count(data, dest)
+        into, tag = np.empty(len(like), like.dtype), self.tag
+        self.count(data, dest)
         try:
             self.comm.Sendrecv(data, dest, tag, into, source, tag)
         except BadInput as reason:
             raise self.refused(reason) from reason
-        if self.trace is not None:
-            self.received(source)
+        self.received(source)
         return into
 
     def post(self, data: np.ndarray, dest: int, tag: int = 0) -> Any:

@@ -42,21 +42,16 @@ class Folder:
         self.builtins = {**vars(builtins), "__import__": self.find}
 
     def find(
-        self,
-        name: str,
-        globals: Any = None,
-        locals: Any = None,
-        fromlist: Any = (),
-        level: int = 0,
+        self, name: str, globals: Any = None, *rest: Any, **options: Any
     ) -> ModuleType:
         """Import a module: `__import__` of the modules of all ranks."""
         modules = globals.get(OWN) if globals else None
         if modules is None:  # code executed in another namespace
             rank = CURRENT.get(None)
             if rank is None:
-                return builtins.__import__(name, globals, locals, fromlist, level)
+                return builtins.__import__(name, globals, *rest, **options)
             modules = RankModules(self, rank.modules)
-        return modules.find(name, globals, locals, fromlist, level)
+        return modules.find(name, globals, *rest, **options)
 
     def spec(self, name: str, path: list[str]) -> ModuleSpec | None:
         """Return the spec of a Python file or package; None if there is none."""

@@ -25,8 +25,7 @@ from numba import njit
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.auto import candidates_of, chosen_allreduce
-from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
-from dml.wire.collectives.shared import shared_allreduce
+from dml.wire.collectives.ring import ring_gather, ring_scatter
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import (
     TreeLayout,
@@ -165,7 +164,8 @@ class FixedPoint:
         exponents = counted[:-1]
         # order matters: after the all-reduce, so that all ranks raise or none does
         self.check(comm, terms[0], int(counted[-1]))
-        if counted[-1] == 1 and self.by_ring(comm, terms[0]):  # equal on all ranks
+        alone = counted[-1] == 1  # no rank has another term
+        if alone and self.uses("ring", comm, terms[0]):
             self.reduce_by_ring(comm, terms[0], exponents)
             return
         memory = self.wide_memory(comm) if self.wide else None
@@ -175,14 +175,6 @@ class FixedPoint:
             integers = self.add_up(segments, blocks, memory)
             self.allreduce(comm, integers, op=np.add)
             self.to_floats(integers, blocks, segments[0])
-
-    def by_ring(self, comm: Comm, term: np.ndarray) -> bool:
-        """Return whether terms are converted while they are sent around a ring."""
-        if self.wide or comm.size == 1:
-            return False
-        if among := candidates_of(self.allreduce):
-            return chosen_allreduce(comm, term, among) == "ring"
-        return self.allreduce is ring_allreduce
 
     def reduce_by_ring(
         self, comm: Comm, term: np.ndarray, exponents: np.ndarray
@@ -248,11 +240,15 @@ class FixedPoint:
 
     def sums_in_place(self, comm: Comm, buffer: np.ndarray) -> bool:
         """Return whether each rank sums a chunk of all ranks' registered buffers."""
-        if self.wide or comm.size == 1 or not is_registered(comm, buffer):
+        return is_registered(comm, buffer) and self.uses("shared", comm, buffer)
+
+    def uses(self, name: str, comm: Comm, buffer: np.ndarray) -> bool:
+        """Return whether 32-bit integers of several ranks have this all-reduce."""
+        if self.wide or comm.size == 1:
             return False
         if among := candidates_of(self.allreduce):
-            return chosen_allreduce(comm, buffer, among) == "shared"
-        return self.allreduce is shared_allreduce
+            return chosen_allreduce(comm, buffer, among) == name
+        return self.allreduce is ALLREDUCE[name]
 
     def reduce_in_place(self, comm: Comm, buffer: np.ndarray) -> None:
         """Sum as `shared_allreduce` does: blocks of all ranks are read only once."""
