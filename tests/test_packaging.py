@@ -72,7 +72,7 @@ def run_alone(folder, *command):
         env={"PYTHONPATH": str(folder), "PATH": os.defpath},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
 
 

@@ -89,7 +89,7 @@ def test_a_command_writes_its_results_whatever_its_output_is(name, tmp_path):
         cwd=ROOT,
         env=os.environ | COMPILED | variables,
         stderr=subprocess.PIPE,
-        timeout=280,
+        timeout=1200,
     )
     assert (ended.returncode, ended.stderr) == (code, b"")
     assert results.folder_status(out) == "done"

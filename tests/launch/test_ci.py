@@ -37,7 +37,7 @@ def ci(house, tmp_path):
             env=given | env,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=1200,
         )
         return done.stdout.splitlines(), done.stderr.splitlines(), done.returncode
 

@@ -99,7 +99,7 @@ def run_pip(folder, script, **env):
         env=os.environ | {"PATH": place} | env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
 
 

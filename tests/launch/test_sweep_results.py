@@ -1,8 +1,8 @@
 """The tables and the figure of a sweep, from endings and from run folders."""
 
 import io
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -10,6 +10,7 @@ import pytest
 import sweep
 import sweep_grid
 import sweep_results
+import sweep_runs
 import sweep_table
 from rich.console import Console
 from sweep_grid import Cell
@@ -155,11 +156,13 @@ def test_a_pipe_gets_a_line_a_run(ended):
     assert screen.getvalue() == "1/4  lr=1  7200.0 s  done  3.0 h left\n"
 
 
-def test_a_terminal_gets_the_runs_by_state_and_the_time_left(ended):
+def test_a_terminal_gets_the_runs_by_state_and_the_time_left(ended, monkeypatch):
+    clock = SimpleNamespace(perf_counter=lambda: 40.0)
+    monkeypatch.setattr(sweep_runs, "time", clock)
     job, screen = ended(None, {"lr": "1"}).job._replace(cores=2), io.StringIO()
     (job.folder / "output.txt").write_text("first\nlast\n")
     over = [Ended(job, 0, 100.0, ""), Ended(job, 1, 5.0, "no luck")]
-    begun = Running(job, None, [0, 1], time.perf_counter() - 40)
+    begun = Running(job, None, [0, 1], 0.0)
     state = SweepState([job], [begun], over)
     Console(file=screen, width=160).print(sweep_table.picture(state, 3, 2))
     head, _, row = screen.getvalue().splitlines()

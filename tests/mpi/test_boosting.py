@@ -7,5 +7,5 @@ from tests.boosting.tables import settings, table
 def test_the_model_of_real_ranks_is_that_of_one_process(mpirun):
     x, y = table("logistic")
     want = train(None, Data(x, y), settings("logistic", row_share=0.8)).model.sha256
-    ended = mpirun(3, "boosting_main", timeout=200)
+    ended = mpirun(3, "boosting_main")
     assert ended == (0, f"{want}\n", "", 0)

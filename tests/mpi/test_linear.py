@@ -2,5 +2,5 @@
 
 
 def test_real_ranks_have_the_bits_of_virtual_ones(mpirun):
-    ended = mpirun(2, "linear_main", timeout=200)
+    ended = mpirun(2, "linear_main")
     assert ended == (0, "4 methods have their bits\n", "", 0)

@@ -39,7 +39,7 @@ def test_random_programs_find_on_real_ranks_what_they_find_on_virtual_ones(
     mpirun, tmp_path
 ):
     path, size = tmp_path / "found", 3
-    ended = mpirun(size, "programs_main", 0, 32, path, timeout=100)
+    ended = mpirun(size, "programs_main", 0, 32, path)
     assert (ended.code, ended.err) == (0, "")
     for seed, found in enumerate(pickle.loads(path.read_bytes())):
         program = drawn(seed, size)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from dml.wire.comm.watch import EX_TEMPFAIL
+from tests.commands import HUNG
 from tests.mpi.conftest import OPEN_MPI
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,9 @@ def test_a_process_that_has_died_is_shown_and_one_that_never_reported():
         )
         ranks.append(process)
         address = address or process.stdout.readline().strip()
-    errors = [process.communicate(timeout=100)[1] for process in ranks]
+    assert ranks[0].stdout.readline() == "all report\n"
+    ranks[1].kill()
+    errors = [process.communicate(timeout=HUNG)[1] for process in ranks]
     codes = [process.returncode for process in ranks]
     assert codes == [EX_TEMPFAIL, -9, EX_TEMPFAIL]
     assert errors[1:] == ["", ""]

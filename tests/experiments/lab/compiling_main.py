@@ -1,8 +1,7 @@
-"""One start of a program: how many of its parts were found, and in how many seconds."""
+"""One start of a program: how many of its parts were found in the cache."""
 
 import json
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,5 @@ def network(weights, inputs):
 jax.monitoring.register_event_listener(heard)
 weights = [np.ones((8, 8), np.float32)] * 8
 inputs = np.ones((4, 8), np.float32)
-started = time.perf_counter()
 jax.block_until_ready(jax.jit(jax.grad(network))(weights, inputs))
-found["seconds"] = time.perf_counter() - started
 json.dump(found, sys.stdout)
