@@ -47,6 +47,7 @@ from dml.wire.reducers.rows import indices
 
 Length = dict[int, None]
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
+RING_SEGMENT, RING_PART = 1 << 20, 1 << 16  # least elements, and least of each rank
 NOT_FINITE = 255  # exponent of NaN and infinity
 
 
@@ -159,44 +160,45 @@ class FixedPoint:
     def reduce_terms(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
         """Sum the terms of all ranks into the first of this rank's terms."""
         self.check(comm, terms[0], 1)
-        counted = np.append(block_exponents(terms), np.uint8(min(len(terms), 255)))
-        self.allreduce(comm, counted, op=np.maximum)
-        exponents = counted[:-1]
-        # order matters: after the all-reduce, so that all ranks raise or none does
-        self.check(comm, terms[0], int(counted[-1]))
-        alone = counted[-1] == 1  # no rank has another term
-        if alone and self.uses("ring", comm, terms[0]):
-            self.reduce_by_ring(comm, terms[0], exponents)
-            return
+        ring = self.uses("ring", comm, terms[0])
         memory = self.wide_memory(comm) if self.wide else None
-        for start in range(0, terms[0].size, SEGMENT):
-            segments = [term[start : start + SEGMENT] for term in terms]
-            blocks = exponents[start // BLOCK : (start + SEGMENT) // BLOCK]
-            integers = self.add_up(segments, blocks, memory)
+        step = max(RING_SEGMENT, comm.size * RING_PART) if ring else SEGMENT
+        for start in range(0, terms[0].size, step):
+            segments = [term[start : start + step] for term in terms]
+            counted = np.append(
+                block_exponents(segments), np.uint8(min(len(terms), 255))
+            )
+            self.allreduce(comm, counted, op=np.maximum)
+            exponents, most = counted[:-1], int(counted[-1])
+            # order matters: after the all-reduce, so that all ranks raise or none does
+            self.check(comm, terms[0], most)
+            if ring and most == 1:
+                self.reduce_by_ring(comm, segments[0], exponents)
+                continue
+            integers = self.add_up(segments, exponents, memory)
             self.allreduce(comm, integers, op=np.add)
-            self.to_floats(integers, blocks, segments[0])
+            self.to_floats(integers, exponents, segments[0])
 
     def reduce_by_ring(
         self, comm: Comm, term: np.ndarray, exponents: np.ndarray
     ) -> None:
-        """Sum as `ring_allreduce` does, in fewer passes over memory.
+        """Sum as `ring_allreduce` does; conversions take no passes over memory.
 
-        Of p parts of a term, the one that is sent first is converted before, the others
-        when what was received is added to them. Only the sum of a rank's own part is
-        converted to float32, before it is sent to all.
+        Terms become integers when they are added: the part that is received first is
+        still a float32 term. The last addition to a part, which this rank then sends
+        to all, converts its sum to float32.
         """
         bits = term.view(np.int32)
         parts = chunks(len(bits), comm.size)
         base, shift = bits.ctypes.data, self.shift
+        first, last = parts[comm.rank - 1], parts[(comm.rank + 1) % comm.size]
 
         def add(own: np.ndarray, received: np.ndarray, out: np.ndarray) -> None:
-            place = (own.ctypes.data - base) // bits.itemsize
-            add_to_integers(own, received, place, exponents, shift)
+            at = (own.ctypes.data - base) // bits.itemsize
+            ends = first.start <= at < first.stop, last.start <= at < last.stop
+            add_received(own, received, at, exponents, shift, *ends)
 
-        first, last = parts[comm.rank], parts[(comm.rank + 1) % comm.size]
-        to_integers(bits[first], exponents, shift, first.start)
         ring_scatter(comm, bits, parts, add)
-        from_integers(bits[last], exponents, shift, last.start)
         ring_gather(comm, term, parts)
 
     def reduce_parts(
@@ -422,8 +424,12 @@ def to_integers(bits_N, exponents, shift, first):
 
 
 @njit(nogil=True, cache=True)
-def add_to_integers(bits_N, received_N, first, exponents, shift):
-    """Replace the bits of float32 values by integers plus received integers."""
+def add_received(bits_N, received_N, first, exponents, shift, is_first, is_last):
+    """Add received values to a term of a ring; see `FixedPoint.reduce_by_ring`.
+
+    The term is the bits of float32 values, what is received is too if it `is_first`,
+    else integers; the sum is integers, or, if it `is_last`, the bits of float32 values.
+    """
     at = 0
     while at < len(bits_N):
         end = block_end(at, len(bits_N), first)
@@ -431,16 +437,31 @@ def add_to_integers(bits_N, received_N, first, exponents, shift):
         exponent = exponents[(first + at) // BLOCK]
         if exponent != NOT_FINITE:  # else the sum becomes NaN, whatever is added
             power = scale_power(exponent, shift)
-            add_received(part, received, np.int32((127 + power) << 23).view(np.float32))
+            scale = np.int32((127 + power) << 23).view(np.float32)
+            if is_first:
+                add_two_terms(part, received, scale)
+            else:
+                add_term_to_sum(part, received, scale)
+        if is_last:
+            write_sum(part, exponent, shift)
         at = end
 
 
 @njit(nogil=True, cache=True)
-def add_received(bits_N, received_N, scale):
-    """Replace the bits of float32 values by integers plus received integers."""
+def add_two_terms(bits_N, received_N, scale):
+    """Replace the bits of a term by the sum of its integers and another term's."""
     for i in range(len(bits_N)):
-        integer = np.int32(np.rint(np.int32(bits_N[i]).view(np.float32) * scale))
-        bits_N[i] = np.int32(integer + received_N[i])
+        own = np.rint(np.int32(bits_N[i]).view(np.float32) * scale)
+        other = np.rint(np.int32(received_N[i]).view(np.float32) * scale)
+        bits_N[i] = np.int32(np.int32(own) + np.int32(other))
+
+
+@njit(nogil=True, cache=True)
+def add_term_to_sum(bits_N, received_N, scale):
+    """Replace the bits of a term by the sum of its integers and those received."""
+    for i in range(len(bits_N)):
+        own = np.rint(np.int32(bits_N[i]).view(np.float32) * scale)
+        bits_N[i] = np.int32(np.int32(own) + received_N[i])
 
 
 @njit(nogil=True, cache=True)
@@ -449,14 +470,18 @@ def from_integers(bits_N, exponents, shift, first):
     at = 0
     while at < len(bits_N):
         end = block_end(at, len(bits_N), first)
-        part, exponent = bits_N[at:end], exponents[(first + at) // BLOCK]
-        power = scale_power(exponent, shift)
-        scale = np.int32((127 - power) << 23).view(np.float32)
-        if exponent == NOT_FINITE:
-            scale = np.float32(np.nan)
-        for i in range(len(part)):
-            part[i] = np.float32(np.float32(part[i]) * scale).view(np.int32)
+        write_sum(bits_N[at:end], exponents[(first + at) // BLOCK], shift)
         at = end
+
+
+@njit(nogil=True, cache=True)
+def write_sum(bits_N, exponent, shift):
+    """Replace the integers of a block by the bits of float32 values."""
+    scale = np.int32((127 - scale_power(exponent, shift)) << 23).view(np.float32)
+    if exponent == NOT_FINITE:
+        scale = np.float32(np.nan)
+    for i in range(len(bits_N)):
+        bits_N[i] = np.float32(np.float32(bits_N[i]) * scale).view(np.int32)
 
 
 @njit(nogil=True, cache=True)

@@ -119,6 +119,17 @@ def test_segments_have_their_own_exponents(monkeypatch, bits):
     assert total(values, bits).tobytes() == expected
 
 
+@pytest.mark.parametrize("size", (2, 3, 4))
+def test_segments_of_a_ring_grow_with_its_ranks(monkeypatch, size):
+    values = terms(size, 9 * BLOCK + 3)
+    values[0, BLOCK + 7] = np.inf
+    expected = total(values).tobytes()
+    monkeypatch.setattr(fixed_point, "RING_SEGMENT", 2 * BLOCK)
+    monkeypatch.setattr(fixed_point, "RING_PART", BLOCK)
+    found = sim.run(partial(reduce, values=values, name="ring"), size)
+    assert set(found) == {expected}
+
+
 def test_a_server_combines_gradients_in_any_order():
     draws = np.random.default_rng(1)
     values = terms(5, 12 * 40).reshape(5, 40, 12)
