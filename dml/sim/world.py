@@ -42,6 +42,8 @@ class World:
         # A stack: the data of the rank added last is most likely in the CPU's cache.
         self.ready: list[Process] = []
         self.polling: deque[Process] = deque()  # resumed when none is ready
+        # of `mpi.vectorised`; their ranks send messages when nothing else can happen
+        self.joint_calls: list[Any] = []
         # Events: a heap ordered by time, rank and the rank's order of sends.
         self.events: list[tuple[float, int, tuple, int, Any]] = []
         self.count = 0  # number of events added so far
@@ -70,13 +72,15 @@ class World:
         for comm in order:
             comm.process.root.switch(comm)
         self.starting = False
-        while self.ready or self.polling or self.events:
+        while self.ready or self.polling or self.events or self.joint_calls:
             if self.ready:
                 self.ready.pop().fiber.switch()
             elif self.polling:
                 self.polling.popleft().fiber.switch()
-            else:
+            elif self.events:
                 self.advance()
+            else:
+                self.joint_calls[-1].end()
         if any(process.waits for process in self.processes):
             raise Deadlock(self.report())
         self.check_all_received()
@@ -212,6 +216,7 @@ class World:
             group.clear()
         self.processes.clear()
         self.shadows.clear()
+        self.joint_calls.clear()
 
 
 def first_lines(lines: list[str], what: str, most: int = 32) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dml.sim.mpi import vectorised
 from dml.sim.mpi.channel import Channel
 from dml.sim.mpi.exchanges import allgather_ring
 from dml.sim.mpi.trees import bcast_linear, bcast_tree, gather_linear
@@ -52,6 +53,8 @@ def allreduce_doubling(channel: Channel, value: Any, op: Any) -> Any:
     The first 2(p - q) ranks are folded to pairs, where q is the largest power of two
     up to p: lg q rounds of n words, and two more if p is not q.
     """
+    if (result := vectorised.allreduce(channel, value, op)) is not None:
+        return result
     rank, size = channel.rank, channel.size
     power = 1 << size.bit_length() - 1
     extra = size - power

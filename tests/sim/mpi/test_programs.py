@@ -1,5 +1,6 @@
 """Programs of mpi4py's calls find the same with all algorithms and on all networks."""
 
+import random
 from functools import cache
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from dml import sim
 from dml.sim import MPI
+from dml.sim.mpi import vectorised
 from dml.sim.networks.named import network
 from tests.sim.mpi.collective_programs import play
 
@@ -153,3 +155,112 @@ def test_calls_that_are_left_out_are_named():
 def test_calls_outside_of_a_rank_are_refused():
     with pytest.raises(MPI.Exception, match="outside of MPI.run"):
         MPI.COMM_WORLD.Get_rank()
+
+
+# All-reduces of all ranks at once.
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Let few ranks reduce at once; return the list of calls that they ended so."""
+    calls, end = [], vectorised.JointCall.end
+
+    def record(call):
+        calls.append(call.found is not None)
+        end(call)
+
+    monkeypatch.setattr(vectorised, "LEAST_RANKS", 2)
+    monkeypatch.setattr(vectorised.JointCall, "end", record)
+    return calls
+
+
+def skewed(comm, seed):
+    """Reduce at different times, beside messages from any rank and a window."""
+    draws = random.Random(1000 * seed + comm.rank)
+    own = comm.held.comm
+    notes = play(MPI, comm, seed)
+    window, status = MPI.Win.Allocate(8, 1, comm=comm), MPI.Status()
+    value, total = np.array([draws.random()] * 3), np.empty(3)
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for round_ in range(4):
+        own.platform.compute(draws.random() * 1e-5)
+        comm.Isend(bytes(8), after, 7)
+        late = round_ > 2 and comm.rank % 2 and comm.Irecv(bytearray(8), before, 8)
+        if comm.rank == 0:
+            for _ in range(comm.size - 1):
+                comm.Recv(bytearray(8), MPI.ANY_SOURCE, 11, status)
+                notes.append(status.Get_source())
+        else:
+            comm.Send(bytes(8), 0, 11)
+            window.Lock(0)
+            window.Fetch_and_op(np.ones(1, np.int64), np.zeros(1, np.int64), 0)
+            window.Unlock(0)
+        comm.Isend(bytes(5000), after, 6)
+        comm.Barrier()
+        long = comm.Irecv(bytearray(5000), before, 6)
+        own.platform.compute(1e-9)
+        long.Test()  # it is matched, and occupies the in port for some time
+        comm.Allreduce(value, total, MPI.SUM)
+        notes += [own.process.in_free, own.process.out_free]
+        long.Wait()
+        comm.Recv(bytearray(8), before, 7)
+        if round_ > 2 and after % 2:
+            comm.Send(bytes(8), after, 8)
+        if late:
+            late.Wait()
+        request = comm.Iallreduce(total, value, MPI.MAX)
+        part = comm.Split(comm.rank % 2)
+        part.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
+        request.Wait()
+        notes += [value.tobytes(), total.tobytes(), MPI.Wtime()]
+    window.Free()
+    sent = comm.held.owner.messages, comm.held.owner.nbytes
+    return notes, sent, own.process.clock, own.process.in_free, own.process.out_free
+
+
+@pytest.mark.parametrize("size", (2, 3, 4, 7, 8))
+def test_sums_at_once_have_the_bits_times_and_words_of_messages(
+    size, at_once, monkeypatch
+):
+    def found():
+        return [
+            MPI.run(lambda comm, seed=seed: skewed(comm, seed), size) for seed in (0, 1)
+        ]
+
+    first = found()
+    assert sum(at_once) > 10 and not all(at_once)
+    monkeypatch.setattr(vectorised, "may_wait", lambda *call: False)
+    assert found() == first
+
+
+@pytest.mark.parametrize(
+    "limits, calls", [(sim.Limits(seconds=1e-3), 1000), (sim.Limits(messages=3), 1)]
+)
+def test_sums_at_once_count_towards_the_limits(at_once, limits, calls):
+    def program(comm):
+        for _ in range(calls):
+            comm.Allreduce(np.ones(1), np.ones(1))
+
+    with pytest.raises(sim.Deadlock, match="expected a program that ends within"):
+        MPI.run(program, 8, limits=limits)
+    assert all(at_once) and len(at_once) > 0
+
+
+def test_ranks_wait_for_a_missing_one_in_messages(at_once):
+    def program(comm):
+        if comm.rank != 2:
+            comm.Allreduce(np.ones(1), np.ones(1))
+
+    with pytest.raises(sim.Deadlock, match="rank 4 at .* Sendrecv.source=2, tag=Allr"):
+        MPI.run(program, 5)
+    assert at_once == [False]
+
+
+def test_arguments_that_differ_are_refused_by_messages(at_once):
+    def program(comm):
+        ones = np.ones(1 + (comm.rank == 1))
+        comm.Allreduce(ones, ones.copy())
+
+    with pytest.raises(MPI.Exception, match="ERR_TRUNCATE|truncate"):
+        MPI.run(program, 4)
+    assert at_once == [False]
