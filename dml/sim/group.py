@@ -241,10 +241,14 @@ def _aligned(nbytes: int) -> np.ndarray:
 
 def check_equal(values: Sequence[tuple[np.ndarray, np.ufunc]]) -> None:
     """Raise BadInput unless all ranks pass one length, dtype and operation."""
-    texts = [f"{len(v)} x {v.dtype}, {ufunc.__name__}" for v, ufunc in values]
-    for rank, text in enumerate(texts):
-        if text != texts[0]:
+    kinds = [(len(vector), vector.dtype, ufunc) for vector, ufunc in values]
+    for rank, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            first, other = (
+                f"{length} x {dtype}, {op.__name__}"
+                for length, dtype, op in (kinds[0], kind)
+            )
             raise BadInput(
-                f"expected equal arguments of Allreduce on all ranks, got {texts[0]} "
-                f"on rank 0 and {text} on rank {rank}; pass equal ones"
+                f"expected equal arguments of Allreduce on all ranks, got {first} "
+                f"on rank 0 and {other} on rank {rank}; pass equal ones"
             )
