@@ -47,7 +47,7 @@ from dml.wire.reducers.rows import indices
 
 Length = dict[int, None]
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
-RING_SEGMENT, RING_PART = 1 << 20, 1 << 16  # least elements, and least of each rank
+RING_SEGMENT, RING_PART = 1 << 20, 1 << 16  # least segment of a ring; least part of it
 NOT_FINITE = 255  # exponent of NaN and infinity
 
 
