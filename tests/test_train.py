@@ -189,7 +189,7 @@ both = pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
 
 
 @both
-def test_the_first_signal_is_a_yes_and_the_second_one_ends(number):
+def test_the_first_signal_stops_and_the_second_one_ends(number):
     def second(*_):
         raise InterruptedError("the handler of before")
 

@@ -32,6 +32,7 @@ from dml.sim.mpi.operations import Op as Op
 from dml.sim.mpi.packing import Datatype as Datatype
 from dml.sim.mpi.pickles import Pickle as Pickle
 from dml.sim.mpi.pickles import pickle as pickle
+from dml.sim.mpi.private import PRIVATE
 from dml.sim.mpi.requests import Grequest as Grequest
 from dml.sim.mpi.requests import Prequest as Prequest
 from dml.sim.mpi.requests import Request as Request
@@ -56,7 +57,7 @@ FUNCTIONS = {
 FUNCTIONS |= {"get_vendor": environment.get_vendor, "Compute_dims": compute_dims}
 # by name: mpi4py has more than 300 of them
 globals().update(
-    CONSTANTS | basic_types.BY_NAME | NAMED | FUNCTIONS | environment.LACKING
+    CONSTANTS | basic_types.BY_NAME | NAMED | FUNCTIONS | environment.LACKING | PRIVATE
 )
 
 

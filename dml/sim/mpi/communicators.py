@@ -21,6 +21,7 @@ class CommObject:
     Attributes:
       comm: The virtual communicator of the program's messages.
       started: Number of non-blocking collective calls started.
+      duplicate, tags: Communicator and number of the last call of `pkl5`.
       topology: A `Topology`, or None.
     """
 
@@ -28,8 +29,9 @@ class CommObject:
         self.comm, self.owner, self.name = comm, owner, name
         self.rank, self.size = comm.rank, comm.size
         self.channel: Any = None
-        self.started = 0
+        self.started = self.tags = 0
         self.topology: Any = None
+        self.duplicate: Any = None
         self.attributes: dict[int, Any] = {}
         self.info: dict[str, str] = {}
         self.errhandler: Any = None

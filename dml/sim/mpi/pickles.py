@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dml.sim.mpi.memory import memory_of
+from dml.sim.mpi.memory import buffer
 from dml.sim.mpi.ranks import CURRENT
 
 
@@ -13,7 +13,6 @@ class Pickle:
     """A pair of functions that make pickles and load them."""
 
     PROTOCOL: int | None = standard.HIGHEST_PROTOCOL
-    THRESHOLD = 1 << 18  # bytes from which `dumps_oob` keeps a buffer apart
 
     def __init__(
         self,
@@ -26,8 +25,16 @@ class Pickle:
         self.dump = dumps or standard.dumps
         self.load = loads or standard.loads
         self.PROTOCOL = protocol if not own or protocol is not None else self.PROTOCOL
-        if threshold is not None:
-            self.THRESHOLD = threshold
+        self.THRESHOLD = threshold
+
+    @property
+    def THRESHOLD(self) -> int:
+        """Bytes from which `dumps_oob` keeps a buffer apart; None: 256 KB."""
+        return self.threshold
+
+    @THRESHOLD.setter
+    def THRESHOLD(self, nbytes: int | None) -> None:
+        self.threshold = 1 << 18 if nbytes is None else nbytes
 
     def dumps(self, obj: Any) -> bytes:
         with OwnModules():
@@ -47,7 +54,7 @@ class Pickle:
             memory = found.raw()
             if memory.nbytes < self.THRESHOLD:
                 return True
-            buffers.append(memory_of(memory, readonly=True)[0])
+            buffers.append(buffer.frombuffer(memory))
             return False
 
         with OwnModules():

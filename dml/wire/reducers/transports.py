@@ -243,7 +243,7 @@ def add(codec: Codec, code: np.ndarray, total: np.ndarray, source: str) -> None:
     except BadCode as error:
         raise BadInput(
             f"expected a code of {source} with {error}; start all ranks with the same "
-            "--reduce and model, and pass --check to compare their buffers"
+            "reducer and model (--check of commands compares their buffers)"
         ) from error
 
 

@@ -208,7 +208,7 @@ def test_a_bug_is_a_traceback_and_help_is_the_docstring_and_the_flags(tmp_path):
     assert done.returncode == command(tmp_path).returncode == 0
 
 
-def test_who_stops_a_command_while_it_loads_reads_nothing(tmp_path):
+def test_a_signal_during_imports_ends_a_command_without_a_message(tmp_path):
     early = "from lab import flags\nraise KeyboardInterrupt\n"
     loads = COMMAND.replace("from lab import flags\n", early)
     (tmp_path / "x.py").write_text(loads.format(path=sys.path).strip())

@@ -101,6 +101,25 @@ def test_the_critical_path_follows_the_messages_that_were_awaited(script, capsys
     assert "rank 2 to 1, 2 bytes" in lines[2] and "rank 1 to 0, 3 bytes" in lines[3]
 
 
+def test_large_objects_are_sent_by_the_protocol_5_of_pickle(script, capsys):
+    path = script(
+        "import numpy as np\nfrom mpi4py import MPI\nfrom mpi4py.util import pkl5\n"
+        "comm = pkl5.Intracomm(MPI.COMM_WORLD)\n"
+        "after, before = (comm.rank + 1) % 3, (comm.rank - 1) % 3\n"
+        "x = {'a': np.full(100_000, comm.rank), 'b': 'text'}\n"
+        "y = comm.sendrecv(x, after, 3, None, before, 3)\n"
+        "sums = comm.allgather(int(y['a'].sum()))\n"
+        "code = MPI._typecode(MPI.INT), MPI._typecode(MPI.INT.Dup())\n"
+        "if comm.rank == 0: print(sums, comm.bcast('all', 0), code)\n"
+        "else: comm.bcast(None, 0)\n"
+    )
+    assert main(["-n", "3", path]) == 0
+    found = capsys.readouterr()
+    assert found.out == "[200000, 0, 100000] all ('i', None)\n"
+    sent = int(found.err.split(" messages, ")[1].split()[0])
+    assert 2_400_000 < sent < 2_410_000  # three arrays of 800,000 bytes
+
+
 def test_a_timeline_has_the_calls_and_the_messages(script, tmp_path):
     path = script(
         "from mpi4py import MPI\nMPI.COMM_WORLD.allreduce(1)\n"
