@@ -435,16 +435,38 @@ def add_received(bits_N, received_N, first, exponents, shift, is_first, is_last)
         end = block_end(at, len(bits_N), first)
         part, received = bits_N[at:end], received_N[at:end]
         exponent = exponents[(first + at) // BLOCK]
-        if exponent != NOT_FINITE:  # else the sum becomes NaN, whatever is added
-            power = scale_power(exponent, shift)
-            scale = np.int32((127 + power) << 23).view(np.float32)
-            if is_first:
-                add_two_terms(part, received, scale)
-            else:
-                add_term_to_sum(part, received, scale)
-        if is_last:
-            write_sum(part, exponent, shift)
+        scale, inverse = scales(exponent, shift)
+        if is_first and is_last and exponent != NOT_FINITE:
+            sum_two_terms(part, received, scale, inverse)
+        else:
+            if exponent != NOT_FINITE:  # else the sum becomes NaN, whatever is added
+                if is_first:
+                    add_two_terms(part, received, scale)
+                else:
+                    add_term_to_sum(part, received, scale)
+            if is_last:
+                write_sum(part, inverse)
         at = end
+
+
+@njit(nogil=True, cache=True)
+def scales(exponent, shift):
+    """Return the scale of a block's values to integers, and that of sums to values."""
+    power = scale_power(exponent, shift)
+    inverse = np.int32((127 - power) << 23).view(np.float32)
+    if exponent == NOT_FINITE:
+        inverse = np.float32(np.nan)
+    return np.int32((127 + power) << 23).view(np.float32), inverse
+
+
+@njit(nogil=True, cache=True)
+def sum_two_terms(bits_N, received_N, scale, inverse):
+    """Replace the bits of a term by those of its exact sum with another term."""
+    for i in range(len(bits_N)):
+        own = np.rint(np.int32(bits_N[i]).view(np.float32) * scale)
+        other = np.rint(np.int32(received_N[i]).view(np.float32) * scale)
+        total = np.int32(np.int32(own) + np.int32(other))
+        bits_N[i] = np.float32(np.float32(total) * inverse).view(np.int32)
 
 
 @njit(nogil=True, cache=True)
@@ -470,18 +492,16 @@ def from_integers(bits_N, exponents, shift, first):
     at = 0
     while at < len(bits_N):
         end = block_end(at, len(bits_N), first)
-        write_sum(bits_N[at:end], exponents[(first + at) // BLOCK], shift)
+        _, inverse = scales(exponents[(first + at) // BLOCK], shift)
+        write_sum(bits_N[at:end], inverse)
         at = end
 
 
 @njit(nogil=True, cache=True)
-def write_sum(bits_N, exponent, shift):
+def write_sum(bits_N, inverse):
     """Replace the integers of a block by the bits of float32 values."""
-    scale = np.int32((127 - scale_power(exponent, shift)) << 23).view(np.float32)
-    if exponent == NOT_FINITE:
-        scale = np.float32(np.nan)
     for i in range(len(bits_N)):
-        bits_N[i] = np.float32(np.float32(bits_N[i]) * scale).view(np.int32)
+        bits_N[i] = np.float32(np.float32(bits_N[i]) * inverse).view(np.int32)
 
 
 @njit(nogil=True, cache=True)

@@ -49,6 +49,7 @@ def test_a_marked_test_is_called_on_every_rank(tmp_path):
     assert "test_sum[ranks=5-10] PASSED" in out or "test_sum[10-ranks=5] PASSED" in out
     assert "on virtual rank 2 of 4" in out
     assert "deadlock: 2 of 3 virtual ranks wait" in out
+    assert "another exception occurred" not in out
     assert "recv(source=0" in out or "Irecv(source=0" in out
     assert "expected a test marked with @pytest.mark.ranks(N)" in out
     assert "8 passed, 2 failed, 1 error" in out or "2 failed, 8 passed, 1 error" in out
