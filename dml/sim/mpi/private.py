@@ -1,4 +1,4 @@
-"""Private functions of mpi4py's module MPI that its package `util` imports."""
+"""Private functions of mpi4py's module MPI that `mpi4py.util.pkl5` imports."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -22,21 +22,7 @@ def commctx_intra(comm: Any) -> tuple[Any, int]:
     return held.duplicate, held.tags
 
 
-def typecode(datatype: Any) -> str | None:
-    """Return the character of NumPy for a predefined datatype; None if it has none."""
-    held = datatype.need("_typecode")
-    return datatype.typechar if held.named and held.layout.basic is not None else None
-
-
-def typealign(datatype: Any) -> int | None:
-    """Return the alignment of a predefined datatype; None if it has none."""
-    basic = datatype.need("_typealign").layout.basic
-    return None if basic is None else basic.alignment
-
-
 PRIVATE = {
-    "_typecode": typecode,
-    "_typealign": typealign,
     "_comm_lock": comm_lock,
     "_commctx_intra": commctx_intra,
     "_commctx_inter": lacking("pkl5.Intercomm"),

@@ -47,7 +47,8 @@ from dml.wire.reducers.rows import indices
 
 Length = dict[int, None]
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
-RING_SEGMENT, RING_PART = 1 << 20, 1 << 16  # least segment of a ring; least part of it
+# least number of elements of a segment that a ring sums, and of a rank's part of it
+RING_SEGMENT, RING_PART = 1 << 20, 1 << 16
 NOT_FINITE = 255  # exponent of NaN and infinity
 
 
@@ -277,7 +278,7 @@ class FixedPoint:
         if memory is None:
             total, *others = [term.view(np.int32) for term in terms]
             for integers in (total, *others):
-                to_integers(integers, exponents, self.shift, 0)
+                to_integers(integers, exponents, self.shift)
             for integers in others:
                 total += integers
             return total
@@ -294,7 +295,7 @@ class FixedPoint:
         if self.wide:
             from_wide_integers(integers, exponents, self.shift, values)
         else:
-            from_integers(integers, exponents, self.shift, 0)
+            from_integers(integers, exponents, self.shift)
 
     def wide_memory(self, comm: Comm) -> np.ndarray:
         """Return registered memory for a segment; collective when first called."""
@@ -357,11 +358,7 @@ def sum_blocks(buffers, shift):
         for k in range(len(buffers)):
             largest = larger_bits(buffers[k][block], largest)
         exponent = largest >> 23
-        power = scale_power(exponent, shift)
-        scale = np.int32((127 + power) << 23).view(np.float32)
-        inverse = np.int32((127 - power) << 23).view(np.float32)
-        if exponent == NOT_FINITE:
-            inverse = np.float32(np.nan)
+        scale, inverse = scales(exponent, shift)
         total[:] = 0
         for k in range(len(buffers)):
             add_integers(total, buffers[k][block], scale)
@@ -397,55 +394,48 @@ def write_floats(bits_N, total_N, inverse):
 
 
 @njit(nogil=True, cache=True)
-def block_end(at, length, first):
-    """Return the end of the block of an element, of `length` elements from `first`."""
-    return min(length, ((first + at) // BLOCK + 1) * BLOCK - first)
-
-
-@njit(nogil=True, cache=True)
-def to_integers(bits_N, exponents, shift, first):
-    """Replace the bits of float32 values by integers.
-
-    `first` is the number of the first value in the buffer with these exponents.
-    """
-    at = 0
-    while at < len(bits_N):
-        end = block_end(at, len(bits_N), first)
-        part, exponent = bits_N[at:end], exponents[(first + at) // BLOCK]
-        if exponent == NOT_FINITE:
+def to_integers(bits_N, exponents, shift):
+    """Replace the bits of float32 values by integers."""
+    for b in range(len(exponents)):
+        part = bits_N[b * BLOCK : (b + 1) * BLOCK]
+        if exponents[b] == NOT_FINITE:
             part[:] = 0
-        else:
-            power = scale_power(exponent, shift)
-            scale = np.int32((127 + power) << 23).view(np.float32)
-            for i in range(len(part)):
-                value = np.int32(part[i]).view(np.float32)
-                part[i] = np.int32(np.rint(value * scale))
-        at = end
+            continue
+        scale, _ = scales(exponents[b], shift)
+        for i in range(len(part)):
+            value = np.int32(part[i]).view(np.float32)
+            part[i] = np.int32(np.rint(value * scale))
 
 
 @njit(nogil=True, cache=True)
 def add_received(bits_N, received_N, first, exponents, shift, is_first, is_last):
-    """Add received values to a term of a ring; see `FixedPoint.reduce_by_ring`.
+    """Add received values to a part of a term; see `FixedPoint.reduce_by_ring`.
 
-    The term is the bits of float32 values, what is received is too if it `is_first`,
-    else integers; the sum is integers, or, if it `is_last`, the bits of float32 values.
+    Args:
+      bits_N: Bits of the float32 values of the part, replaced by the sum: integers or,
+        if it `is_last`, the bits of float32 values.
+      received_N: Integers or, if the addition `is_first`, the bits of float32 values.
+      first: Number of the part's first value in the term.
+      exponents: Those of the blocks of the term.
+      shift: Exponent of the largest integer.
+      is_first: Whether the part has not been added to before.
+      is_last: Whether no addition follows.
     """
     at = 0
     while at < len(bits_N):
-        end = block_end(at, len(bits_N), first)
+        block = (first + at) // BLOCK
+        end = min(len(bits_N), (block + 1) * BLOCK - first)
         part, received = bits_N[at:end], received_N[at:end]
-        exponent = exponents[(first + at) // BLOCK]
-        scale, inverse = scales(exponent, shift)
-        if is_first and is_last and exponent != NOT_FINITE:
+        scale, inverse = scales(exponents[block], shift)
+        finite = exponents[block] != NOT_FINITE  # else the sum becomes NaN
+        if finite and is_first and is_last:
             sum_two_terms(part, received, scale, inverse)
-        else:
-            if exponent != NOT_FINITE:  # else the sum becomes NaN, whatever is added
-                if is_first:
-                    add_two_terms(part, received, scale)
-                else:
-                    add_term_to_sum(part, received, scale)
-            if is_last:
-                write_sum(part, inverse)
+        elif finite and is_first:
+            add_two_terms(part, received, scale)
+        elif finite:
+            add_term_to_sum(part, received, scale)
+        if is_last and not (finite and is_first):
+            write_sum(part, inverse)
         at = end
 
 
@@ -487,14 +477,11 @@ def add_term_to_sum(bits_N, received_N, scale):
 
 
 @njit(nogil=True, cache=True)
-def from_integers(bits_N, exponents, shift, first):
-    """Replace integers by the bits of float32 values; see `to_integers`."""
-    at = 0
-    while at < len(bits_N):
-        end = block_end(at, len(bits_N), first)
-        _, inverse = scales(exponents[(first + at) // BLOCK], shift)
-        write_sum(bits_N[at:end], inverse)
-        at = end
+def from_integers(bits_N, exponents, shift):
+    """Replace integers by the bits of float32 values."""
+    for b in range(len(exponents)):
+        _, inverse = scales(exponents[b], shift)
+        write_sum(bits_N[b * BLOCK : (b + 1) * BLOCK], inverse)
 
 
 @njit(nogil=True, cache=True)

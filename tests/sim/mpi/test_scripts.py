@@ -109,13 +109,12 @@ def test_large_objects_are_sent_by_the_protocol_5_of_pickle(script, capsys):
         "x = {'a': np.full(100_000, comm.rank), 'b': 'text'}\n"
         "y = comm.sendrecv(x, after, 3, None, before, 3)\n"
         "sums = comm.allgather(int(y['a'].sum()))\n"
-        "code = MPI._typecode(MPI.INT), MPI._typecode(MPI.INT.Dup())\n"
-        "if comm.rank == 0: print(sums, comm.bcast('all', 0), code)\n"
+        "if comm.rank == 0: print(sums, comm.bcast('all', 0))\n"
         "else: comm.bcast(None, 0)\n"
     )
     assert main(["-n", "3", path]) == 0
     found = capsys.readouterr()
-    assert found.out == "[200000, 0, 100000] all ('i', None)\n"
+    assert found.out == "[200000, 0, 100000] all\n"
     sent = int(found.err.split(" messages, ")[1].split()[0])
     assert 2_400_000 < sent < 2_410_000  # three arrays of 800,000 bytes
 
