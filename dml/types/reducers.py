@@ -53,9 +53,9 @@ class Reducer(NamedTuple):
       combine: the terms of an update -> the rows of their sum, or of an estimate of the
         sum. Stateless. A term has the distinct rows that its worker touched; its other
         rows are zero. None if the sum needs all ranks; `server` then raises BadInput.
-      reduce_terms: (comm, terms, state) -> the next state. As `reduce`, but each rank
-        has several terms, and the first receives the mean, which does not depend on
-        the rank of a term. None if it would.
+      reduce_terms: (comm, terms, state) -> the next state. As `reduce`, but a rank may
+        have several terms, and the first receives the mean, which does not depend on
+        the rank of a term. None if it would. All ranks call it, or all call `reduce`.
       reduce_parts: (comm, terms, parts, state) -> the next state. As `reduce_terms`,
         but rank r receives only parts[r] of the mean. None: the reducer needs all.
       least_terms: Least number of terms; `server` raises BadInput for updates with

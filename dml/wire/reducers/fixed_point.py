@@ -14,7 +14,8 @@ Rounding error of a term: 2^-25 of the largest value of its block with 32 bits a
 most = 64. A block whose values are all below 2^-97 is rounded to multiples of 2^-120.
 A block with a NaN or an infinity becomes NaN.
 
-Words: those of the all-reduce, for elements of `bits` bits; plus a byte per block.
+Words: those of the all-reduce, for elements of `bits` bits; plus a byte per block,
+unless one addition has all terms of a block: in shared memory, by a ring of two ranks.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from numba import njit
 from dml.types import AllReduce, BadInput, Comm, Reducer, Rows
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.auto import candidates_of, chosen_allreduce
+from dml.wire.collectives.butterfly import butterfly_allreduce
 from dml.wire.collectives.ring import ring_gather, ring_scatter
 from dml.wire.collectives.sum_parts import sum_parts
 from dml.wire.comm.buffers import (
@@ -48,7 +50,7 @@ from dml.wire.reducers.rows import indices
 Length = dict[int, None]
 SEGMENT = 1 << 18  # elements converted, summed and converted back while in a cache
 # least number of elements of a segment that a ring sums, and of a rank's part of it
-RING_SEGMENT, RING_PART = 1 << 20, 1 << 16
+RING_SEGMENT, RING_PART = 1 << 22, 1 << 16
 NOT_FINITE = 255  # exponent of NaN and infinity
 
 
@@ -136,6 +138,9 @@ class FixedPoint:
         if self.sums_in_place(comm, buffer):
             self.check(comm, buffer, 1)
             self.reduce_in_place(comm, buffer)
+        elif self.uses("ring", comm, buffer):
+            self.check(comm, buffer, 1)
+            self.reduce_by_ring(comm, buffer)
         else:
             self.reduce_terms(comm, [buffer])
 
@@ -161,11 +166,9 @@ class FixedPoint:
     def reduce_terms(self, comm: Comm, terms: Sequence[np.ndarray]) -> None:
         """Sum the terms of all ranks into the first of this rank's terms."""
         self.check(comm, terms[0], 1)
-        ring = self.uses("ring", comm, terms[0])
         memory = self.wide_memory(comm) if self.wide else None
-        step = max(RING_SEGMENT, comm.size * RING_PART) if ring else SEGMENT
-        for start in range(0, terms[0].size, step):
-            segments = [term[start : start + step] for term in terms]
+        for start in range(0, terms[0].size, SEGMENT):
+            segments = [term[start : start + SEGMENT] for term in terms]
             counted = np.append(
                 block_exponents(segments), np.uint8(min(len(terms), 255))
             )
@@ -173,22 +176,40 @@ class FixedPoint:
             exponents, most = counted[:-1], int(counted[-1])
             # order matters: after the all-reduce, so that all ranks raise or none does
             self.check(comm, terms[0], most)
-            if ring and most == 1:
-                self.reduce_by_ring(comm, segments[0], exponents)
-                continue
             integers = self.add_up(segments, exponents, memory)
             self.allreduce(comm, integers, op=np.add)
             self.to_floats(integers, exponents, segments[0])
 
-    def reduce_by_ring(
-        self, comm: Comm, term: np.ndarray, exponents: np.ndarray
-    ) -> None:
-        """Sum as `ring_allreduce` does; conversions take no passes over memory.
+    def reduce_by_ring(self, comm: Comm, buffer: np.ndarray) -> None:
+        """Sum as `ring_allreduce` does; conversions take no passes over memory."""
+        if comm.size == 2:
+            self.reduce_two_terms(comm, buffer)
+            return
+        step = max(RING_SEGMENT, comm.size * RING_PART)
+        for start in range(0, len(buffer), step):
+            self.reduce_segment_by_ring(comm, buffer[start : start + step])
+
+    def reduce_two_terms(self, comm: Comm, buffer: np.ndarray) -> None:
+        """Sum by a ring of two ranks, whose one addition finds exponents, too."""
+        bits = buffer.view(np.int32)
+        blocks = chunks(-(-len(bits) // BLOCK), comm.size)
+        parts = [slice(part.start * BLOCK, part.stop * BLOCK) for part in blocks]
+
+        def add(own: np.ndarray, received: np.ndarray, out: np.ndarray) -> None:
+            add_whole_blocks(own, received, self.shift)
+
+        ring_scatter(comm, bits, parts, add)
+        ring_gather(comm, buffer, parts)
+
+    def reduce_segment_by_ring(self, comm: Comm, term: np.ndarray) -> None:
+        """Sum a segment of a term of each of several ranks.
 
         Terms become integers when they are added: the part that is received first is
         still a float32 term. The last addition to a part, which this rank then sends
         to all, converts its sum to float32.
         """
+        exponents = block_exponents([term])
+        butterfly_allreduce(comm, exponents, np.maximum)
         bits = term.view(np.int32)
         parts = chunks(len(bits), comm.size)
         base, shift = bits.ctypes.data, self.shift
@@ -427,14 +448,12 @@ def add_received(bits_N, received_N, first, exponents, shift, is_first, is_last)
         end = min(len(bits_N), (block + 1) * BLOCK - first)
         part, received = bits_N[at:end], received_N[at:end]
         scale, inverse = scales(exponents[block], shift)
-        finite = exponents[block] != NOT_FINITE  # else the sum becomes NaN
-        if finite and is_first and is_last:
-            sum_two_terms(part, received, scale, inverse)
-        elif finite and is_first:
-            add_two_terms(part, received, scale)
-        elif finite:
-            add_term_to_sum(part, received, scale)
-        if is_last and not (finite and is_first):
+        if exponents[block] != NOT_FINITE:  # else the sum becomes NaN
+            if is_first:
+                add_two_terms(part, received, scale)
+            else:
+                add_term_to_sum(part, received, scale)
+        if is_last:
             write_sum(part, inverse)
         at = end
 
@@ -447,6 +466,20 @@ def scales(exponent, shift):
     if exponent == NOT_FINITE:
         inverse = np.float32(np.nan)
     return np.int32((127 + power) << 23).view(np.float32), inverse
+
+
+@njit(nogil=True, cache=True)
+def add_whole_blocks(bits_N, received_N, shift):
+    """Replace the bits of the blocks of a term by those of their sum with another."""
+    for start in range(0, len(bits_N), BLOCK):
+        part = bits_N[start : start + BLOCK]
+        received = received_N[start : start + BLOCK]
+        exponent = larger_bits(received, larger_bits(part, np.int32(0))) >> 23
+        scale, inverse = scales(exponent, shift)
+        if exponent == NOT_FINITE:
+            write_sum(part, inverse)
+        else:
+            sum_two_terms(part, received, scale, inverse)
 
 
 @njit(nogil=True, cache=True)

@@ -33,7 +33,7 @@ def reduce(comm, values, name="star", bits=32, registered=False, scalars=1):
         buffer = allocate(comm, values.shape[1])
         buffer[:] = own[0]
         own[0] = buffer
-    if len(own) == 1:
+    if len(values) == comm.size:
         reducer.reduce(comm, own[0], state)
     else:
         reducer.reduce_terms(comm, own, state)
@@ -119,7 +119,7 @@ def test_segments_have_their_own_exponents(monkeypatch, bits):
     assert total(values, bits).tobytes() == expected
 
 
-@pytest.mark.parametrize("size", (2, 3, 4))
+@pytest.mark.parametrize("size", (2, 3, 4, 5))
 def test_segments_of_a_ring_grow_with_its_ranks(monkeypatch, size):
     values = terms(size, 9 * BLOCK + 3)
     values[0, BLOCK + 7] = np.inf
