@@ -66,7 +66,8 @@ FLAGS.switch(
 FLAGS.text(
     "join",
     "",
-    "Folders of runs to show in one table, by commas: LIBRARY-RANKS, such as mpich-2.",
+    "Folders of runs to show in one table, of collectives.py, too, by commas: "
+    "LIBRARY-RANKS, such as mpich-2.",
 )
 FLAGS.switch("peers", False, "Comparison with torch's gloo and jax's psum.")
 

@@ -31,6 +31,7 @@ from dml.wire.collectives import (
 from dml.wire.comm.buffers import allocate, layout, release
 from dml.wire.comm.wrapper import Wrapper
 from dml.wire.reducers.fixed_point import order_free
+from tests.wire.collectives.copied import copies
 from tests.wire.collectives.spy import Spy
 from tests.wire.comm import orders
 
@@ -106,6 +107,7 @@ def check_nans(comm):
 def agreed(comm):
     """All in which real ranks and virtual ones must agree: bits, and what is sent."""
     check_nans(comm)
+    copies(comm)
     found = []
     for name in VIRTUAL:
         for n in (0, 1, comm.size + 1, 1009, 300_007):  # plain and segmented

@@ -64,6 +64,14 @@ from dml.wire.collectives.sharded_server import (
     two_shot,
     two_shot_seconds,
 )
+from dml.wire.collectives.shared_copies import (
+    shared_all_gather,
+    shared_all_to_all,
+    shared_all_to_all_seconds,
+    shared_broadcast,
+    shared_broadcast_seconds,
+    shared_gather_seconds,
+)
 from dml.wire.collectives.star import star_allreduce
 from dml.wire.collectives.steps import pat
 from dml.wire.collectives.steps.bruck import BRUCK
@@ -242,9 +250,13 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
             pat.pat_all_gather, pat.pat_gather_rounds, pat.pat_gather_seconds
         ),
         **by_patterns(all_gather_by, windows.gather_rounds, window_cost.gather_seconds),
+        "shared": Algorithm(shared_all_gather, None, shared_gather_seconds),
     },
     "broadcast": BROADCASTS
-    | {"binomial": BROADCASTS["binomial"]._replace(function=broadcast)},
+    | {
+        "binomial": BROADCASTS["binomial"]._replace(function=broadcast),
+        "shared": Algorithm(shared_broadcast, None, shared_broadcast_seconds),
+    },
     "reduce": by_trees(reduce_by, broadcasts.reduce_rounds, "reduction_seconds"),
     "scan": {
         "chain": Algorithm(chain_scan, chain_scan_rounds, chain_scan_seconds),
@@ -262,6 +274,7 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "bruck": BRUCK_ALL_TO_ALL,
         "bruck_4": BRUCK_ALL_TO_ALL.having(radix=4),
         "two_step": Algorithm(two_step_all_to_all, two_steps, two_step_seconds),
+        "shared": Algorithm(shared_all_to_all, None, shared_all_to_all_seconds),
     },
 }
 

@@ -1,4 +1,4 @@
-"""One table of runs of allreduce.py under several MPI libraries."""
+"""One table of runs of allreduce.py and collectives.py under several MPI libraries."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from dml.runs import results
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from dml.types import BadInput
-from dml.wire.collectives import ALLREDUCE, AUTO
+from dml.wire.collectives import AUTO, COLLECTIVES
 
 MPI = "native"
 
@@ -24,11 +24,15 @@ def read(text: str) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for path in map(Path, text.split(",")):
         run = results.read(path)
-        rows = [row for row in run.rows if "native_seconds" in row]
+        rows = [
+            {"collective": "allreduce"} | row
+            for row in run.rows
+            if "native_seconds" in row
+        ]
         if not rows or run.flags.get("simulate"):
             raise BadInput(
-                f"expected a run of allreduce.py on real ranks, got {path}; pass "
-                "folders of --out"
+                "expected a run of allreduce.py or collectives.py on real ranks, got "
+                f"{path}; pass folders of --out"
             )
         name = path.name.rpartition("-")[0] or path.name
         found.setdefault(name, []).extend(rows)
@@ -36,13 +40,21 @@ def read(text: str) -> dict[str, list[Row]]:
 
 
 def rows(libraries: dict[str, list[Row]]) -> Iterator[Row]:
-    """Yield a row for each number of ranks, size of buffer and kind of memory."""
+    """Yield a row for each collective, number of ranks, size and kind of memory.
+
+    Messages take as long from registered memory as from plain memory. Of collectives
+    other than all-reduces, collectives.py times them on plain memory only.
+    """
     every = [
         row | {"library": name} for name, rows in libraries.items() for row in rows
     ]
-    groups = grouped(every, "p", "bytes", "registered")
+    keys = "collective", "p", "bytes", "registered"
+    groups = grouped(every, *keys)
     for key, group in sorted(groups.items()):
-        own = [r for r in group if r["algorithm"] in ALLREDUCE.keys() - AUTO - {MPI}]
+        if key[0] != "allreduce" and key[-1]:
+            group = [*group, *groups.get((*key[:-1], False), [])]
+        names = COLLECTIVES[key[0]].keys() - AUTO - {MPI}
+        own = [row for row in group if row["algorithm"] in names]
         chosen = [row for row in group if row["algorithm"] == "auto"]
         best = min(own, key=lambda row: row["seconds"], default=None)
         native = {
@@ -50,7 +62,7 @@ def rows(libraries: dict[str, list[Row]]) -> Iterator[Row]:
             for name, of_library in grouped(group, "library").items()
         }
         yield {
-            **dict(zip(("p", "bytes", "registered"), key, strict=True)),
+            **dict(zip(keys, key, strict=True)),
             **{f"{name}_seconds": native.get(name) for name in libraries},
             "mpi_seconds": min(native.values()),
             "algorithm": best["algorithm"] if best else "",
@@ -67,6 +79,7 @@ def columns(libraries: Sequence[str]) -> Columns:
         return lambda row: ratio(row["mpi_seconds"], row[key]) if row[key] else "-"
 
     return {
+        "collective": (10, "{collective}"),
         "p": (3, "{p}"),
         "bytes": (11, "{bytes:,}"),
         "buffer": (10, lambda row: "registered" if row["registered"] else "plain"),
@@ -88,6 +101,7 @@ def conclude(run: Run) -> str:
     speed = slowest["mpi_seconds"] / slowest["seconds"]
     kind = "registered" if slowest["registered"] else "plain"
     return (
-        f"The fastest all-reduce has at least {speed:.3g} times the speed of the "
-        f"fastest MPI library: p = {slowest['p']}, {slowest['bytes']:,} bytes, {kind}."
+        f"The fastest algorithm has at least {speed:.3g} times the speed of the "
+        f"fastest MPI library: {slowest['collective']}, p = {slowest['p']}, "
+        f"{slowest['bytes']:,} bytes, {kind}."
     )

@@ -1,12 +1,13 @@
 """Rows of collectives.py: counted messages and words, formulas and seconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from lab.claims import grouped
 import numpy as np
 
+from dml.figures.allreduce_times import ratio
 from dml.runs.results import Run
 from dml.runs.writers import Columns, Row, scaled_cell
 from dml.sim.evaluate import messages as messages_of
@@ -14,6 +15,7 @@ from dml.types import BadInput, CountedComm
 from dml.wire.collectives import AUTO, COLLECTIVES, machine_rates
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.table import Algorithm
+from dml.wire.comm.buffers import is_registered
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.schedules import words_sent
 from dml.wire.plans.topology import chunks
@@ -46,54 +48,101 @@ def cases(rank: int, size: int, length: int) -> dict[str, Case]:
     }
 
 
-def usable(comm: CountedComm, collective: str) -> dict[str, Algorithm]:
-    """Return the algorithms that can run on these hosts."""
+def usable(
+    comm: CountedComm, collective: str, registered: bool
+) -> dict[str, Algorithm]:
+    """Return the algorithms for a kind of memory that can run on these hosts.
+
+    Messages do not depend on the kind; algorithms that only send are timed on plain
+    buffers.
+    """
     table = dict(COLLECTIVES[collective])
     if len(set(comm.platform.hosts())) > 1:
         table.pop("shared", None)
+    if registered:
+        return {name: own for name, own in table.items() if own.schedule is None}
     return table
 
 
 def rows(
-    comm: CountedComm, collective: str, length: int, repeats: int
+    comm: CountedComm, collective: str, buffer: np.ndarray, repeats: int
 ) -> Iterator[Row]:
     """Check, count and time all algorithms of a collective; collective.
 
-    length: elements of a buffer, a multiple of the number of ranks.
+    Args:
+      comm: The ranks.
+      collective: Key of COLLECTIVES.
+      buffer: Buffer of a multiple of as many elements as there are ranks; overwritten.
+      repeats: Number of timings.
     """
-    table = usable(comm, collective)
+    registered = is_registered(comm, buffer)
+    table = usable(comm, collective, registered)
+    if not table:
+        return
     counted = {
-        name: count(comm, name, collective, algorithm, length)
+        name: count(comm, name, collective, algorithm, buffer)
         for name, algorithm in table.items()
     }
-    buffer = np.zeros(length, np.float32)
+    buffer[:] = 0
     calls = [partial(algorithm.function, comm, buffer) for algorithm in table.values()]
-    seconds = np.median(time_alternately(comm, calls, repeats), axis=1).tolist()
+    native = native_calls(comm, len(buffer))[collective]
+    times = time_alternately(comm, [native, *calls], repeats)
+    native_seconds, *seconds = np.median(times, axis=1).tolist()
     for (name, algorithm), took in zip(table.items(), seconds, strict=True):
         sent, nbytes = counted[name]
         yield {
             "collective": collective,
             "algorithm": name,
             "p": comm.size,
-            "bytes": length * ITEMSIZE,
+            "bytes": buffer.nbytes,
+            "registered": registered,
             "any_size": algorithm.any_size,
             "messages": sent,
             "words": nbytes // ITEMSIZE,
             "seconds": took,
-            **predictions(comm, algorithm, length),
+            "native_seconds": None if comm.platform.virtual else native_seconds,
+            **predictions(comm, algorithm, buffer, registered),
         }
 
 
+def native_calls(comm: CountedComm, length: int) -> dict[str, Callable[[], None]]:
+    """Return MPI's own collectives on plain memory; on virtual ranks, barriers."""
+    raw = comm.platform.raw
+    if comm.platform.virtual:
+        return dict.fromkeys(COLLECTIVES, raw.Barrier)
+    sent, received = np.zeros((2, length), np.float32)
+    own = received[: length // comm.size]
+    return {
+        "allreduce": partial(raw.Allreduce, None, sent),
+        "reduce_scatter": partial(raw.Reduce_scatter_block, sent, own),
+        "all_gather": partial(raw.Allgather, None, sent),
+        "broadcast": partial(raw.Bcast, sent),
+        "reduce": partial(raw.Reduce, sent, received),
+        "scan": partial(raw.Scan, sent, received),
+        "exclusive_scan": partial(raw.Exscan, sent, received),
+        "all_to_all": partial(raw.Alltoall, sent, received),
+    }
+
+
 def count(
-    comm: CountedComm, name: str, collective: str, algorithm: Algorithm, length: int
+    comm: CountedComm,
+    name: str,
+    collective: str,
+    algorithm: Algorithm,
+    buffer: np.ndarray,
 ) -> list[int]:
     """Return the messages and the bytes of all ranks; check the result.
 
     The first call, which may set up communicators and windows, is not counted.
     """
+    length = len(buffer)
     start, expected, where = cases(comm.rank, comm.size, length)[collective]
-    algorithm.function(comm, start.copy())
-    buffer, before = start.copy(), (comm.messages_sent, comm.bytes_sent)
+    buffer[:] = start
+    algorithm.function(comm, buffer)
+    comm.Barrier()  # others may have read a registered buffer until now
+    buffer[:] = start
+    comm.Barrier()
+    before = comm.messages_sent, comm.bytes_sent
     algorithm.function(comm, buffer)
     sent = np.array([comm.messages_sent, comm.bytes_sent]) - before
     wrong = np.array([not np.array_equal(buffer[where], expected)], np.int64)
@@ -108,8 +157,11 @@ def count(
     return sums
 
 
-def predictions(comm: CountedComm, algorithm: Algorithm, length: int) -> Row:
+def predictions(
+    comm: CountedComm, algorithm: Algorithm, buffer: np.ndarray, registered: bool
+) -> Row:
     """Return rounds, messages and words of the schedule, and the predicted seconds."""
+    length = len(buffer)
     found: Row = dict.fromkeys(("rounds", "schedule_messages", "schedule_words"))
     if algorithm.schedule is not None:
         rounds = list(algorithm.schedule(comm.size, length, ITEMSIZE))
@@ -121,7 +173,8 @@ def predictions(comm: CountedComm, algorithm: Algorithm, length: int) -> Row:
     found["predicted_seconds"] = None
     if algorithm.seconds is not None:
         hosts = np.unique(comm.platform.hosts(), return_counts=True)[1]
-        job = Job(comm.size, length, registered=False, groups=tuple(hosts.tolist()))
+        groups = tuple(hosts.tolist())
+        job = Job(comm.size, length, registered=registered, groups=groups)
         rates = machine_rates(comm)
         found["predicted_seconds"] = (
             algorithm.seconds(job, rates) if comm.size > 1 else 0.0
@@ -135,8 +188,10 @@ COLUMNS: Columns = {
     "bytes": (7, lambda row: size_text(row["bytes"])),
     "words": (10, scaled_cell("words", 1, ",")),
     "formula": (10, scaled_cell("schedule_words", 1, ",")),
-    "messages": (8, scaled_cell("messages", 1, ",")),
     "ms": (8, scaled_cell("seconds", 1e3, ".4f")),
+    "x native": (8, lambda row: ratio(row["native_seconds"], row["seconds"])),
+    "buffer": (10, lambda row: "registered" if row["registered"] else "plain"),
+    "messages": (8, scaled_cell("messages", 1, ",")),
     "predicted": (9, scaled_cell("predicted_seconds", 1e3, ".4f")),
     "schedule": (8, scaled_cell("schedule_messages", 1, ",")),
     "rounds": (6, scaled_cell("rounds", 1, ",")),

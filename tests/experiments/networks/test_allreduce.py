@@ -1,4 +1,5 @@
 import allreduce
+import collectives
 import pytest
 
 from dml.types import BadInput
@@ -116,10 +117,32 @@ def test_runs_under_several_mpis_are_joined_in_one_table(tmp_path, capsys):
         assert own.pop("native") > 0
         assert row["algorithm"] == min(own, key=own.get)
         assert row["library"] == ("other" if row["algorithm"] == "tree" else "one")
-    assert "The fastest all-reduce has at least" in " ".join(
+    assert "The fastest algorithm has at least" in " ".join(
         capsys.readouterr().out.split()
     )
+    collective = tmp_path / "one-3"
+    collectives.main(
+        [
+            "collectives.py",
+            f"--out={collective}",
+            "--collectives=broadcast,all_to_all",
+            "--sizes=4KB",
+            "--repeats=1",
+        ]
+    )
+    run(tmp_path / "further", f"{joined},{collective}")
+    further = {
+        (row["collective"], row["registered"]): row
+        for row in read_rows(tmp_path / "further")
+    }
+    for name in ("broadcast", "all_to_all"):
+        plain, registered = further[name, False], further[name, True]
+        timed = [r for r in read_rows(collective) if r["collective"] == name]
+        of_plain = [row["seconds"] for row in timed if not row["registered"]]
+        assert plain["seconds"] == min(of_plain)
+        assert registered["seconds"] == min(row["seconds"] for row in timed)
+        assert plain["one_seconds"] > 0 and plain["other_seconds"] is None
     virtual = tmp_path / "virtual"
     run(virtual, "--simulate=2", "--sizes=4KB", "--algorithms=ring")
-    with pytest.raises(BadInput, match="a run of allreduce.py on real ranks, got"):
+    with pytest.raises(BadInput, match="or collectives.py on real ranks, got"):
         run(tmp_path / "joined", f"--join={virtual}")

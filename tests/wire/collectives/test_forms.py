@@ -20,8 +20,9 @@ from dml.wire.collectives.transposes.two_steps import two_step_all_to_all, two_s
 from dml.wire.comm import Metered
 from dml.wire.costs.allreduce import Job, hierarchical_seconds
 from dml.wire.plans.schedules import nested, words_sent
-from dml.wire.plans.topology import SEGMENT, chunks, levels
+from dml.wire.plans.topology import SEGMENT, SMALL, STAGE, chunks, levels
 from tests.wire import test_algorithms as books
+from tests.wire.collectives.copied import copies
 from tests.wire.comm import orders
 
 FEW = (1, 2, 3, 5, 8, 9)
@@ -29,7 +30,15 @@ EVEN = 5040  # words, a multiple of all sizes
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27)
 NETWORK = sim.Uniform(books.ALPHA, books.BETA, books.GAMMA, host=1)
 FURTHER = sorted(ALLREDUCE.keys() - {*orders.BASIC, *AUTO})
-GATHERS = sorted(COLLECTIVES["all_gather"])
+
+
+def sending(collective):
+    """Return the names of the algorithms that send messages."""
+    table = COLLECTIVES[collective].items()
+    return sorted(name for name, own in table if own.schedule)
+
+
+GATHERS = sending("all_gather")
 
 
 @pytest.mark.parametrize("name", FURTHER)
@@ -223,7 +232,7 @@ def scatter_words(size, n):
     return sent + (size - 1) * n
 
 
-@pytest.mark.parametrize("name", sorted(COLLECTIVES["broadcast"]))
+@pytest.mark.parametrize("name", sending("broadcast"))
 def test_broadcasts_and_reductions_are_right_and_as_predicted(name):
     copy, add = (COLLECTIVES[of][name] for of in ("broadcast", "reduce"))
     count = scatter_words if name == "scatter_gather" else binomial_words
@@ -267,7 +276,7 @@ def long_pieces(copy, add):
     return True
 
 
-@pytest.mark.parametrize("name", sorted(COLLECTIVES["scan"]))
+@pytest.mark.parametrize("name", sending("scan"))
 def test_scans_keep_the_order_of_ranks_and_take_what_is_predicted(name):
     """The sign of the last operand, the magnitude of the first: not commutative."""
     full, exclusive = (COLLECTIVES[of][name] for of in ("scan", "exclusive_scan"))
@@ -304,7 +313,32 @@ def right_scans(full, exclusive, size, length):
     sim.run(program, size, sim.Uniform(eager=0))
 
 
-@pytest.mark.parametrize("name", sorted(COLLECTIVES["all_to_all"]))
+@pytest.mark.parametrize("size", SIZES)
+def test_copies_in_shared_memory_are_right(size):
+    sim.run(copies, size)
+
+
+@pytest.mark.parametrize("name", ("broadcast", "all_gather", "all_to_all"))
+def test_copies_in_shared_memory_send_nothing_and_take_their_barriers(name):
+    """Virtual ranks copy in no time, so that barriers remain."""
+    algorithm, size = COLLECTIVES[name]["shared"], 4
+    long, stages = 3 * STAGE // 4, 1 if name == "all_gather" else 3
+    for length, registered, barriers in (
+        (0, True, 0),
+        (SMALL // 4, True, 1),
+        (long, True, 2),
+        (long, False, stages),
+    ):
+        job = Job(size, length, registered=registered)
+        network = NETWORK._replace(host=0)
+        start, end, sent = books.running(algorithm.function, job, network)
+        assert not any(sent)
+        want = barriers * 2 * books.ALPHA
+        assert end.max() - start.max() == pytest.approx(want, rel=1e-9, abs=0)
+        assert algorithm.seconds(job, books.RATES) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("name", sending("all_to_all"))
 def test_all_to_alls_transpose_and_take_what_is_predicted(name):
     algorithm = COLLECTIVES["all_to_all"][name]
     for size in SIZES:

@@ -65,14 +65,19 @@ def window_all_to_all(comm: Comm, buffer: np.ndarray, window: int = WINDOW) -> N
 
 def rows(comm: Comm, buffer: np.ndarray) -> tuple[Comm, np.ndarray, np.ndarray]:
     """Return the communicator, a copy of the parts, and the parts as rows."""
+    comm, parts = equal_parts(comm, buffer)
+    return comm, parts.copy(), parts
+
+
+def equal_parts(comm: Comm, buffer: np.ndarray) -> tuple[Comm, np.ndarray]:
+    """Return the communicator, and the parts as rows."""
     comm, buffer = as_comm(comm), flat(comm, buffer)
     if len(buffer) % comm.size:
         raise BadInput(
             f"rank {comm.rank}: expected {comm.size} parts of equal length, got "
             f"{len(buffer)} elements; pass a multiple, or call all_to_all with a list"
         )
-    parts = buffer.reshape(comm.size, -1)
-    return comm, parts.copy(), parts
+    return comm, buffer.reshape(comm.size, -1)
 
 
 def pairwise(
