@@ -6,19 +6,14 @@ python experiments/linear.py --simulate=4 --allreduce=ring     virtual ranks
 python experiments/linear.py --strategy=serial                 serial baseline
 python experiments/linear.py --strategy=./mine.py:train        own strategy
 
-Cost: 300 steps of 64 examples, 650 parameters: 4 s of one core, of which the steps with
-compilation take 0.6 s.
-Result: 0.964 of the 360 held-out digits correct (0.964 to 0.969 by seeds 0 to 4). Loss
-curves of equally many real and virtual ranks are bit-identical, and those of one rank
-and of serial, too.
+Cost: 300 steps of 64 examples, 4 s of one core; the steps with compilation take 0.6 s.
+Result: 0.964 of 360 held-out digits correct; real and virtual ranks have equal bits.
 """
 
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from lab import estimates, flags, timelines, training
-from lab.training import Training
 
 from dml import extend
 from dml.data.images.digits import CLASSES, FEATURES, digits
@@ -38,29 +33,25 @@ FLAGS.number("lr", 0.1, "Step size of the optimizer.", 0)
 FLAGS.number("l2", 0.0, "L2 weight.", 0)
 FLAGS.integer("batch", 64, "Examples in a minibatch, over all ranks.", 1)
 FLAGS.integer("steps", 300, "Number of updates.", 1)
-FLAGS.integer(
-    "evaluate_every", 50, "Steps between evaluations on the held-out digits.", 1
-)
+FLAGS.integer("evaluate_every", 50, "Steps between evaluations.", 1)
 
 
-def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+def main(argv: list[str]) -> list[dict[str, Any]]:
     """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     problem = Task(logistic(FEATURES, CLASSES, FLAGS.l2), *digits()).problem(FLAGS.seed)
 
-    def train(comm: CountedComm) -> Training:
+    def train(comm: CountedComm) -> training.Training:
         train_by = strategy(FLAGS.strategy, problem, comm.size)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         estimates.warn_of_updates(FLAGS, comm, 1 + (FEATURES + 1) * CLASSES)
-        steps = train_by(
-            problem,
-            minibatches(problem.examples, FLAGS.batch, FLAGS.seed),
-            make(FLAGS.optimizer, FLAGS.lr),
-            comm=comm,
-            timer=timelines.timer(comm, comm.Wtime),
-            **extend.accepted(train_by, {"reducer": exact(allreduce)}),
-        )
-        return Training(problem, islice(steps, FLAGS.steps), FLAGS.evaluate_every)
+        data = minibatches(problem.examples, FLAGS.batch, FLAGS.seed)
+        update = make(FLAGS.optimizer, FLAGS.lr)
+        timer = timelines.timer(comm, comm.Wtime)
+        options = extend.accepted(train_by, {"reducer": exact(allreduce)})
+        steps = train_by(problem, data, update, comm=comm, timer=timer, **options)
+        steps = islice(steps, FLAGS.steps)
+        return training.Training(problem, steps, FLAGS.evaluate_every)
 
     return training.run(FLAGS, "linear", train)
 
