@@ -72,7 +72,8 @@ def write(path: Path, text: str, size: int, links: str, nbytes: int) -> int:
         filmed.end()
         timelines.append(filmed.timeline())
 
-    sim.run(program, size, scaled(network(links, size), scale))
+    fabric = network(links, size)
+    sim.run(program, size, scaled(fabric, scale))
     timeline: Timeline = next(one for one in timelines if one)
     messages = [one._replace(nbytes=round(one.nbytes * scale)) for one in timeline[1]]
     states = [player.State(*snapshot) for snapshot in tape.snapshots]
@@ -86,6 +87,7 @@ def write(path: Path, text: str, size: int, links: str, nbytes: int) -> int:
         timeline._replace(messages=messages),
         states,
         tape.contents(list(timeline.messages)),
+        network=fabric,
     )
     player.write(path, film)
     return len(messages)
