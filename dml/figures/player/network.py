@@ -21,7 +21,7 @@ DIAGONAL = np.array([0.8, -0.65])  # of a cell of the grid: the third side of a 
 
 
 class Drawing(NamedTuple):
-    """Nodes and links that routes between the ranks of a run pass.
+    """Routers that routes between the ranks of a run pass, and all links of these.
 
     Attributes:
       places: x and y of each node, from -1 to 1; nodes are ranks, then routers.
@@ -44,13 +44,15 @@ class Drawing(NamedTuple):
 def draw(network: Any, size: int) -> Drawing | None:
     """Return the drawing of a network with `size` ranks, None without links."""
     source, dest = np.indices((size, size)).reshape(2, -1)
-    numbers = np.unique(network.paths(source, dest).links)
-    if not len(numbers):
+    crossed = np.unique(network.paths(source, dest).links)
+    if not len(crossed):
         return None
-    at, ends = network.at(np.arange(size)), network.ends()[numbers]
+    at, ends = network.at(np.arange(size)), network.ends()
+    passed = np.unique(np.concatenate([at, ends[crossed].reshape(-1)]))
+    numbers = np.flatnonzero(np.isin(ends, passed).all(1))
+    ends = ends[numbers]
     seats = {
-        router: np.flatnonzero(at == router).tolist()
-        for router in np.unique(np.concatenate([at, ends.reshape(-1)])).tolist()
+        router: np.flatnonzero(at == router).tolist() for router in passed.tolist()
     }
     routers = [router for router, ranks in seats.items() if len(ranks) != 1]
     node = {router: ranks[0] for router, ranks in seats.items() if len(ranks) == 1}
