@@ -266,6 +266,11 @@ def test_a_frame_changes_only_what_moves(browser, tmp_path):
     assert changed == {"nodes": transit + 1, "kinds": ["cx", "cy", "x1", "x2"]}
     # 256 links with titles, 64 dots, and of each of 64 ranks a disc and a strip
     assert page.locator("#stage *").count() < 1500
+    # a path of phases is at most a part of the time wider than its longest phase
+    boxes = "all => all.map(one => one.getBBox().width)"
+    widest = max(page.locator("#stage > path").evaluate_all(boxes))
+    longest = max(end - start for _, _, start, end in data["phases"])
+    assert widest < 760 * (longest + 1 / 64) + 1
     page.close()
 
 
