@@ -27,6 +27,8 @@ COMMANDS = {
     },
     "hierarchical": "allreduce --watch=hierarchical --simulate=8 --sizes=4MB "
     "--network=hosts:2x4",
+    "torus": "allreduce --watch=halving_doubling --simulate=16 --sizes=4MB "
+    "--network=torus:4x4",
     "broadcast": "allreduce --watch=broadcast:binomial --simulate=8 --sizes=4MB",
     "double_tree": "allreduce --watch=broadcast:double_tree --simulate=8 --sizes=4MB",
     "ssp": SSP,

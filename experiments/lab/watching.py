@@ -5,6 +5,7 @@ sim.run(lambda comm: program(recording.wrap(comm)), size, network)
 recording.write(path, title, text)
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Recording:
         self.comms: dict[int, Traced] = {}
         self.states: list[player.State] = []
 
-    def wrap(self, comm: Comm, kind: type[Traced] = Traced) -> Any:
+    def wrap(self, comm: Comm, kind: Callable[[Comm], Traced] = Traced) -> Any:
         """Return the communicator of a rank, traced from now on."""
         traced = self.comms[comm.rank] = kind(comm)
         traced.begin()

@@ -3,7 +3,8 @@
        0 ●──▶──● 1      circles: ranks, with the phase that they are in
          │     │        dots: messages in transit, coloured by what they contain
        3 ●──◀──● 2      strips: chunks of a buffer, coloured by their contributions
-                        lines: links, as wide as the bytes in transit
+                        lines: pairs of ranks, as wide as the bytes in transit, or
+                        links of the network with the messages that cross them
     0 ▇▇▇▇ ▇▇▇│         below: the phases of each rank, and the moment
     1 ▇▇ ▇▇▇▇▇│
 
@@ -18,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dml.figures import pages
+from dml.figures.player import network as links
 from dml.types import Timeline
 
 MAX_MESSAGES = 20_000  # later messages and phases are left out
@@ -46,6 +48,8 @@ class Film(NamedTuple):
       colours: Colours of phases, besides those of training; other names are calls.
       names: Names of ranks; empty: their numbers.
       centre: Rank in the middle of the circle; -1: none.
+      network: A network of `dml.sim.networks`, whose links are drawn; None: lines
+        between ranks that exchange messages.
     """
 
     title: str
@@ -59,6 +63,7 @@ class Film(NamedTuple):
     colours: Mapping[str, str] = MappingProxyType({})
     names: Sequence[str] = ()
     centre: int = -1
+    network: Any = None
 
 
 def write(path: Path, film: Film) -> None:
@@ -84,6 +89,8 @@ def export(film: Film) -> dict[str, Any]:
     def at(time: float) -> float:
         return round(min(max((time - begin) / length, 0.0), 1.0), 6)
 
+    sent = [one for one, _ in kept]
+    drawn = links.export(film.network, film.ranks, sent, length)
     return {
         "ranks": film.ranks,
         "seconds": length,
@@ -104,7 +111,8 @@ def export(film: Film) -> dict[str, Any]:
         "palette": list(film.palette),
         "colours": dict(film.colours),
         "names": list(film.names) or [str(rank) for rank in range(film.ranks)],
-        "centre": film.centre,
+        "centre": -1 if drawn else film.centre,
+        "network": drawn,
     }
 
 

@@ -5,12 +5,15 @@ const byId = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const LENGTH = 12; // seconds of a film at speed 1
 const PHASES = { gradient: "#4aa06e", compute: "#4aa06e", update: "#8f6fb8", wire: "#6f9bd1", ...film.colours };
-const WAITS = "#d9773f", IDLE = "#8a939b";
+const WAITS = "#d9773f", IDLE = "#8a939b", ROUTER = "#5f6872";
+const SHADES = 16; // of chunks, besides the first
+const LOADS = [{ stroke: IDLE, width: 1.5 }, { stroke: "#3987d6", width: 4 }, { stroke: "#d1457b", width: 7 }]; // 0, 1, 2 or more messages
 const stage = byId("stage"), centre = 400;
+const network = film.network, room = network ? network.room * centre : 0; // between ranks of a grid
 // discs on a circle, strips of chunks outside of it, phases of each rank by time below
-const width = film.states.length ? Math.max(26, Math.min(110, 1500 / film.ranks)) : 0;
 const size = Math.max(7, Math.min(26, 800 / film.ranks));
-const radius = film.ranks > 1 ? centre - size - width - 16 : 0;
+const width = film.states.length ? Math.max(26, Math.min(110, 1500 / film.ranks, room ? room / 2 - size : 110)) : 0;
+const radius = room ? centre - 4 : film.ranks > 1 ? centre - size - width - 16 : 0;
 const lane = film.phases.length ? Math.max(3, Math.min(16, 320 / film.ranks)) : 0;
 const left = 40, span = 800 - left, bottom = 816 + lane * film.ranks;
 const most = Math.max(1, ...film.levels.map(([value]) => value));
@@ -27,54 +30,117 @@ function node(name, attributes, parent) {
 function colour(count) {
   if (film.palette.length) return film.palette[Math.min(count, film.palette.length - 1)];
   if (!count) return "#b9c0c7";
-  const share = most > 1 ? Math.min(1, (count - 1) / (most - 1)) : 1;
+  const shades = Math.min(SHADES, most - 1), share = shades ? Math.min(1, Math.round((shades * (count - 1)) / (most - 1)) / shades) : 1;
   return `hsl(${Math.round(215 - 75 * share)} ${Math.round(55 + 15 * share)}% ${Math.round(72 - 38 * share)}%)`;
 }
 
 const outer = Array.from({ length: film.ranks }, (_, rank) => rank).filter((rank) => rank !== film.centre);
 const angles = [];
 outer.forEach((rank, k) => { angles[rank] = (2 * Math.PI * k) / outer.length - Math.PI / 2; });
-const place = Array.from({ length: film.ranks }, (_, rank) =>
-  rank === film.centre ? [centre, centre] : [centre + radius * Math.cos(angles[rank]), centre + radius * Math.sin(angles[rank])]);
-const lines = node("g", { stroke: IDLE }, stage);
-const links = new Map();
-const pair = (s, d) => Math.min(s, d) * film.ranks + Math.max(s, d);
-for (const [s, d] of film.messages) {
-  if (links.has(pair(s, d))) continue;
-  const [[x1, y1], [x2, y2]] = [place[s], place[d]];
-  links.set(pair(s, d), { line: node("line", { x1, y1, x2, y2, "stroke-opacity": 0.35 }, lines), load: 0, shown: 0 });
+const on_circle = Array.from({ length: film.ranks }, (_, rank) => (rank === film.centre ? [0, 0] : [Math.cos(angles[rank]), Math.sin(angles[rank])]));
+// of ranks, then of routers
+const place = (network ? network.places : on_circle).map(([x, y]) => [centre + radius * x, centre + radius * y]);
+
+// The segments of a link, to the right of the line between its ends: a cable is two links.
+function segments(tail, head, dx, dy) {
+  const [[x1, y1], [x2, y2]] = [place[tail], place[head]];
+  const [x, y] = dx === undefined ? [x2 - x1, y2 - y1] : [dx * radius, dy * radius];
+  const long = Math.hypot(x, y) || 1, right = (-4 * y) / long, down = (4 * x) / long;
+  const from = [x1 + right, y1 + down], to = [x2 + right, y2 + down];
+  if (dx === undefined) return [[...from, ...to]];
+  return [[...from, from[0] + x, from[1] + y], [to[0] - x, to[1] - y, ...to]];
 }
-const ranks = place.map(([x, y], rank) => {
+
+const lines = node("g", { stroke: IDLE, fill: "none" }, stage);
+// of the network, or one for each pair of ranks that exchange messages
+const links = (network ? network.links : []).map((link, k) => {
+  const d = segments(...link).map(([x1, y1, x2, y2]) => `M${x1.toFixed(1)} ${y1.toFixed(1)}L${x2.toFixed(1)} ${y2.toFixed(1)}`).join("");
+  const path = node("path", { d, "stroke-width": LOADS[0].width }, lines);
+  node("title", {}, path).textContent = `${link_name(k)}, utilization ${percent(network.used[k])}`;
+  return { node: path, load: 0, shown: 0 };
+});
+const routes = new Map(); // of ordered pairs of ranks: links, and segments along which messages move
+const pair = (s, d) => s * film.ranks + d;
+film.messages.forEach(([s, d], message) => {
+  if (routes.has(pair(s, d))) return;
+  if (network) {
+    const route = network.routes[message], track = route.flatMap((link) => segments(...network.links[link])), [from, to] = [network.at[s], network.at[d]];
+    if (from !== s) track.unshift([...place[s], ...place[from]]);
+    if (to !== d) track.push([...place[to], ...place[d]]);
+    routes.set(pair(s, d), { route, track });
+  } else {
+    const [[x1, y1], [x2, y2]] = [place[s], place[d]], back = routes.get(pair(d, s));
+    if (!back) links.push({ node: node("line", { x1, y1, x2, y2, "stroke-opacity": 0.35 }, lines), load: 0, shown: 0 });
+    routes.set(pair(s, d), { route: back ? back.route : [links.length - 1], track: [[x1, y1, x2, y2]] });
+  }
+});
+if (network) network.at.forEach((at, rank) => {
+  if (at !== rank) node("line", { x1: place[rank][0], y1: place[rank][1], x2: place[at][0], y2: place[at][1], "stroke-dasharray": "2 4" }, lines);
+});
+place.slice(film.ranks).forEach(([x, y], k) => {
+  const router = node("rect", { x: x - 8, y: y - 8, width: 16, height: 16, rx: 3, fill: ROUTER, stroke: "none" }, lines);
+  node("title", {}, router).textContent = network.names[film.ranks + k];
+});
+
+function link_name(k) {
+  const [tail, head] = network.links[k];
+  return `${network.names[tail]} → ${network.names[head]}`;
+}
+
+function percent(share) {
+  return `${(100 * share).toFixed(0)} %`;
+}
+
+const ranks = place.slice(0, film.ranks).map(([x, y], rank) => {
   const group = node("g", { transform: `translate(${x} ${y})` }, stage);
   const disc = node("circle", { r: size, fill: IDLE }, group);
   const font = Math.max(9, (size * 1.8) / Math.max(2, film.names[rank].length));
   const label = node("text", { "text-anchor": "middle", dy: "0.35em", "font-size": font, fill: "#fff", "font-family": "system-ui, sans-serif" }, group);
   label.textContent = film.names[rank];
-  return { group, disc, cells: [], shown: [], phases: film.phases.filter((entry) => entry[0] === rank) };
+  return { group, disc, phases: film.phases.filter((entry) => entry[0] === rank) };
 });
 for (const [rank, , counts] of film.states) {
   const entry = ranks[rank];
-  if (entry.cells.length) continue;
+  if (entry.strip) continue;
   const middle = rank === film.centre, columns = middle && counts.length > 16 ? Math.ceil(Math.sqrt(2 * counts.length)) : counts.length;
   const each = middle ? Math.min(20, (1.1 * radius) / columns) : width / columns, high = middle ? each : 12;
-  const x = middle ? (-columns * each) / 2 : (size + 8 + width / 2) * Math.cos(angles[rank]) - width / 2;
-  const y = middle ? size + 8 : (size + 16) * Math.sin(angles[rank]) - 6;
-  entry.cells = counts.map((_, k) =>
-    node("rect", { x: x + (k % columns) * each, y: y + Math.floor(k / columns) * high, width: each + 0.2, height: high + 0.2, fill: colour(0) }, entry.group));
+  const x = room ? 0.8 * size : middle ? (-columns * each) / 2 : (size + 8 + width / 2) * Math.cos(angles[rank]) - width / 2;
+  const y = room ? 0.8 * size : middle ? size + 8 : (size + 16) * Math.sin(angles[rank]) - 6;
+  entry.strip = { x, y, columns, each, high, paths: [] };
+  fill_strip(entry, new Array(counts.length).fill(0));
 }
+
+// A strip has one path for each colour, and in it one rectangle for adjacent chunks.
+function fill_strip(entry, counts) {
+  const { x, y, columns, each, high, paths } = entry.strip, shapes = new Map(), fills = counts.map(colour);
+  for (let k = 0, next; k < fills.length; k = next) {
+    for (next = k + 1; next % columns && fills[next] === fills[k];) next += 1;
+    const wide = ((next - k) * each + 0.2).toFixed(2), top = y + Math.floor(k / columns) * high;
+    shapes.set(fills[k], `${shapes.get(fills[k]) || ""}M${(x + (k % columns) * each).toFixed(2)} ${top.toFixed(2)}h${wide}v${(high + 0.2).toFixed(2)}h-${wide}z`);
+  }
+  const drawn = [...shapes];
+  while (paths.length < drawn.length) paths.push(node("path", {}, entry.group));
+  while (paths.length > drawn.length) paths.pop().remove();
+  drawn.forEach(([fill, d], k) => { paths[k].setAttribute("fill", fill); paths[k].setAttribute("d", d); });
+  entry.shown = counts;
+}
+
 const moving = node("g", {}, stage);
 const dots = [];
 const largest = Math.max(1, ...film.messages.map((message) => message[4]));
 
 const fill_of = (name) => (!name ? IDLE : PHASES[name] || WAITS);
 stage.setAttribute("viewBox", `0 0 800 ${lane ? bottom : 800}`);
-const runs = []; // consecutive phases of a colour are one path, which is drawn faster
+// Consecutive phases of a colour are one path, which is drawn faster. A part of the time has paths of its own: a
+// frame draws only those that the cursor crosses.
+const runs = Array.from({ length: 64 }, () => []);
 for (const [rank, name, start, end] of film.phases) {
   const fill = fill_of(name), wide = Math.max(0.4, (end - start) * span).toFixed(2);
-  if (!runs.length || runs.at(-1).fill !== fill) runs.push({ fill, d: "" });
-  runs.at(-1).d += `M${(left + start * span).toFixed(2)} ${812 + rank * lane}h${wide}v${lane * 0.85}h-${wide}z`;
+  const part = runs[Math.min(Math.floor(start * runs.length), runs.length - 1)];
+  if (!part.length || part.at(-1).fill !== fill) part.push({ fill, d: "" });
+  part.at(-1).d += `M${(left + start * span).toFixed(2)} ${812 + rank * lane}h${wide}v${lane * 0.85}h-${wide}z`;
 }
-for (const run of runs) node("path", run, stage);
+for (const run of runs.flat()) node("path", run, stage);
 for (let rank = 0; lane > 7 && rank < film.ranks; rank += 1) {
   const label = node("text", { x: left - 6, y: 812 + (rank + 0.8) * lane, "text-anchor": "end", "font-size": lane * 0.9, fill: "currentColor", "font-family": "system-ui, sans-serif" }, stage);
   label.textContent = film.names[rank];
@@ -107,37 +173,45 @@ function draw() {
   ranks.forEach((entry, rank) => {
     const fill = fill_of(phase(entry, now));
     if (entry.fill !== fill) entry.disc.setAttribute("fill", (entry.fill = fill));
-    (states[rank] || []).forEach((count, k) => {
-      if (entry.cells[k] && entry.shown[k] !== count) entry.cells[k].setAttribute("fill", colour((entry.shown[k] = count)));
-    });
+    if (states[rank] && states[rank] !== entry.shown) fill_strip(entry, states[rank]);
   });
   let used = 0, done = 0, bytes = 0;
-  for (const [source, dest, sent, received, nbytes, content] of film.messages) {
+  for (const message of film.messages) {
+    const [source, dest, sent, received, nbytes, content] = message;
     if (sent > now) break;
     bytes += nbytes;
     if (received <= now) { done += 1; continue; }
-    const dot = dots[used] || (dots[used] = node("circle", { stroke: "#fff", "stroke-width": 1 }, moving));
-    links.get(pair(source, dest)).load += nbytes;
-    const part = (now - sent) / Math.max(received - sent, 1e-9);
-    const [[x1, y1], [x2, y2]] = [place[source], place[dest]];
-    dot.setAttribute("cx", x1 + (x2 - x1) * part);
-    dot.setAttribute("cy", y1 + (y2 - y1) * part);
-    dot.setAttribute("r", 4 + 7 * Math.sqrt(nbytes / largest));
-    dot.setAttribute("fill", content ? colour(content) : "#0072b2");
-    dot.removeAttribute("display");
+    const { route, track } = routes.get(pair(source, dest));
+    for (const link of route) links[link].load += network ? 1 : nbytes;
+    const along = (track.length * (now - sent)) / Math.max(received - sent, 1e-9), k = Math.min(Math.floor(along), track.length - 1);
+    const [x1, y1, x2, y2] = track[k];
+    if (used === dots.length) dots.push({ node: node("circle", { stroke: "#fff", "stroke-width": 1 }, moving) });
+    const dot = dots[used];
+    if (dot.message !== message) {
+      dot.node.setAttribute("r", 4 + 7 * Math.sqrt(nbytes / largest));
+      dot.node.setAttribute("fill", content ? colour(content) : "#0072b2");
+      dot.message = message;
+    }
+    dot.node.setAttribute("cx", x1 + (x2 - x1) * (along - k));
+    dot.node.setAttribute("cy", y1 + (y2 - y1) * (along - k));
     used += 1;
   }
-  dots.slice(used).forEach((dot) => dot.setAttribute("display", "none"));
-  for (const link of links.values()) {  // bytes in transit
-    if (link.load !== link.shown) {
-      link.line.setAttribute("stroke-width", 1 + 6 * Math.sqrt(Math.min(1, link.load / largest / 2)));
-      link.shown = link.load;
-    }
+  while (dots.length > used) dots.pop().node.remove();
+  const loaded = LOADS.map(() => 0); // links by their number of messages
+  for (const link of links) {
+    if (network) loaded[link.load = Math.min(link.load, 2)] += 1;
+    if (link.load !== link.shown) show_load(link);
     link.load = 0;
   }
   if (cursor) for (const end of ["x1", "x2"]) cursor.setAttribute(end, left + now * span);
   byId("clock").value = Math.round(now * 10000);
-  byId("now").textContent = `${seconds(now * film.seconds)} of ${seconds(film.seconds)}: ${done.toLocaleString("en")} messages received, ${used} in transit, ${size_of(bytes)} sent`;
+  byId("now").textContent = `${seconds(now * film.seconds)} of ${seconds(film.seconds)}: ${done.toLocaleString("en")} messages received, ${used} in transit, ${size_of(bytes)} sent${network ? `. Links: ${loaded[0]} idle, ${loaded[1]} with one message, ${loaded[2]} with several` : ""}`;
+}
+
+function show_load(link) {
+  link.shown = link.load;
+  if (!network) link.node.setAttribute("stroke-width", 1 + 6 * Math.sqrt(Math.min(1, link.load / largest / 2))); // bytes
+  for (const [name, value] of Object.entries(network ? LOADS[link.load] : {})) link.node.setAttribute(name === "width" ? "stroke-width" : name, value);
 }
 
 function seconds(value) {
@@ -213,12 +287,22 @@ const legend = (text, fill) => {
   box.style.background = fill;
   entry.append(box, text);
   byId("legend").append(entry);
+  return box;
 };
 for (const [value, text] of film.levels) legend(text, colour(value));
 const names = new Set(film.phases.map((entry) => entry[1]));
 for (const [name, fill] of Object.entries(PHASES)) if (names.has(name)) legend(name, fill);
 if ([...names].some((name) => !PHASES[name])) legend("in a call of MPI", WAITS);
 legend("idle", IDLE);
+if (network) {
+  ["link without messages", "with one message in transit", "with several"].forEach((text, k) => {
+    legend(text, LOADS[k].stroke).style.height = `${LOADS[k].width}px`;
+  });
+  if (place.length > film.ranks) legend("router", ROUTER);
+  const most_used = network.used.indexOf(Math.max(...network.used));
+  byId("busiest").textContent = `Busiest link: ${link_name(most_used)}, which transfers bytes for ${percent(network.used[most_used])} of the time. ` +
+    `${network.used.filter((share) => share).length} of ${links.length} links are used.`;
+}
 if (film.dropped) legend(`${film.dropped} later messages are left out`, "transparent");
 const start = /t=([\d.]+)/.exec(location.hash);
 go(start ? Number(start[1]) : 0);

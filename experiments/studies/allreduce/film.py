@@ -1,17 +1,19 @@
 """watch.html: one collective on virtual ranks, played message by message."""
 
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from lab.watching import Recording
 import numpy as np
 
 from dml import sim
 from dml.figures import player
 from dml.sim.networks.named import network
 from dml.sim.networks.uniform import Uniform
-from dml.types import BadInput, Timeline
+from dml.types import BadInput
 from dml.wire.collectives.table import COLLECTIVES
 from dml.wire.comm.filmed import Filmed, Tape
 from dml.wire.plans.topology import chunks
@@ -58,23 +60,23 @@ def write(path: Path, text: str, size: int, links: str, nbytes: int) -> int:
     """
     collective, name = parse(text, size)
     words = size * max(1, -(-WORDS // size))
-    tape, timelines = Tape(), []
+    tape, recording = Tape(), Recording(size)
     call = COLLECTIVES[collective][name].function
     scale = nbytes / (8 * words)
 
     def program(comm: Any) -> None:
         buffer = contents(collective, comm.rank, comm.size, words)
-        filmed = Filmed(comm, tape=tape, buffer=buffer)
+        filmed = recording.wrap(comm, partial(Filmed, tape=tape, buffer=buffer))
         filmed.snapshot()
-        filmed.begin()
         call(filmed, buffer, **arguments(call, name, collective, words))
         filmed.snapshot()
-        filmed.end()
-        timelines.append(filmed.timeline())
 
-    sim.run(program, size, scaled(network(links, size), scale))
-    timeline: Timeline = next(one for one in timelines if one)
-    messages = [one._replace(nbytes=round(one.nbytes * scale)) for one in timeline[1]]
+    fabric = network(links, size)
+    sim.run(program, size, scaled(fabric, scale))
+    timeline = recording.timeline()
+    messages = [
+        one._replace(nbytes=round(one.nbytes * scale)) for one in timeline.messages
+    ]
     states = [player.State(*snapshot) for snapshot in tape.snapshots]
     spread = "" if collective == "allreduce" else f"{collective} by "
     film = player.Film(
@@ -86,6 +88,7 @@ def write(path: Path, text: str, size: int, links: str, nbytes: int) -> int:
         timeline._replace(messages=messages),
         states,
         tape.contents(list(timeline.messages)),
+        network=fabric,
     )
     player.write(path, film)
     return len(messages)

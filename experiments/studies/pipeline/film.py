@@ -80,7 +80,8 @@ def write(path: Path, name: str, schedule: Schedule, layers: Layers) -> int:
         stage.begin_schedule(schedule, recording)
         run_stage(stage, schedule, durations, layers.nbytes)
 
-    sim.run(program, schedule.stages, network(layers.network, schedule.stages))
+    fabric = network(layers.network, schedule.stages)
+    sim.run(program, schedule.stages, fabric)
     values = range(len(TEXTS)) if schedule.split else (0, STORED, COMPLETE)
     return recording.write(
         path,
@@ -91,4 +92,5 @@ def write(path: Path, name: str, schedule: Schedule, layers: Layers) -> int:
         levels={value: TEXTS[value] for value in values},
         palette=PALETTE,
         colours=COLOURS,
+        network=fabric,
     )

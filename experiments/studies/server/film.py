@@ -8,6 +8,7 @@ from lab import flags
 from lab.watching import Recording
 
 from dml.figures import player
+from dml.sim.networks.named import network
 from dml.strategies.server.roles import Roles
 from dml.types import BadInput, Message, Timeline
 from dml.wire.comm import Traced
@@ -76,6 +77,7 @@ def played(
         levels={1: "clock 1", (last + 1) // 2: f"{(last + 1) // 2}", last: f"{last}"},
         names=names,
         centre=roles.servers[0] if len(roles.servers) == 1 else -1,
+        network=network(values.network, values.simulate),
     )
     return results
 
