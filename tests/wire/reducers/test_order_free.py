@@ -166,6 +166,23 @@ def test_terms_that_cannot_be_summed_are_refused():
         order_free(ALLREDUCE["star"]).combine(some)
 
 
+@pytest.mark.parametrize("name", ("ring", "shared"))
+@pytest.mark.parametrize("size", (2, 3))
+def test_one_term_of_each_rank_is_checked(name, size):
+    for dtype, terms_of, message in (
+        (np.float64, 64, "expected float32 .* got float64"),
+        (np.float32, 1, f"at most 1 terms, got 1 on each of {size} ranks"),
+    ):
+
+        def program(comm, dtype=dtype, terms_of=terms_of):
+            buffer = allocate(comm, 8, dtype)
+            reducer = order_free(ALLREDUCE[name], most=terms_of)
+            reducer.reduce(comm, buffer, reducer.init(layout(np.zeros(8, dtype))))
+
+        with pytest.raises(BadInput, match=message):
+            sim.run(program, size)
+
+
 def reduce_own_part(comm, values, parts, bits=32, most=0):
     """Sum this rank's terms by parts; return this rank's part of the sum."""
     reducer = order_free(ALLREDUCE["tree"], bits, most)
