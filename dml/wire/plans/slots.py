@@ -185,7 +185,7 @@ def matched(
     while waiting := [edge for edge, entries in ready.items() if entries]:
         urgency = (left / left.max()) ** POWER
         urgencies = {
-            edge: float(urgency[links[edge]].sum())
+            edge: float(urgency[links[edge]].max())
             + FURTHER * float(urgency[further[ready[edge][0][2], edge]].max(initial=0))
             for edge in waiting
         }
