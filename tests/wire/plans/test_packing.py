@@ -62,7 +62,10 @@ def test_a_graph_of_unequal_cables_is_faster_than_a_ring(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_messages_on_unequal_cables_take_equally_long(seed, tmp_path):
-    """Up to the rounding of pieces; every piece passes every edge of its tree once."""
+    """Up to the rounding of pieces; every piece passes every edge of its tree once.
+
+    Messages of a round have no link in common, also in reverse.
+    """
     net = network(unequal_cables(tmp_path, seed), 6)
     routes = all_routes(net, 6)
     single, *others = packed_broadcasts(routes)
@@ -73,6 +76,13 @@ def test_messages_on_unequal_cables_take_equally_long(seed, tmp_path):
         took = []
         for source, dest, first, number, _ in rounds:
             assert len({*source}) == len({*dest}) == len(source)
+            for ends in (source, dest), (dest, source):
+                used = [
+                    link
+                    for a, b in zip(*ends, strict=True)
+                    for link in routes.links[a][b]
+                ]
+                assert len({*used}) == len(used)
             for a, b, start, count in zip(source, dest, first, number, strict=True):
                 assert (parents[start : start + count, b] == -1).all()
                 parents[start : start + count, b] = a
