@@ -7,8 +7,8 @@ Ranks wait for their messages. A message over a faster link has more pieces, so 
 rank waits longer than others. The trees are those of `plans.packing`; a linear program
 has the share of the buffer that each one carries. A tree has adjacent pieces, which
 ranks pass on in their order. The messages of a slot are a matching of senders and
-receivers, in which the links with most messages left are first: without dependencies
-these links are never idle (Birkhoff 1946).
+receivers, in which the links with most messages left are first: if all pieces were
+there, a matching of all of the most used ports would exist (Birkhoff 1946).
 """
 
 from collections import defaultdict
@@ -28,19 +28,12 @@ from dml.wire.plans.packing import (
 
 COPIES = (1, 4, 16)  # numbers of trees that may have a share, in multiples of the ranks
 MOST = 256  # trees
-PRICES = (
-    0.001,
-    0.01,
-    0.1,
-    0.5,
-)  # of the mean use of a link, relative to the most used one
+PRICES = (0.001, 0.01, 0.1, 0.5)  # of the mean use of links, relative to the largest
 SLOTS = (300, 600)  # in which the most used link is occupied
 FEW = 16  # ranks up to which all prices and numbers of slots are tried
 LEAST = 1e-3  # share of a tree
 FINEST = 16  # pieces of a message over the slowest route, at most
-POWER = (
-    64  # of the messages left on a link, as a fraction of those on the most used one
-)
+POWER = 64  # of the messages left on a link, relative to the largest number
 FURTHER = 0.3  # weight of the links further down the tree
 
 Tree = tuple[int, ...]  # the parent of each rank

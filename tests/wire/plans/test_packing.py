@@ -1,6 +1,7 @@
 """Trees packed for a network: right sums, and times close to the bound."""
 
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dml.wire.collectives.trees.packed import packed, packed_allreduce
 from dml.wire.costs.allreduce import Job
 from dml.wire.plans.packing import downwards, pack, rooted
 from dml.wire.plans.schedules import SCHEDULES, words_sent
-from dml.wire.plans.slots import packed_broadcasts
+from dml.wire.plans.slots import matching, packed_broadcasts, whole_slots
 from tests.sim.networks.unequal import FREE, unequal_cables
 from tests.wire import test_algorithms as books
 
@@ -89,6 +90,27 @@ def test_messages_on_unequal_cables_take_equally_long(seed, tmp_path):
                 took.append(count * routes.seconds[a][b].max())
         assert ((parents >= 0).sum(1) == 5).all()
         assert np.median(took) > 0.9 * max(took)
+
+
+def test_messages_with_a_common_link_on_the_way_back_are_not_in_one_slot(tmp_path):
+    """In reverse the rounds are a reduction; routes back may have other links."""
+    size = 12
+    routes = all_routes(network(unequal_cables(tmp_path, 0, size, 8), size), size)
+    slots = whole_slots(routes).links
+
+    def common(links, one, other):
+        return bool({*links[one[0]][one[1]]} & {*links[other[0]][other[1]]})
+
+    edges = [(a, b) for a, b in np.ndindex(size, size) if a != b]
+    only_back = 0
+    for one, other in combinations(edges, 2):
+        there = common(routes.links, one, other)
+        back = common(routes.links, one[::-1], other[::-1])
+        only_back += back and not there
+        both = {edge: slots[edge[0]][edge[1]] for edge in (one, other)}
+        sent = matching({one: 1.0, other: 1.0}, both)
+        assert len(sent) == (1 if there or back else 2)
+    assert only_back
 
 
 def test_sums_are_right_and_messages_are_those_of_the_schedule():
