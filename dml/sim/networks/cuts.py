@@ -7,7 +7,9 @@ to be added, and k-1 with the sum. So an all-reduce of n bytes takes at least 2(
 seconds, where C is the sum over all parts of the bytes per second that enter. With
 single ranks as parts the ports give 2(p-1)/p·nβ (Patarasuk and Yuan 2009). Of up to
 MOST ranks all partitions are compared (`networks.partitions`); of more ranks those of
-adjacent routers. And it takes at least ⌈lg p⌉ messages after each other, of α seconds.
+adjacent routers. For up to `loads.MOST` ranks, a linear program also bounds the time
+for which slow and fast links share a port. And an all-reduce takes at least ⌈lg p⌉
+messages after each other, of α seconds.
 """
 
 from collections.abc import Iterator
@@ -15,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.sim.networks import partitions
+from dml.sim.networks import loads, partitions
 from dml.sim.networks.fabric import Network
+from dml.sim.networks.routes import all_routes
 from dml.sim.networks.uniform import Uniform
 
 MOST = 64  # ranks of which all partitions are compared
@@ -34,7 +37,7 @@ class Bound(NamedTuple):
 
 
 def allreduce_bound(network: Network | Uniform, size: int) -> Bound:
-    """Return the largest of the lower bounds by ports, by routers and by cuts.
+    """Return the largest of the lower bounds by ports, routers, cuts and loads.
 
     Args:
       network: Network.
@@ -51,6 +54,8 @@ def allreduce_bound(network: Network | Uniform, size: int) -> Bound:
     if size <= MOST:
         graph = partitions.capacities(network, size, beta)
         bounds.append(partitions.byte_seconds(graph, size))
+    if size <= loads.MOST:
+        bounds.append(loads.byte_seconds(all_routes(network, size)))
     return Bound(latency, max(bounds))
 
 

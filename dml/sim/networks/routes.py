@@ -1,11 +1,16 @@
 """The ports and links that messages between all pairs of ranks occupy."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from dml.sim.evaluate import evaluate
 from dml.types import BadInput
+from dml.wire.collectives.trees.packed import packed
+from dml.wire.plans.broadcasts import Broadcast
 from dml.wire.plans.packing import Routes
+from dml.wire.plans.slots import packed_broadcasts
 
 MOST = 64  # ranks
 
@@ -32,3 +37,25 @@ def all_routes(network: Any, size: int) -> Routes:
         for each in (links, seconds)
     ]
     return Routes(len(beta) + 2 * size, *rows)
+
+
+def packed_for(
+    network: Any, size: int, length: int, itemsize: int = 4, segment: int = 1 << 30
+) -> Broadcast:
+    """Return the broadcast by packed trees with the fastest all-reduce of a buffer.
+
+    Arguments are those of `trees.packed.packed`.
+    """
+
+    def seconds(broadcast: Broadcast) -> float:
+        rounds = packed(broadcast, size, length, itemsize, segment)
+        return float(evaluate(rounds, network, size).clocks.max())
+
+    found = packed_for_network(network, size)
+    return min(found, key=seconds) if len(found) > 1 else found[0]
+
+
+@lru_cache(maxsize=16)
+def packed_for_network(network: Any, size: int) -> list[Broadcast]:
+    """Return the broadcasts by packed trees for a network."""
+    return packed_broadcasts(all_routes(network, size))

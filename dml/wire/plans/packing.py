@@ -9,7 +9,8 @@ Trees are minimum spanning trees by the loads of the links that earlier trees ha
 in the first slots of time in which all links of the route are free, those with the
 longest way ahead first. In reverse the rounds are a reduction onto the roots, and both
 together are an all-reduce, which approaches the bound of `sim.networks.cuts` for long
-buffers (trees that fill the links exist: Edmonds 1973).
+buffers if all links have equal rates (trees that fill the links exist: Edmonds 1973).
+For unequal rates see `plans.slots`.
 """
 
 from collections import defaultdict

@@ -9,9 +9,9 @@ import numpy as np
 from dml import extend, sim
 from dml.runs.writers import Row
 from dml.sim.networks.adding import adding
-from dml.sim.networks.cuts import allreduce_bound
+from dml.sim.networks.cuts import Bound, allreduce_bound
 from dml.sim.networks.fabric import Prices
-from dml.sim.networks.routes import all_routes
+from dml.sim.networks.routes import packed_for
 from dml.sim.networks.torus import Torus
 from dml.types import Comm, Round
 from dml.wire.collectives import COLLECTIVES
@@ -19,8 +19,6 @@ from dml.wire.collectives.trees.double_tree import PIECE
 from dml.wire.collectives.trees.in_network import in_network
 from dml.wire.collectives.trees.packed import packed
 from dml.wire.comm import Metered
-from dml.wire.plans.broadcasts import Broadcast
-from dml.wire.plans.packing import packed_broadcast
 from dml.wire.plans.schedules import nested, words_sent
 from dml.wire.plans.topology import SEGMENT, levels
 
@@ -69,7 +67,8 @@ def schedule(
         if name in ("torus", "trivance") or (name == "swing" and powers):
             options["sides"] = net.dims
     if name == OPTIMAL:
-        return packed(trees(net, size), size, length, ITEMSIZE, segment)
+        trees = packed_for(net, size, length, ITEMSIZE, segment)
+        return packed(trees, size, length, ITEMSIZE, segment)
     if name == "hierarchical":
         hosts = tuple(net.hosts(size))
         if max(hosts) not in (0, size - 1):  # neither one host, nor one per rank
@@ -77,12 +76,6 @@ def schedule(
         members = [level.members for level in levels(hosts, group)]
         return nested(members)(size, length, ITEMSIZE, segment)
     return SCHEDULES[name](size, length, ITEMSIZE, segment, **options)
-
-
-@lru_cache(maxsize=16)
-def trees(net: Any, size: int) -> Broadcast:
-    """Return the trees that are packed for a network."""
-    return packed_broadcast(all_routes(net, size))
 
 
 def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
@@ -119,6 +112,12 @@ def run(name: str, net: Any, size: int, nbytes: int) -> tuple[float, int]:
 
     ends, sent = zip(*sim.run(program, size, net), strict=True)
     return max(ends), sum(sent) // ITEMSIZE
+
+
+@lru_cache(maxsize=16)
+def bound(net: Any, size: int) -> Bound:
+    """Return the lower bound of all-reduces on a network."""
+    return allreduce_bound(net, size)
 
 
 def limit_repeats(rounds: Sequence[Round], times: int) -> list[Round]:
@@ -184,7 +183,7 @@ def race_row(
         times[name], is_exact = seconds(rounds, links, nodes)
         exact &= is_exact
         sent[name] = words_sent(rounds, ITEMSIZE)
-    least = allreduce_bound(net, size).seconds(nbytes)
+    least = bound(net, size).seconds(nbytes)
     first, second = (sorted(times, key=times.__getitem__) * 2)[:2]
     adding_ranks = [times[name] for name in names if name != IN_NETWORK]
     return {
