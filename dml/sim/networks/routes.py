@@ -7,8 +7,7 @@ import numpy as np
 
 from dml.sim.evaluate import evaluate
 from dml.types import BadInput
-from dml.wire.collectives.trees.packed import packed
-from dml.wire.plans.broadcasts import Broadcast
+from dml.wire.plans.broadcasts import Broadcast, broadcast_rounds, reduce_rounds
 from dml.wire.plans.packing import Routes
 from dml.wire.plans.slots import packed_broadcasts
 
@@ -44,11 +43,12 @@ def packed_for(
 ) -> Broadcast:
     """Return the broadcast by packed trees with the fastest all-reduce of a buffer.
 
-    Arguments are those of `trees.packed.packed`.
+    Arguments are those of `packed` in `wire.collectives.trees`.
     """
 
     def seconds(broadcast: Broadcast) -> float:
-        rounds = packed(broadcast, size, length, itemsize, segment)
+        job = broadcast, size, length, itemsize, segment
+        rounds = [*reduce_rounds(*job), *broadcast_rounds(*job)]
         return float(evaluate(rounds, network, size).clocks.max())
 
     found = packed_for_network(network, size)
