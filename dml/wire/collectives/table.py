@@ -99,6 +99,7 @@ from dml.wire.collectives.transposes.two_steps import (
 )
 from dml.wire.collectives.tree import tree_allreduce
 from dml.wire.collectives.trees import binomial, chain, scatter_gather
+from dml.wire.collectives.trees import circulant as circulant_trees
 from dml.wire.collectives.trees import double_tree as double_trees
 from dml.wire.collectives.trees.double_tree import (
     double_tree,
@@ -205,6 +206,7 @@ TREES: dict[str, tuple[Broadcast, Any]] = {  # and the module with its costs
     "chain": (chain.CHAIN, chain),
     "scatter_gather": (scatter_gather.SCATTER_GATHER, scatter_gather),
     "double_tree": (double_trees.DOUBLE_TREE, double_trees),
+    "circulant": (circulant_trees.CIRCULANT_TREES, circulant_trees),
 }
 SWING = by_windows(swing_allreduce, swing_pattern())
 

@@ -21,8 +21,15 @@ from dml.wire.plans.topology import chunks
 MOST = 64  # ranks: a word has a bit for each
 WORDS = 32  # least number of chunks of a buffer
 PIECES = 16  # of a buffer, in algorithms that send pieces one after another
+TREES = ("double_tree", "chain", "circulant")
+PIECED = {
+    "allreduce": ("segmented_ring", "double_tree"),
+    "broadcast": TREES,
+    "reduce": TREES,
+    "scan": ("chain",),
+    "exclusive_scan": ("chain",),
+}
 REDUCING = ("allreduce", "reduce_scatter", "reduce", "scan", "exclusive_scan")
-PIECED = ("segmented_ring", "double_tree", "chain")
 
 
 def parse(text: str, size: int) -> tuple[str, str]:
@@ -112,7 +119,7 @@ def arguments(
     made: dict[str, Any] = {}
     if collective in REDUCING:
         made["op"] = np.bitwise_or
-    if name in PIECED and "segment" in signature(call).parameters:
+    if name in PIECED.get(collective, ()) and "segment" in signature(call).parameters:
         made["segment"] = 8 * max(1, words // PIECES)
     return made
 

@@ -117,7 +117,8 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
 TITLES = {
     "networks": "networks for p ranks; bisection: cables between two halves",
     "race": "ms of every all-reduce (~: repeated rounds are extrapolated); of optimum: "
-    "the lower bound by latency, cuts and loads, divided by the fastest time of adding ranks",
+    "the lower bound by latency, cuts and loads, divided by the fastest time of adding "
+    "ranks",
     "wins": "fastest all-reduce by bytes",
     "ports": "fastest all-reduce of the smallest and of the largest buffer by network",
     "levels": "two levels on hosts with one network card, compared with one flat ring; "

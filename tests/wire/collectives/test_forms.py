@@ -17,6 +17,7 @@ from dml.wire.collectives.steps.swing import swing, swing_allreduce
 from dml.wire.collectives.steps.trivance import trivance, trivance_allreduce
 from dml.wire.collectives.table import AUTO, Algorithm
 from dml.wire.collectives.transposes.two_steps import two_step_all_to_all, two_steps
+from dml.wire.collectives.trees.circulant import CIRCULANT_TREES
 from dml.wire.comm import Metered
 from dml.wire.costs.allreduce import Job, hierarchical_seconds
 from dml.wire.plans.schedules import nested, words_sent
@@ -247,6 +248,21 @@ def test_broadcasts_and_reductions_are_right_and_as_predicted(name):
                     job = Job(size, length, registered=False)
                     agree(algorithm, job, count(size, length), exact)
     assert name == "binomial" or long_pieces(copy, add)
+
+
+@pytest.mark.parametrize("size", [*range(2, 34), 100, 257])
+def test_pieces_on_a_circulant_graph_take_the_least_number_of_rounds(size):
+    steps = (size - 1).bit_length()
+    for pieces in (1, 2, steps, steps + 1, 2 * steps + 3):
+        has = np.zeros((size, pieces), int)
+        has[0] = 1
+        rounds = CIRCULANT_TREES.plan(size, pieces)
+        assert len(rounds) == pieces - 1 + steps
+        for source, dest, piece, number, _ in rounds:
+            assert len({*source.tolist()}) == len({*dest.tolist()}) == len(source)
+            assert has[source, piece].all() and (number == 1).all()
+            np.add.at(has, (dest, piece), 1)
+        assert (has == 1).all()
 
 
 def right_root(copy, add, size, root, length):
