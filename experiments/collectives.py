@@ -20,12 +20,14 @@ from typing import Any
 
 from lab import flags, writing
 import numpy as np
-from studies.collectives.rows import COLUMNS, conclude, rows
+from studies.collectives.rows import COLUMNS, ITEMSIZE, conclude, rows
 
 from dml.runs import folder, writers
 from dml.types import BadInput, CountedComm
 from dml.wire.collectives import COLLECTIVES
+from dml.wire.collectives.shared import SLOTS
 from dml.wire.comm.buffers import allocate, release
+from dml.wire.plans.topology import STAGE
 
 Row = dict[str, Any]
 
@@ -58,6 +60,9 @@ def main(argv: Sequence[str]) -> list[Row]:
                 f"expected an element of 4 bytes for each of {comm.size} ranks, got "
                 f"--sizes={FLAGS.sizes}; pass larger sizes"
             )
+        # five arrays, and the slots of `shared`
+        nbytes = 5 * max(lengths) * ITEMSIZE + SLOTS * STAGE
+        flags.check_memory(nbytes, comm.size)
         summary: Row = {"p": comm.size}
         console = writers.table(COLUMNS, FLAGS.wide)
         with writing.run_writer(

@@ -46,20 +46,22 @@ class Turn(NamedTuple):
     adds: bool
 
 
-@lru_cache(maxsize=1024)
-def turns(broadcast: Broadcast, size: int, pieces: int, rank: int) -> tuple[Turn, ...]:
-    """Return the rounds in which a rank sends or receives."""
-    found = []
+@lru_cache(maxsize=64)
+def turns(broadcast: Broadcast, size: int, pieces: int) -> list[list[Turn]]:
+    """Return the rounds in which each rank sends or receives."""
+    found: list[list[Turn]] = [[] for _ in range(size)]
     for source, dest, first, count, adds in broadcast.plan(size, pieces):
-        peers: list[int | None] = [None, None]
-        parts = [slice(0, 0), slice(0, 0)]
-        for index, (own, other) in enumerate(((source, dest), (dest, source))):
-            for k in np.flatnonzero(own == rank).tolist():
-                peers[index] = int(other[k])
-                parts[index] = slice(int(first[k]), int(first[k] + count[k]))
-        if peers != [None, None]:
-            found.append(Turn(peers[0], peers[1], parts[0], parts[1], adds))
-    return tuple(found)
+        idle = Turn(None, None, slice(0, 0), slice(0, 0), adds)
+        turn: dict[int, Turn] = {}
+        numbers = (each.tolist() for each in (source, dest, first, first + count))
+        for sender, receiver, start, stop in zip(*numbers, strict=True):
+            part = slice(start, stop)
+            own, peer = turn.get(sender, idle), turn.get(receiver, idle)
+            turn[sender] = own._replace(dest=receiver, sent=part)
+            turn[receiver] = peer._replace(source=sender, received=part)
+        for rank, one in turn.items():
+            found[rank].append(one)
+    return found
 
 
 def broadcast_rounds(

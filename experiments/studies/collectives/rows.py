@@ -22,15 +22,18 @@ from dml.wire.plans.topology import chunks
 from studies.allreduce.rows import size_text
 
 ITEMSIZE = 4
-PERIOD = 997  # distinct elements of a buffer; sums of float32 are exact
+PERIOD = 997  # distinct elements of a buffer, at most
+EXACT = 1 << 24  # integers below are exact in float32
 
 Case = tuple[np.ndarray, np.ndarray, slice]  # start, expected elements and where
 
 
 def cases(rank: int, size: int, length: int) -> dict[str, Case]:
     """Return the buffer of a rank, and a part of it after each collective."""
-    ramp = (np.arange(length) % PERIOD).astype(np.float32)
-    terms, total = ramp * (rank + 1), ramp * (size * (size + 1) // 2)
+    factors, period = factors_of_ranks(size)
+    ramp = (np.arange(length) % period).astype(np.float32)
+    terms, total = ramp * factors[rank], ramp * factors.sum()
+    below, upto = factors[:rank].sum() or factors[0], factors[: rank + 1].sum()
     parts, every = chunks(length, size), slice(0, length)
     own, root = parts[rank], every if rank == 0 else slice(0, 0)
     gathered = np.full(length, -1, np.float32)
@@ -42,10 +45,17 @@ def cases(rank: int, size: int, length: int) -> dict[str, Case]:
         "all_gather": (gathered, ramp, every),
         "broadcast": (terms, ramp, every),
         "reduce": (terms, total[root], root),
-        "scan": (terms, ramp * ((rank + 1) * (rank + 2) // 2), every),
-        "exclusive_scan": (terms, ramp * max(rank * (rank + 1) // 2, not rank), every),
+        "scan": (terms, ramp * upto, every),
+        "exclusive_scan": (terms, ramp * below, every),
         "all_to_all": (size * rank + ranks, size * ranks + rank, every),
     }
+
+
+def factors_of_ranks(size: int) -> tuple[np.ndarray, int]:
+    """Return a factor of each rank and a period, so that all sums are exact."""
+    different = min(size, max(1, 2 * EXACT // (PERIOD * size) - 1))
+    factors = (1 + np.arange(size) % different).astype(np.float32)
+    return factors, min(PERIOD, int(EXACT // factors.sum()))
 
 
 def usable(

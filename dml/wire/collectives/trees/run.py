@@ -90,7 +90,7 @@ def steps(
     place = (comm.rank - root) % comm.size
     return [
         (turn, memory(turn.sent), memory(turn.received))
-        for turn in turns(broadcast, comm.size, pieces, place)
+        for turn in turns(broadcast, comm.size, pieces)[place]
     ]
 
 
