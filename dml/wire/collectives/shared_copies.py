@@ -10,7 +10,7 @@ An element is copied once between registered buffers, twice by a slot. Small buf
 take slots in any case, with one barrier in place of two.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -127,7 +127,9 @@ def shared_all_to_all(comm: Comm, buffer: np.ndarray) -> None:
                 block[other] = slots[other].reshape(block.shape)[rank]
 
 
-def in_window(comm: Comm, buffer: np.ndarray):
+def in_window(
+    comm: Comm, buffer: np.ndarray
+) -> tuple[Callable[[], None], Sequence[np.ndarray]] | None:
     """Return a barrier, and the buffers of all ranks; None if small or plain."""
     registered = registered_views(comm, buffer) if buffer.nbytes > SMALL else None
     if registered is None:

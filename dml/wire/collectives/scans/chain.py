@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dml.types import Comm, Op, Round
-from dml.wire.collectives.trees.chain import CHAIN, PIECE, chain_rounds
+from dml.wire.collectives.trees.chain import CHAIN, PIECE, pieces_of_job
 from dml.wire.collectives.trees.run import at, steps
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.plain import as_comm
@@ -66,6 +66,7 @@ def chain_scan_rounds(
 
 def chain_scan_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of `chain_scan`; for unequal pieces an upper bound."""
-    rounds, longest = chain_rounds(job)
+    pieces, longest = pieces_of_job(job)
+    rounds = pieces + job.size - 2
     reduced = rates.gamma * longest * job.itemsize
     return rounds * (send_seconds(job, rates, longest) + reduced)

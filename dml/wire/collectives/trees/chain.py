@@ -36,20 +36,20 @@ def pieces_of(size: int, length: int, most: int) -> int:
 CHAIN = Broadcast(plan, pieces_of)
 
 
-def chain_rounds(job: Job) -> tuple[int, int]:
-    """Return the number of rounds, and the elements of the longest piece."""
+def pieces_of_job(job: Job) -> tuple[int, int]:
+    """Return the number of pieces, and the elements of the longest one."""
     most = max(1, min(job.segment, PIECE) // job.itemsize)
     pieces = pieces_of(job.size, job.length, most)
-    return pieces + job.size - 2, -(-job.length // pieces)
+    return pieces, -(-job.length // pieces)
 
 
 def broadcast_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of the broadcast; for unequal pieces an upper bound."""
-    rounds, longest = chain_rounds(job)
-    return rounds * send_seconds(job, rates, longest)
+    pieces, longest = pieces_of_job(job)
+    return (pieces + job.size - 2) * send_seconds(job, rates, longest)
 
 
 def reduction_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of the reduction; for unequal pieces an upper bound."""
-    rounds, longest = chain_rounds(job)
-    return rounds * reduce_seconds(job, rates, longest)
+    pieces, longest = pieces_of_job(job)
+    return (pieces + job.size - 2) * reduce_seconds(job, rates, longest)

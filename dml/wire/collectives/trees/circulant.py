@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from dml.wire.collectives.steps.circulant import skips
-from dml.wire.collectives.trees.chain import PIECE, pieces_of
+from dml.wire.collectives.trees.chain import pieces_of, pieces_of_job
 from dml.wire.costs.allreduce import Job, Rates, reduce_seconds, send_seconds
 from dml.wire.plans.broadcasts import Broadcast, Sends
 from dml.wire.plans.topology import rounds
@@ -105,20 +105,13 @@ def plan(size: int, pieces: int) -> tuple[Sends, ...]:
 CIRCULANT_TREES = Broadcast(plan, pieces_of)
 
 
-def circulant_rounds(job: Job) -> tuple[int, int]:
-    """Return the number of rounds, and the elements of the longest piece."""
-    most = max(1, min(job.segment, PIECE) // job.itemsize)
-    pieces = pieces_of(job.size, job.length, most)
-    return pieces - 1 + rounds(job.size), -(-job.length // pieces)
-
-
 def broadcast_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of the broadcast; for unequal pieces an upper bound."""
-    number, longest = circulant_rounds(job)
-    return number * send_seconds(job, rates, longest)
+    pieces, longest = pieces_of_job(job)
+    return (pieces - 1 + rounds(job.size)) * send_seconds(job, rates, longest)
 
 
 def reduction_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of the reduction; for unequal pieces an upper bound."""
-    number, longest = circulant_rounds(job)
-    return number * reduce_seconds(job, rates, longest)
+    pieces, longest = pieces_of_job(job)
+    return (pieces - 1 + rounds(job.size)) * reduce_seconds(job, rates, longest)
