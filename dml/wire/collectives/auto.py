@@ -20,6 +20,7 @@ from dml.wire.collectives import stored
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.broadcast import broadcast
 from dml.wire.collectives.rates import CANDIDATES, candidates, machine_rates, usable
+from dml.wire.collectives.shared import reduce_small
 from dml.wire.comm import buffers
 from dml.wire.comm.buffers import allocate, flat, release
 from dml.wire.comm.metered import uncounted
@@ -73,7 +74,11 @@ def auto_allreduce(
     """
     comm, buffer = as_comm(comm), flat(comm, buffer)
     if comm.size > 1:
-        among.functions[chosen_allreduce(comm, buffer, among)](comm, buffer, op)
+        name = choice(comm, buffer, among)
+        if name == "shared" and buffer.nbytes <= SMALL:
+            reduce_small(comm, buffer, op)  # as `shared`, without its tests
+        else:
+            among.functions[name](comm, buffer, op)
 
 
 def candidates_of(allreduce: Callable[..., None]) -> Candidates | None:
@@ -85,19 +90,24 @@ def candidates_of(allreduce: Callable[..., None]) -> Candidates | None:
 
 def chosen_allreduce(comm: Comm, buffer: np.ndarray, among: Candidates = FEW) -> str:
     """Return the name of the algorithm that `auto_allreduce` uses for this buffer."""
-    comm = as_comm(comm)
+    return choice(as_comm(comm), buffer, among)
+
+
+def choice(comm: Comm, buffer: np.ndarray, among: Candidates) -> str:
+    """Return the name of the algorithm for a buffer, stored after the first call."""
     # SMALL buffers are reduced alike whether registered or not
     registered = buffer.nbytes > SMALL and buffers.is_registered(comm, buffer)
     key = among.name, len(buffer), buffer.itemsize, registered
-    if key not in comm.cache.chosen:
+    chosen = comm.cache.chosen
+    if key not in chosen:
         if comm.platform.virtual:
             job = Job(0, len(buffer), buffer.itemsize, registered)
             call = partial(predicted_choice, comm, job, among)
             name = once(comm, "chosen", key, call)
         else:
             name = measured_choice(comm, buffer.nbytes, registered, among)
-        comm.cache.chosen[key] = name
-    return comm.cache.chosen[key]
+        chosen[key] = name
+    return chosen[key]
 
 
 def predicted_choice(comm: Comm, job: Job, among: Candidates) -> str:

@@ -107,11 +107,13 @@ def add_block(
 
 def reduce_small(comm: Comm, buffer: np.ndarray, op: Op) -> None:
     """Reduce a small buffer: after a barrier, every rank adds up the buffers of all."""
-    stage = staging(comm)
-    slots = next_slot(stage, buffer)
+    stage = comm.cache.stage or staging(comm)
+    first, *others = slots = next_slot(stage, buffer)
     slots[comm.rank][...] = buffer
     stage.window.barrier(comm.platform.pause)
-    add_up(comm, slots, buffer, op)
+    for slot in others:  # as `add_up`, with fewer calls
+        comm.Reduce_local(slot, first, op, buffer)
+        first = buffer
 
 
 def reduce_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
