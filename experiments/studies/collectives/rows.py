@@ -33,7 +33,7 @@ def cases(rank: int, size: int, length: int) -> dict[str, Case]:
     factors, period = factors_of_ranks(size)
     ramp = (np.arange(length) % period).astype(np.float32)
     terms, total = ramp * factors[rank], ramp * factors.sum()
-    below, upto = factors[:rank].sum() or factors[0], factors[: rank + 1].sum()
+    before, so_far = factors[:rank].sum() or factors[0], factors[: rank + 1].sum()
     parts, every = chunks(length, size), slice(0, length)
     own, root = parts[rank], every if rank == 0 else slice(0, 0)
     gathered = np.full(length, -1, np.float32)
@@ -45,8 +45,8 @@ def cases(rank: int, size: int, length: int) -> dict[str, Case]:
         "all_gather": (gathered, ramp, every),
         "broadcast": (terms, ramp, every),
         "reduce": (terms, total[root], root),
-        "scan": (terms, ramp * upto, every),
-        "exclusive_scan": (terms, ramp * below, every),
+        "scan": (terms, ramp * so_far, every),
+        "exclusive_scan": (terms, ramp * before, every),
         "all_to_all": (size * rank + ranks, size * ranks + rank, every),
     }
 
