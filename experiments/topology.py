@@ -12,7 +12,7 @@ in_network the routers add. With --allocations, jobs of p ranks get random free 
 of a machine with groups of routers, a Dragonfly or a fat tree, between other jobs: each
 all-reduce's bytes between groups and seconds are compared with those of the textbook's.
 
-Cost: 2 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
+Cost: 1 to 2 minutes of one core for 4096 ranks, 16 s for 64; more for 65,536.
 Result: Swing, on hosts and without links halving-doubling, is fastest for small
 buffers, rings where bandwidth dominates and links are shared. Per rank, a Slim Fly
 costs 61 % of a fat tree and 49 % of a torus. The fastest all-reduce of 64 MB takes
