@@ -18,20 +18,13 @@ ALIGN = 64  # bytes: a cache line
 
 def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
     """View a buffer as one vector; raise BadInput if that would need a copy."""
-    if (
-        isinstance(buffer, np.ndarray)
-        and buffer.flags.carray  # aligned, too: other buffers take the tests below
-        and buffer.ndim == 1
-        and buffer.dtype.kind in "biufc"
-    ):
-        return buffer
     if not isinstance(buffer, np.ndarray):
         problem = f"a {type(buffer).__name__}; pass a numpy array"
     elif buffer.dtype.kind not in "biufc":
         problem = f"dtype {buffer.dtype}; pass numbers"
-    elif not buffer.flags.c_contiguous:
+    elif not (flags := buffer.flags).c_contiguous:
         problem = f"strides {buffer.strides}; pass np.ascontiguousarray(buffer)"
-    elif not buffer.flags.writeable:
+    elif not flags.writeable:
         problem = "a read-only array; pass buffer.copy()"
     else:
         return buffer if buffer.ndim == 1 else buffer.reshape(-1)
