@@ -32,6 +32,7 @@ from absl import flags
 
 from dml import extend, extras, processes
 from dml.types import BadInput, Comm, CountedComm, RankFailed, Reducer
+from dml.wire.comm.started import started_ranks
 from dml.wire.reducers import names as reducer_names
 
 
@@ -83,6 +84,7 @@ def parse(
         raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
     if not values.help:
         resuming.complete(values)
+        check_processes(values)
     for name, value in chosen(values).items():
         if value != value:  # NaN
             raise BadInput(f"expected a number in --{name}, got {value}; correct it")
@@ -97,6 +99,16 @@ def parse(
         free = {k: v for k, v in chosen(values).items() if k not in of_a_start}
         PROGRESS.begin(purpose(), free)
     return values
+
+
+def check_processes(values: FlagValues) -> None:
+    """Raise if mpirun started several processes that would each run --simulate."""
+    ranks = started_ranks()
+    if ranks > 1 and "simulate" in values and values.simulate:
+        raise BadInput(
+            f"expected one process with --simulate={values.simulate}, got {ranks} of "
+            "mpirun; start without mpirun, or delete --simulate"
+        )
 
 
 def check_own(values: FlagValues) -> None:

@@ -42,6 +42,11 @@ class Command(NamedTuple):
         words = f"{self.flags} {more}".split()
         return list({word.partition("=")[0]: word for word in words}.values())
 
+    def processes(self, size: str) -> int:
+        """Return the number that mpirun starts; 0 if the ranks are virtual."""
+        virtual = any(word.startswith("--simulate=") for word in self.words(size))
+        return 0 if virtual else self.ranks
+
 
 class Judged(NamedTuple):
     """A claim, and the commands whose runs its rule takes."""
@@ -162,7 +167,7 @@ def row(claim: Claim, verdict: Verdict) -> Record:
 def run_command(command: Command, size: str, path: Path) -> results.Run:
     """Run a command of the repository; write its output to a file; read its run."""
     path.mkdir(parents=True, exist_ok=True)
-    words = [*started.python(command.ranks), f"experiments/{command.script}"]
+    words = [*started.python(command.processes(size)), f"experiments/{command.script}"]
     words += [*command.words(size), "--overwrite", f"--out={path.resolve()}"]
     output = path / "output.txt"
     with output.open("w") as file:
@@ -181,7 +186,8 @@ def run_command(command: Command, size: str, path: Path) -> results.Run:
 
 def command_line(command: Command, size: str) -> str:
     """Return the command line of a command."""
-    start = f"mpirun -n {command.ranks} python" if command.ranks else "python"
+    ranks = command.processes(size)
+    start = f"mpirun -n {ranks} python" if ranks else "python"
     return (
         f"{start} {shlex.join([f'experiments/{command.script}', *command.words(size)])}"
     )

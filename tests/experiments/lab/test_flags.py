@@ -129,6 +129,14 @@ def test_a_virtual_world_has_the_values_of_its_flags():
         on(["--simulate=5", "--network=torus:2x2"], program)
 
 
+def test_several_processes_do_not_simulate_the_same_ranks(monkeypatch):
+    values = flags.define("simulate")
+    monkeypatch.setenv("PMI_SIZE", "4")
+    with pytest.raises(BadInput, match="--simulate=3, got 4 of mpirun"):
+        flags.parse(values, ["x", "--simulate=3"])
+    assert not flags.parse(values, ["x"]).simulate
+
+
 def test_trouble_is_for_virtual_ranks():
     with pytest.raises(BadInput, match="expected --simulate with --events=die:0@1"):
         on(["--events=die:0@1"], print)

@@ -166,6 +166,8 @@ def test_a_size_replaces_flags_of_the_same_name():
     assert command.words("tiny") == ["--a=", "--b=2", "--laws=c:1;d:2"]
     shown = papers_runs.command_line(command._replace(ranks=4), "full")
     assert shown == ("mpirun -n 4 python experiments/x.py --a=1 --b=2 '--laws=c:1;d:2'")
+    virtual = command._replace(ranks=4, tiny="--simulate=3")
+    assert [virtual.processes(size) for size in ("full", "tiny")] == [4, 0]
 
 
 @pytest.mark.parametrize(
