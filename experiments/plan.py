@@ -5,6 +5,7 @@ python experiments/plan.py --model=llama3_405b --devices=16384 --tokens=15.6e12
 python experiments/plan.py --mesh=tensor:8,stage:8,data:16        explains one mesh
 python experiments/plan.py --execute --straggler=1.3              on virtual ranks
 python experiments/plan.py --validate=published                   632 published runs
+python experiments/plan.py --here=1,2,4              a GPT on this machine's cores
 
 All meshes that fit in memory are ranked by the predicted seconds of a step. The two
 constants of each device were fitted to half of the published runs; the 80 % interval is
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags, writing
-from studies.plan import page, question, report, tables, validation
+from studies.plan import here, page, question, report, tables, validation
 from studies.plan.claims import CLAIMS
 from studies.plan.question import Query
 
@@ -56,6 +57,9 @@ FLAGS.switch("page", True, "Page plan.html with sliders.")
 FLAGS.text(
     "validate", "", "CSV file of published runs, or published; judges the model."
 )
+FLAGS.text(
+    "here", "", "Numbers of ranks of this machine to measure, as 1,2,4; empty: none."
+)
 FLAGS.text("fit", "", "CSV file of published runs; refits the packaged constants.")
 
 
@@ -67,6 +71,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         return fit()
     if FLAGS.validate:
         return validate(path)
+    if FLAGS.here:
+        return measure_here(path)
     query = read_query()
     plans = question.plans(query)
     pick = question.pick(query, plans)
@@ -134,6 +140,19 @@ def validate(path: Path) -> dict[str, Any]:
         kept = writing.write_tables(writer, validation.TABLES, read)
         summary = validation.totals(read, kept)
         validation.draw(path / "plan", read)
+        writer.summary(summary)
+    return summary
+
+
+def measure_here(path: Path) -> dict[str, Any]:
+    """Time steps on this machine and predict them; return the summary."""
+    ranks = flags.integers(FLAGS, "here")
+    shown = writers.tables(here.COLUMNS, here.TITLES, FLAGS.wide)
+    with writing.run_writer(path, FLAGS, None, shown, conclude=here.conclude) as writer:
+        found = here.measure(ranks, path)
+        kept = writing.write_tables(writer, here.TABLES, found)
+        summary = here.totals(found, kept)
+        here.draw(path / "plan", kept["steps"])
         writer.summary(summary)
     return summary
 

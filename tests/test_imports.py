@@ -21,7 +21,7 @@ MAY_IMPORT = {stage: BASE | {stage} for stage in STAGES} | {
     "processes": {"types"},
     "compiled": set(),
     "files": {"types"},
-    "conformance": {"types", "extend", "processes", "wire", "sim"},
+    "conformance": {"conformance", "types", "extend", "processes", "wire", "sim"},
     "types": {"types"},
     **{stage: {"types", "extend", "extras", "files", *RESULTS} for stage in RESULTS},
     "models": {"types", "models", "wire.mesh", "wire.plans", "wire.costs"}

@@ -24,7 +24,7 @@ class Device(NamedTuple):
     peak_tf32: float
     memory: float  # GiB
     bandwidth: float  # TB/s of the memory
-    processors: int  # streaming multiprocessors; 0: tiles are not scheduled in waves
+    processors: int  # streaming multiprocessors; 0: a systolic array; -1: a core
     link: float  # GB/s of a device to others of its domain, one direction
     network: float  # Gb/s of a node's cards, one direction
     node: int = 8  # devices of a node

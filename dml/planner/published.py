@@ -12,7 +12,7 @@ Nothing depends on the name of a source. Where a row is silent, the rules are:
                  multiple of 64
     MPT          the loss is a fused kernel, the default of its trainer
     TFLOP/s      with recomputation if they agree with hfu, else without
-    vocabulary   32,000 if the script does not say it
+    vocabulary   if the script does not say it: that of the model's family, or 32,000
 """
 
 import csv
@@ -54,6 +54,21 @@ NUMBERS = {  # required sizes, and their names in errors
 }
 NUMBER = re.compile(r"\d+(?:\.\d+)?$")
 OUT_OF_MEMORY = "out of memory"
+VOCABULARIES = {  # of families of published models, the longest name first
+    "baichuan2": 125696,
+    "internlm": 103168,
+    "mixtral": 32000,
+    "mistral": 32000,
+    "llama3": 128256,
+    "falcon": 65024,
+    "bloom": 250880,
+    "llama": 32000,
+    "bert": 30522,
+    "gpt3": 50257,
+    "qwen": 151936,
+    "mpt": 50368,
+    "yi": 64000,
+}
 
 
 class Published(NamedTuple):
@@ -220,14 +235,13 @@ def to_runs(row: Row, device: Device, precision: str, tpu: bool) -> Runs:
 
 def to_shape(row: Row) -> Shape:
     """Return the sizes of a row's model."""
-    digits = re.findall(r"\d+", row["vocab"] or "")
     head = re.search(r"head_dim (\d+)", row["notes"])
     return Shape(
         layers=int(float(row["layers"])),
         width=int(float(row["hidden"])),
         heads=int(float(row["heads"])),
         feed_forward=int(float(row["ffn"])),
-        vocabulary=max(map(int, digits), default=0) or 32000,
+        vocabulary=vocabulary(row),
         sequence=int(float(row["seq"])),
         kv_heads=int(number(row["kv_heads"]) or 0),
         gated=row["gated"] == "1",
@@ -236,6 +250,16 @@ def to_shape(row: Row) -> Shape:
         head_width=int(head[1]) if head else 0,
         causal="BERT" not in row["model"],
     )
+
+
+def vocabulary(row: Row) -> int:
+    """Return the token types that a row states, or those of its model's family."""
+    digits = re.findall(r"\d+", row["vocab"])
+    if stated := max(map(int, digits), default=0):
+        return stated
+    name = re.sub(r"[ .-]", "", row["model"].lower())
+    family = next((key for key in VOCABULARIES if name.startswith(key)), "llama")
+    return VOCABULARIES[family]
 
 
 def to_mesh(row: Row) -> Mesh:

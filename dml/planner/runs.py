@@ -82,6 +82,7 @@ class Runs(NamedTuple):
     node: Any
     domain: Any
     hopper: Any
+    sharing: Any = 1.0  # ranks on a core, more than one only on CPUs
 
     @property
     def devices(self) -> Any:

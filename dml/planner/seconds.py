@@ -73,7 +73,7 @@ def parts(
     excess = np.where(runs.stage > 1, physics.imbalance * (sum(slowest) - one), 0.0)
     pieces = {name: count * part for name, part in average._asdict().items()}
     pieces["imbalance"] = count * excess
-    pieces["bubble"] = (runs.stage - 1) / runs.rounds * one
+    pieces["bubble"] = idle(runs) * one
     pieces["boundary"] = constants.other * boundary_seconds(runs, physics)
     exposed, _ = data_seconds(runs, physics, hiding_seconds(runs, nominal))
     pieces["data"] = constants.other * exposed
@@ -84,9 +84,19 @@ def parts(
     return pieces
 
 
+def idle(runs: Runs) -> Any:
+    """Return the micro batches in whose time a stage is idle.
+
+    If s ranks share a core, K stages have K/s cores, and a micro batch takes s times as
+    long as with a core of its own: (K/s - 1)/s micro batches.
+    """
+    stages = np.maximum(runs.stage / runs.sharing, 1)
+    return (stages - 1) / runs.sharing / runs.rounds
+
+
 def passes(runs: Runs) -> Any:
     """Return the micro batches of a step and those in whose time a stage is idle."""
-    return runs.micro_batches + (runs.stage - 1) / runs.rounds
+    return runs.micro_batches + idle(runs)
 
 
 def hiding_seconds(runs: Runs, nominal: Pass) -> Any:
@@ -111,15 +121,16 @@ def filled(rows: Any, columns: Any, processors: Any) -> Any:
     """Return the fraction of the processors' time in which tiles are full.
 
     Tiles of 256 x 128 are computed in waves, one on each processor; the last wave and
-    the tiles at the edges are not full. Without processors, a systolic array of
-    128 x 128 is padded.
+    the tiles at the edges are not full. With 0 processors a systolic array of 128 x 128
+    is padded; a number below 0 stands for a core, without tiles.
     """
     rows, columns = np.asarray(rows, float), np.asarray(columns, float)
     tiles = np.ceil(rows / TILE[0]) * np.ceil(columns / TILE[1])
     slots = np.ceil(tiles / np.maximum(processors, 1)) * np.maximum(processors, 1)
     padded = np.ceil(rows / ARRAY) * np.ceil(columns / ARRAY) * ARRAY**2
     waves = rows * columns / (TILE[0] * TILE[1]) / slots
-    return np.where(np.asarray(processors) > 0, waves, rows * columns / padded)
+    array = np.where(np.asarray(processors) < 0, 1.0, rows * columns / padded)
+    return np.where(np.asarray(processors) > 0, waves, array)
 
 
 def product_seconds(runs: Runs, rows: Any, columns: Any, inner: Any, peak: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numba import njit
 
 from dml.types import BadInput
 from dml.types.ranges import Every, Fraction, Number
@@ -95,16 +96,30 @@ def precondition(inverses: tuple[Any, Any], gradient_AxG: Any) -> Any:
 
 def pack_triangle(matrix: np.ndarray, buffer: np.ndarray, weight: float = 1.0) -> None:
     """Copy the lower triangle of a matrix, times a weight, into a vector by rows."""
-    start, factor = 0, buffer.dtype.type(weight)
-    for row, values in enumerate(matrix):
-        np.multiply(values[: row + 1], factor, out=buffer[start : start + row + 1])
-        start += row + 1
+    copy_triangle(matrix, buffer, buffer.dtype.type(weight))
 
 
 def unpack_triangle(buffer: np.ndarray, order: int) -> np.ndarray:
     """Return the symmetric matrix of a packed lower triangle."""
-    matrix, start = np.zeros((order, order), buffer.dtype), 0
-    for row in range(order):
-        matrix[row, : row + 1] = buffer[start : start + row + 1]
-        start += row + 1
-    return matrix + np.tril(matrix, -1).T
+    matrix = np.empty((order, order), buffer.dtype)
+    fill_symmetric(matrix, buffer, buffer.dtype.type(0))
+    return matrix
+
+
+@njit(nogil=True, cache=True)
+def copy_triangle(matrix, buffer, factor):
+    at = 0
+    for row in range(len(matrix)):
+        for column in range(row + 1):
+            buffer[at] = matrix[row, column] * factor
+            at += 1
+
+
+@njit(nogil=True, cache=True)
+def fill_symmetric(matrix, buffer, zero):
+    at = 0
+    for row in range(len(matrix)):
+        for column in range(row + 1):
+            value = buffer[at] + zero  # has no negative zeros
+            matrix[row, column] = matrix[column, row] = value
+            at += 1

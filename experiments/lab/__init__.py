@@ -1,12 +1,15 @@
 """Code that several commands share: flags, run folders, claims, timelines."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from lab import stand_ins
+IMPORTED = time.monotonic()  # about the start of the command
 
-from dml import extras, processes
+from lab import stand_ins  # noqa: E402
+
+from dml import extras, processes  # noqa: E402
 
 if Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parents[1]:
     processes.open_missing_streams()

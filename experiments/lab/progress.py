@@ -3,9 +3,10 @@
 hogwild.py: HOGWILD! (Niu 2011) against locked and serial SGD; 54 s in the last run
 hogwild.py: 10 s, about 44 s left: svm, 2 workers
 
-The first line appears with the first output or after one second, so that bad input
-remains a single line; the status line after 5 silent seconds on a terminal, and after
-10 in a file and under mpirun, whose output may be a terminal.
+The first line appears with the first output or one second after the start, and later
+than errors of bad input, which remain a single line; the status line after 5 silent
+seconds on a terminal, and after 10 in a file and under mpirun, whose output may be a
+terminal.
 """
 
 import hashlib
@@ -19,12 +20,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from lab import IMPORTED
+
 from dml.data.archives import cache_folder
 from dml.files import replacing
 from dml.processes import RANKS
 from dml.types import BadInput
 
-FIRST_SECONDS = 1.0  # until the first line
+FIRST_SECONDS = 1.0  # from the start of the command until the first line
+CHECKED_SECONDS = 0.25  # in which a command finds bad input
 Item = TypeVar("Item")
 
 # silence before a status line
@@ -122,7 +126,8 @@ class Progress:
     def write_progress(self) -> None:
         """Write the first line, and the status line until the command ends."""
         output = self.output
-        if output is None or self.ended.wait(FIRST_SECONDS):
+        left = FIRST_SECONDS - (time.monotonic() - IMPORTED)
+        if output is None or self.ended.wait(max(left, CHECKED_SECONDS)):
             return
         output.write("")  # the first line
         output.flush()

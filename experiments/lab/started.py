@@ -12,6 +12,7 @@ from dml import processes
 from dml.runs import results
 from dml.types import BadInput
 
+EXPERIMENTS = Path(__file__).parents[1]
 MPI_VARIABLES = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
 # kept: settings of Open MPI by users and by launch/environment.sh
 SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}
@@ -19,13 +20,18 @@ SETTINGS |= {"OMPI_MCA_osc", "OMPI_MCA_op", "PRTE_MCA_rmaps_default_mapping_poli
 SETTINGS |= {"PRTE_MCA_hwloc_default_binding_policy"}
 
 
-def python(ranks: int = 0) -> list[str]:
+def python(ranks: int = 0, pinned: bool = False) -> list[str]:
     """Return the command that starts Python, by mpirun unless `ranks` is 0.
 
     The processes end with this one.
+
+    Args:
+      ranks: Number of ranks; 0: no mpirun.
+      pinned: Whether each rank runs on one core.
     """
     start = [processes.mpirun(), "-n", str(ranks)] if ranks else []
-    return [*processes.end_with_parent(), *start, sys.executable]
+    pin = [str(Path(__file__).with_name("pinned.py"))] if pinned else []
+    return [*processes.end_with_parent(), *start, sys.executable, *pin]
 
 
 def environment() -> dict[str, str]:
@@ -58,7 +64,13 @@ def flag_arguments(
 
 
 def run(
-    name: str, ranks: int, script: str, options: Sequence[str], out: Path
+    name: str,
+    ranks: int,
+    script: str,
+    options: Sequence[str],
+    out: Path,
+    *,
+    pinned: bool = False,
 ) -> results.Run:
     """Run a command of experiments/ in a separate process; return its results.
 
@@ -68,11 +80,23 @@ def run(
       script: File of the command.
       options: Flags of the command.
       out: Run folder; an earlier run in it is replaced.
+      pinned: Whether each rank runs on one core.
     """
-    path = str(Path(__file__).parents[1] / script)
-    command = [*python(ranks), path, *options, "--overwrite", f"--out={out}"]
+    path = str(EXPERIMENTS / script)
+    words = [path, *options, "--overwrite", f"--out={out}"]
+    output(name, [*python(ranks, pinned), *words])
+    return results.read(out)
+
+
+def output(name: str, command: Sequence[str]) -> str:
+    """Run a command without the variables of an outer mpirun; return its output.
+
+    Args:
+      name: Name of the run in error messages.
+      command: Words of the command.
+    """
     process = subprocess.run(command, env=environment(), capture_output=True, text=True)
     if process.returncode:
         last = " ".join(process.stderr.split()[-60:])
         raise BadInput(f"{name} ended with {process.returncode}: {last}")
-    return results.read(out)
+    return process.stdout

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.conformance import (
-    DTYPES,
-    LONG,
-    Case,
+from dml.conformance.comparisons import (
     check_behaviour,
     check_order,
     check_results,
     digest,
+)
+from dml.conformance.known_results import (
+    DTYPES,
+    LONG,
+    Case,
     inputs,
     lengths,
     operations,

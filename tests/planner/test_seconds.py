@@ -65,8 +65,9 @@ def test_waves_of_tiles(rows, columns, share):
     assert seconds.filled(rows, columns, 108) == pytest.approx(share)
 
 
-def test_systolic_array_is_padded():
+def test_a_systolic_array_is_padded_and_a_core_is_not():
     assert seconds.filled(129, 128, 0) == pytest.approx(129 / 256)
+    assert seconds.filled(129, 128, -1) == 1.0
 
 
 def test_parts_are_linear_in_the_constants():
@@ -88,6 +89,23 @@ def test_bubble_is_k_minus_one_over_m():
     assert pieces["bubble"] == pytest.approx(steady * 3 / 16)
     halved = seconds.parts(one(Mesh(stage=4, micro_batch=4, rounds=2)), BARE)
     assert halved["bubble"] == pytest.approx(pieces["bubble"] / 2)
+
+
+@pytest.mark.parametrize("data, stages, cores", [
+    (1, 4, 4), (1, 4, 3), (1, 4, 2), (1, 4, 1), (1, 8, 3), (2, 2, 2),
+])  # fmt: skip
+def test_stages_that_share_cores_are_idle_for_less_time(data, stages, cores):
+    """In a tick of GPipe the active stages of all replicas share the cores."""
+    micro_batches, ranks = 8, data * stages
+    active = [
+        min(tick + 1, stages, micro_batches + stages - 1 - tick)
+        for tick in range(micro_batches + stages - 1)
+    ]
+    exact = sum(max(1.0, data * count / cores) for count in active)
+    run = one(Mesh(data=data, stage=stages))._replace(sharing=max(1.0, ranks / cores))
+    found = (micro_batches + seconds.idle(run)) * run.sharing
+    assert found == pytest.approx(exact)
+    assert seconds.idle(run._replace(sharing=1.0)) == stages - 1
 
 
 def test_columns_are_equal_to_single_runs():

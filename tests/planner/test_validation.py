@@ -40,6 +40,16 @@ def test_long_examples_of_bert_are_padded_to_a_multiple_of_64():
     assert long.seconds == pytest.approx(long.runs.batch * 512 / rate)
 
 
+@pytest.mark.parametrize("model, text, count", [
+    ("Qwen 7B", "not in the script", 151936),
+    ("Llama-3.1 405B", "", 128256),
+    ("Bloom 176B", "of 8 tensor ranks: 250880", 250880),
+    ("unheard of", "", 32000),
+])  # fmt: skip
+def test_a_vocabulary_that_is_not_stated_is_that_of_the_family(model, text, count):
+    assert published.vocabulary(row(model=model, vocab=text)) == count
+
+
 @pytest.mark.parametrize("change, reason", [
     ({"complete": "0"}, "marked incomplete"),
     ({"layers": "many"}, "no layers: many"),

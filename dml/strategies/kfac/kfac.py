@@ -118,6 +118,7 @@ def kfac(
     minibatches = feed(
         problem.take, chain([first], batches), split, parameters.put, prefetch
     )
+    paths = list(by_path(problem.params))
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         sent = comm.bytes_sent
         is_due = curvature.is_due(rule.curvature_every)
@@ -146,7 +147,7 @@ def kfac(
             if curvature.is_due(rule.inverses_every):
                 curvature.invert()
             mean, _ = join_buckets(sums, False)
-            grads = by_path(mean)
+            grads = dict(zip(paths, jax.tree.leaves(mean), strict=True))
             vector = curvature.precondition(grads)
             update_once(
                 comm,

@@ -23,7 +23,9 @@ def begin(tmp_path, monkeypatch):
     """Return begin(terminal) -> (Progress that has begun, its output)."""
     monkeypatch.setenv("DML_DATA", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["experiments/x.py"])
+    monkeypatch.setattr(progress, "IMPORTED", time.monotonic())
     monkeypatch.setattr(progress, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "CHECKED_SECONDS", 0.01)
     for name in ("TERMINAL_SECONDS", "FILE_SECONDS"):
         monkeypatch.setattr(progress, name, 0.05)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.conformance import conform
+from dml.conformance.comparisons import conform
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from tests.wire.comm import orders

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.conformance import DTYPES, OPS, Case, inputs, lengths
+from dml.conformance.known_results import DTYPES, OPS, Case, inputs, lengths
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, all_gather, broadcast, reduce_scatter
 from dml.wire.collectives.all_gather_parts import (

@@ -9,18 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from dml import sim
-from dml.conformance import (
-    DTYPES,
-    LONG,
-    OPS,
-    Case,
-    check_order,
-    check_results,
-    conform,
-    fault,
-    inputs,
-    reduce_case,
-)
+from dml.conformance.comparisons import check_order, check_results, conform, reduce_case
+from dml.conformance.known_results import DTYPES, LONG, OPS, Case, fault, inputs
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, shared
 from dml.wire.comm.buffers import allocate

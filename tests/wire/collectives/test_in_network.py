@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.conformance import DTYPES, OPS, Case, inputs
+from dml.conformance.known_results import DTYPES, OPS, Case, inputs
 from dml.sim.networks.adding import adding
 from dml.sim.networks.named import network
 from dml.wire.collectives.trees.in_network import (

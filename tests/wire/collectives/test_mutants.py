@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.conformance import conform
+from dml.conformance.comparisons import conform
 from dml.wire.collectives import ALLREDUCE, all_gather, broadcast
 from dml.wire.collectives.ring import ring_allreduce, ring_gather
 from dml.wire.comm.buffers import address, flat

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.conformance import Case, check_results
+from dml.conformance.comparisons import check_results
+from dml.conformance.known_results import Case
 from dml.sim.networks.cuts import allreduce_bound
 from dml.sim.networks.named import network
 from dml.sim.networks.routes import all_routes, packed_for
