@@ -87,7 +87,7 @@ class CurvatureState:
         """
         damping = np.float32(self.rule.damping)
         pairs = [
-            jax.device_get(update.inverses(pair, damping))
+            jax.device_get(update.inverses(*put((pair, damping))))
             for pair in self.unpack_pairs(self.own, self.curvature)
         ]
         own = np.empty_like(self.curvature)
@@ -142,7 +142,7 @@ class CurvatureState:
         """Return the preconditioned gradients of the layers of the row."""
         done = [
             update.precondition(
-                self.inverses[index], layer_gradient(self.layers[index], grads)
+                self.inverses[index], put(layer_gradient(self.layers[index], grads))
             )
             for index in self.row_layers
         ]

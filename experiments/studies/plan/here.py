@@ -31,7 +31,7 @@ from dml.runs.results import Run
 from dml.runs.writers import Columns, Row
 
 PROBE = Path(__file__).with_name("probe.py")
-PRIOR = 1.0  # rows that the typical constants count for
+PRIOR = 0.1  # rows that the typical constants count for
 CLOSE = 0.1  # relative error
 
 
