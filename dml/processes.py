@@ -17,6 +17,11 @@ REPEATED_SECONDS = 1.0  # within which a terminal and mpirun send the same Ctrl-
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # variables of mpirun
 
 
+def rank() -> int:
+    """Return the rank that mpirun has given to this process; 0 without mpirun."""
+    return int(next((os.environ[name] for name in RANKS if name in os.environ), "0"))
+
+
 def end_with_parent() -> list[str]:
     """Return a command prefix: SIGTERM when the thread that started it ends.
 
@@ -133,8 +138,7 @@ def end_at_interrupt() -> None:
     """
 
     def end(number: int, frame: Any) -> None:
-        rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
-        if rank == "0":
+        if rank() == 0:
             os.write(2, f"{os.path.basename(sys.argv[0])}: stopped\n".encode())
         os._exit(STOPPED)
 

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab import stand_ins
+
+from dml import extras, processes
+
 IMPORTED = time.monotonic()  # about the start of the command
-
-from lab import stand_ins  # noqa: E402
-
-from dml import extras, processes  # noqa: E402
 
 if Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parents[1]:
     processes.open_missing_streams()

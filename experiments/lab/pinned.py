@@ -10,18 +10,18 @@ import runpy
 import sys
 from pathlib import Path
 
-from dml.processes import RANKS
+from dml.processes import rank
 
 
-def pin(rank: int) -> None:
-    """Let this process run on one of its cores only; nothing where it cannot."""
-    if hasattr(os, "sched_setaffinity"):  # not on macOS
+def pin() -> None:
+    """Run this process on one of its cores; no effect on macOS."""
+    if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+        os.sched_setaffinity(0, {cores[rank() % len(cores)]})
 
 
 if __name__ == "__main__":
-    pin(int(next((os.environ[name] for name in RANKS if name in os.environ), "0")))
+    pin()
     del sys.argv[0]
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -24,7 +24,7 @@ from lab import IMPORTED
 
 from dml.data.archives import cache_folder
 from dml.files import replacing
-from dml.processes import RANKS
+from dml.processes import rank
 from dml.types import BadInput
 
 FIRST_SECONDS = 1.0  # from the start of the command until the first line
@@ -126,8 +126,7 @@ class Progress:
     def write_progress(self) -> None:
         """Write the first line, and the status line until the command ends."""
         output = self.output
-        left = FIRST_SECONDS - (time.monotonic() - IMPORTED)
-        if output is None or self.ended.wait(max(left, CHECKED_SECONDS)):
+        if output is None or self.ended.wait(first_delay()):
             return
         output.write("")  # the first line
         output.flush()
@@ -174,9 +173,15 @@ class Progress:
 PROGRESS = Progress()
 
 
+def first_delay() -> float:
+    """Return the seconds from now until the first line."""
+    since_start = time.monotonic() - IMPORTED
+    return max(FIRST_SECONDS - since_start, CHECKED_SECONDS)
+
+
 def is_rank_0() -> bool:
     """Return whether this process is rank 0, by the variables of mpirun."""
-    return first_set(RANKS, "0") == "0"
+    return rank() == 0
 
 
 def first_set(names: tuple[str, ...], default: str) -> str:

@@ -1,8 +1,7 @@
 """Steps of a GPT on this machine's cores, beside the planner's prediction.
 
-    probe.py    rates of p ranks ──── Device ─┐
-    hybrid.py   seconds of each mesh of p ranks ─┴─ one half: two constants
-                                                    the other: errors
+    probe.py    rates of p ranks ─────── Device ─┐   one half: two constants
+    hybrid.py   seconds of each mesh of p ranks ─┴─► the other half: errors
 
 A core is a device. The rates of p ranks are measured while all p compute, so they are
 those of a part of a core if there are more ranks than cores.

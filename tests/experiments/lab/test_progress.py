@@ -67,6 +67,13 @@ def test_the_first_line_precedes_the_first_output(begin, monkeypatch):
     one.end(True)
 
 
+def test_the_first_line_is_due_one_second_after_the_start(monkeypatch):
+    for since_start, delay in ((0.0, 1.0), (0.4, 0.6), (0.9, 0.25), (7.0, 0.25)):
+        monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)
+        monkeypatch.setattr(progress, "IMPORTED", 100.0 - since_start)
+        assert progress.first_delay() == pytest.approx(delay)
+
+
 def test_no_silence_lasts_longer_than_ten_seconds():
     assert max(progress.TERMINAL_SECONDS, progress.FILE_SECONDS) <= 10
 
